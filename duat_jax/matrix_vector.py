@@ -1,0 +1,90 @@
+"""The papers' explicit matrices, written out: what acts on `vec(x)`, for small cases and as a reference."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def vec(x: Float[Array, "tokens features"]) -> Float[Array, "entries"]:
+    """Return `x' = vec(x)`, row by row (the papers' `T_D`).
+
+    Args:
+        x: `[tokens, features]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> vec(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [1.0, 2.0, 3.0, 4.0]
+
+    Source: Wang & Li, Section 2.2.
+    """
+    return x.reshape(-1)
+
+
+def unvec(x: Float[Array, "entries"], tokens: int) -> Float[Array, "tokens features"]:
+    """Return the array whose `vec` is `x`.
+
+    Args:
+        x: `[tokens · features]`.
+        tokens: number of rows.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> unvec(jnp.arange(4.0), 2).tolist()
+        [[0.0, 1.0], [2.0, 3.0]]
+    """
+    return x.reshape(tokens, -1)
+
+
+def linear_on_features(kernel: Float[Array, "inputs outputs"], tokens: int) -> Float[Array, "rows columns"]:
+    """Return `W' = I_N ⊗ Wᵀ` of `y = x W`.
+
+    Args:
+        kernel: `W`, `[inputs, outputs]`.
+        tokens: `N`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> linear_on_features(jnp.array([[2.0]]), 2).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+    """
+    return jnp.kron(jnp.eye(tokens, dtype=kernel.dtype), kernel.T)
+
+
+def linear_on_rows(matrix: Float[Array, "outputs tokens"], features: int) -> Float[Array, "rows columns"]:
+    """Return `W' = W ⊗ I_M` of `y = W x`, the papers' orientation, of density `1/M`.
+
+    Args:
+        matrix: `W`, `[outputs, tokens]`.
+        features: `M`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> linear_on_rows(jnp.array([[2.0]]), 2).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+
+    Source: Wang & Li, Eq. 5.
+    """
+    return jnp.kron(matrix, jnp.eye(features, dtype=matrix.dtype))
+
+
+def attention(
+    pattern: Float[Array, "heads queries keys"],
+    value: Float[Array, "heads features head_features"],
+    output: Float[Array, "heads head_features features"],
+) -> Float[Array, "rows columns"]:
+    """Return `W'_{HVO} = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ`, which the papers call too complex to state.
+
+    Args:
+        pattern: the held patterns `H_h`, `[heads, queries, keys]`.
+        value: `W_{V,h}`, `[heads, features, head_features]`.
+        output: `W_{O,h}`, `[heads, head_features, features]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((1, 1, 1))
+        >>> attention(jnp.eye(2)[None], 2 * one, one).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+
+    Source: Wang & Li, Eq. 9.
+    """
+    return sum(jnp.kron(h, (v @ o).T) for h, v, o in zip(pattern, value, output, strict=True))

@@ -1,0 +1,224 @@
+"""A traced function with marks, where each mark stands, and which equations a question about it needs.
+
+Marks are followed into `jit`, `remat`, `custom_jvp`, `custom_vjp` and `scan`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+from duat_jax import marks
+from duat_jax.errors import UnsupportedProgram
+
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
+"""Primitives that call one sub-program with their own operands, and the parameter that holds it."""
+
+Path = tuple[int, ...]
+"""Where an equation stands: its index in the program, then in the sub-program, and so on."""
+
+
+class Site(NamedTuple):
+    """One mark of a program: its kind and its key, the name, numbered where a name occurs more than once."""
+
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A traced function: its equations, its marks, and the structure of its result.
+
+    Args:
+        jaxpr: the equations; what the function closes over are its `constvars`.
+        out_tree: structure of the function's result.
+        sites: every mark by where it stands.
+        lengths: of every mark, the lengths of the scans around it.
+    """
+
+    jaxpr: core.Jaxpr
+    out_tree: Any
+    sites: dict[Path, Site]
+    lengths: dict[Site, tuple[int, ...]]
+
+    def of_kind(self, *kinds: str) -> tuple[Site, ...]:
+        """Return the marks of some kinds, in program order.
+
+        Args:
+            *kinds: kinds of mark, for example `marks.HOLD`.
+        """
+        return tuple(site for site in self.lengths if site.kind in kinds)
+
+
+def sub_program(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:
+    """Return the program that a call or a scan runs, or `None` for any other equation.
+
+    Args:
+        equation: any equation.
+    """
+    name = equation.primitive.name
+    if name != "scan" and name not in CALLS:
+        return None
+    inner = equation.params["jaxpr" if name == "scan" else CALLS[name]]
+    return inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, [])
+
+
+def _mark(equation: core.JaxprEqn) -> tuple[str, str] | None:
+    if equation.primitive.name != "name":
+        return None
+    prefix, _, rest = equation.params["name"].partition("/")
+    kind, _, name = rest.partition("/")
+    return (kind, name) if prefix == marks.PREFIX else None
+
+
+def _jaxprs_in(value: object) -> Iterator[core.Jaxpr]:
+    if isinstance(value, core.ClosedJaxpr):
+        yield value.jaxpr
+    elif isinstance(value, core.Jaxpr):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _jaxprs_in(item)
+
+
+def _walk(jaxpr: core.Jaxpr, path: Path, lengths: tuple[int, ...]) -> Iterator[tuple[Path, tuple[str, str], tuple]]:
+    for i, equation in enumerate(jaxpr.eqns):
+        if (mark := _mark(equation)) is not None:
+            yield (*path, i), mark, lengths
+        elif (inner := sub_program(equation)) is not None:
+            steps = (equation.params["length"],) if equation.primitive.name == "scan" else ()
+            yield from _walk(inner.jaxpr, (*path, i), lengths + steps)
+        else:
+            for hidden in _jaxprs_in(tuple(equation.params.values())):
+                for _, (kind, name), _ in _walk(hidden, (), ()):
+                    raise UnsupportedProgram(
+                        f"the mark {kind}({name!r}) is inside {equation.primitive.name!r}, which runs its body an"
+                        " unknown number of times or on one branch only: use lax.scan, or a Python loop or branch"
+                    )
+
+
+def trace(fn: Callable, x: Any) -> tuple[Program, list[jax.Array]]:
+    """Trace a function with marks.
+
+    Args:
+        fn: a pure function of one pytree of arrays.
+        x: its argument, or the shapes of it.
+
+    Returns:
+        The program, and the arrays that `fn` closes over.
+
+    Raises:
+        UnsupportedProgram: where a mark is inside a `while` or `cond`.
+    """
+    closed, shape = jax.make_jaxpr(fn, return_shape=True)(x)
+    found = list(_walk(closed.jaxpr, (), ()))
+    total = Counter(mark for _, mark, _ in found)
+    number: Counter = Counter()
+    sites, lengths = {}, {}
+    for path, (kind, name), steps in found:
+        number[kind, name] += 1
+        # All marks of one term carry the number of the pre-activation that they begin with.
+        counted = (marks.PRE_ACTIVATION if kind in marks.OF_A_TERM else kind, name)
+        key = name if total[counted] == 1 else f"{name}/{number[counted] - 1}"
+        sites[path] = Site(kind, key)
+        lengths[sites[path]] = steps
+    return Program(closed.jaxpr, jax.tree.structure(shape), sites, lengths), list(closed.consts)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a program: which marks are given, which are read, and whether the result is.
+
+    Args:
+        given: marks whose value is given instead of computed.
+        linear: those of `given` that the answer is linear in: terms and offsets.
+        wanted: marks that are read, each before a given value replaces it.
+        value: whether the function's own result is read.
+    """
+
+    given: frozenset[Site] = frozenset()
+    linear: frozenset[Site] = frozenset()
+    wanted: frozenset[Site] = frozenset()
+    value: bool = True
+
+    def linearises(self, site: Site) -> bool:
+        """Return whether this activation is `at_zero + slope · z` with a given slope.
+
+        Args:
+            site: any mark.
+        """
+        return site.kind == marks.ACTIVATION and Site(marks.SLOPE_AT_ZERO, site.key) in self.given
+
+
+Live = dict[Path, tuple[bool, ...]]
+"""Of every equation that is needed, which of its results are."""
+
+
+def liveness(
+    program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None
+) -> Live:
+    """Return the equations that answering a question needs.
+
+    Args:
+        program: the traced function.
+        question: what is asked of it.
+        part: a sub-program, where it stands, and which of its results are needed; the whole program if absent.
+    """
+    live: Live = {}
+    wanted = [path for path, site in program.sites.items() if site in question.wanted]
+    leads_to_wanted = {path[:depth] for path in wanted for depth in range(1, len(path) + 1)}
+
+    def visit(jaxpr: core.Jaxpr, path: Path, results: list[bool]) -> list[bool]:
+        needed = {v for v, flag in zip(jaxpr.outvars, results, strict=True) if flag and isinstance(v, core.Var)}
+        for i in reversed(range(len(jaxpr.eqns))):
+            equation, here = jaxpr.eqns[i], (*path, i)
+            flags = [v in needed for v in equation.outvars]
+            if not any(flags) and here not in leads_to_wanted:
+                continue
+            site, inner = program.sites.get(here), sub_program(equation)
+            if site is not None:
+                operands = [site in question.wanted or not (site in question.given or question.linearises(site))]
+                if question.linearises(site):
+                    needed.add(pre_activation(program, jaxpr, path, site.key))
+            elif inner is None:
+                operands = [True] * len(equation.invars)
+            else:
+                operands = visit(inner.jaxpr, here, flags)
+                if equation.primitive.name == "scan":
+                    first, carries = equation.params["num_consts"], equation.params["num_carry"]
+                    while any(operands[first + c] and not flags[c] for c in range(carries)):
+                        carried = [flags[c] or operands[first + c] for c in range(carries)]
+                        flags = carried + flags[carries:]
+                        operands = visit(inner.jaxpr, here, flags)
+            live[here] = tuple(flags)
+            needed |= {
+                v for v, flag in zip(equation.invars, operands, strict=True) if flag and isinstance(v, core.Var)
+            }
+        return [v in needed for v in jaxpr.invars]
+
+    visit(*(part or (program.jaxpr, (), [question.value] * len(program.jaxpr.outvars))))
+    return live
+
+
+def pre_activation(program: Program, jaxpr: core.Jaxpr, path: Path, key: str) -> core.Var:
+    """Return the variable that holds a term's pre-activation.
+
+    Args:
+        program: the traced function.
+        jaxpr: the program or sub-program in which the term stands.
+        path: where that sub-program stands.
+        key: the term's key.
+    """
+    site = Site(marks.PRE_ACTIVATION, key)
+    return next(e.outvars[0] for i, e in enumerate(jaxpr.eqns) if program.sites.get((*path, i)) == site)

@@ -1,12 +1,14 @@
 """The check that a replayed function is affine, on its program, before anything is computed.
 
-Every value gets two flags: does it *flow*, that is, depend on the input, a term or an offset; and can it be nonzero when
-everything that flows is zero.  An equation that isn't linear in what flows through it is reported with its source line.
+Every value gets two flags: does it *flow*, that is, depend on the input, a term or an offset; and can it be nonzero
+when everything that flows is zero.  An equation that isn't linear in what flows through it is reported with its source
+line.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +29,16 @@ class Flow(NamedTuple):
 
 ZERO, CONSTANT, LINEAR = Flow(False, False), Flow(False, True), Flow(True, False)
 
-LINEAR_IN_ALL = set(
-    "add add_any sub neg reduce_sum broadcast_in_dim reshape transpose squeeze expand_dims concatenate copy copy_p rev"
-    " slice cumsum reduce_window_sum name pad convert_element_type optimization_barrier sharding_constraint device_put"
-    " reduce_precision pvary psum all_gather ppermute real imag split".split()
+LINEAR_IN_ALL = frozenset(
+    (
+        *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum", "psum", "convert_element_type"),
+        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "concatenate", "slice", "split", "rev"),
+        *("pad", "copy", "copy_p", "name", "reduce_precision", "real", "imag", "optimization_barrier"),
+        *("sharding_constraint", "device_put", "pvary", "all_gather", "ppermute"),
+    )
 )
-LINEAR_IN_FIRST = set("gather dynamic_slice div".split())
-LINEAR_IN_ONE = set("mul dot_general conv_general_dilated".split())
+LINEAR_IN_FIRST = frozenset(("gather", "dynamic_slice", "div"))
+LINEAR_IN_ONE = frozenset(("mul", "dot_general", "conv_general_dilated"))
 LINEAR_IN = {
     "dynamic_update_slice": (0, 1),
     "scatter-add": (0, 2),
@@ -85,7 +90,8 @@ def source_line(equation: core.JaxprEqn) -> str:
     """
     own = (os.path.dirname(jax.__file__), os.path.dirname(os.path.abspath(marks.__file__)) + os.sep + "marks.py")
     traceback = equation.source_info.traceback
-    for frame in traceback.frames if traceback else ():
+    frames: Any = traceback.frames if traceback else ()
+    for frame in frames:
         if not frame.file_name.startswith(own):
             return f"{frame.file_name}:{frame.line_num} ({frame.function_name.rpartition('.')[2]})"
     return "an unknown line"
@@ -109,7 +115,7 @@ def check(program: Program, question: Question, live: Live) -> Flows:
 
 
 class _Check:
-    def __init__(self, program: Program, question: Question, live: Live):
+    def __init__(self, program: Program, question: Question, live: Live) -> None:
         self.program, self.question, self.live = program, question, live
         self.found = Flows()
         self.offences: dict[tuple[str, str], str] = {}
@@ -118,8 +124,10 @@ class _Check:
         jaxpr = self.program.jaxpr
         self.visit(jaxpr, (), [LINEAR] * len(jaxpr.invars))
         if self.offences:
-            lines = [f"{line}: {name} isn't linear in what flows through it; {fix}"
-                     for (line, name), fix in self.offences.items()]
+            lines = [
+                f"{line}: {name} isn't linear in what flows through it; {fix}"
+                for (line, name), fix in self.offences.items()
+            ]
             raise NotAffine("the replayed function isn't affine:\n  " + "\n  ".join(lines))
         return self.found
 
@@ -170,6 +178,7 @@ class _Check:
         constant = any(operand.constant for operand in operands)
         if not flowing:
             return Flow(False, constant or not self.keeps_zero(name))
+        together: Sequence[int]
         if name in LINEAR_IN_ALL:
             together = range(len(operands))
         elif name in LINEAR_IN_FIRST:
@@ -182,7 +191,7 @@ class _Check:
             together = (0,)
         else:
             together = LINEAR_IN.get(name, ())
-        is_float = all(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars)
+        is_float = all(jnp.issubdtype(cast(Any, v.aval).dtype, jnp.inexact) for v in equation.outvars)
         if not set(flowing) <= set(together) or not is_float:
             fix = MISSING_MARK.get(name, "hold what is a dynamic parameter, or make it a term")
             self.offences[source_line(equation), name] = fix
@@ -198,5 +207,3 @@ class _Check:
     @staticmethod
     def keeps_zero(name: str) -> bool:
         return name in LINEAR_IN_ALL | LINEAR_IN_FIRST | LINEAR_IN_ONE | {"select_n"}
-
-

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,29 @@ from duat_jax.evaluate import Seen, evaluate
 from duat_jax.linear_map import LinearMap, derivative_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.program import Question, Site
+from duat_jax.record_replay import KINDS, Dynamics, dynamics_of
 from duat_jax.recording import Recording, record_program
-from duat_jax.replay import KINDS, Dynamics, dynamics_of
 
 Step = tuple[Site, tuple[int, ...]]
 """One term or boundary: its mark, and which steps of the scans around it."""
+
+
+class ResidualMaps(NamedTuple):
+    """One layer's residual term: `x_i = path x_{i−1} + path_bias + outer σ(inner x_{i−1} + inner_bias)` (Eq. 20).
+
+    Args:
+        path: `W_{i,1}`.
+        path_bias: `b_{i,3}`.
+        inner: `W_{i,2}`.
+        inner_bias: `b_{i,2}`.
+        outer: `W_{i,3}`.
+    """
+
+    path: LinearMap
+    path_bias: Float[Array, "..."]
+    inner: LinearMap
+    inner_bias: Float[Array, "..."]
+    outer: LinearMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +88,19 @@ class ClosedForm:
         lengths = self.recording.program.lengths
         return tuple((s, tuple(index)) for s in self.recording.program.of_kind(kind) for index in _indices(lengths[s]))
 
-    def _ask(self, x: Array, given: Seen, read: Step | None) -> Array:
-        """Return one mark, or the function's result, with `x` in the place of `x_0` and some terms and offsets given."""
+    def _ask(self, x: Array, given: Seen, read: Step | None, begin: Step | None = None) -> Array:
+        """Return one mark, or the result, with `x` for `x_0` or for a stream, and terms and offsets given."""
         program = self.recording.program
         affine = self.recording.affine(
-            linear=program.of_kind(marks.ACTIVATION, marks.OFFSET),
+            linear=[*program.of_kind(marks.ACTIVATION, marks.OFFSET), *([] if begin is None else [begin[0]])],
             held=program.of_kind(marks.HOLD),
             wanted=() if read is None else (read[0],),
             value=read is None,
         )
-        value, seen = affine([x], self.recording.seen | given)
+        given = self.recording.seen | given
+        if begin is not None:
+            given[begin[0]] = given[begin[0]].at[begin[1]].set(x)
+        value, seen = affine([x if begin is None else self.x0], given)
         return value if read is None else seen[read[0]][read[1]]
 
     def _zeros(self, *kinds: str) -> Seen:
@@ -126,7 +147,7 @@ class ClosedForm:
         return derivative_of(carry, jax.ShapeDtypeStruct(shape, self.x0.dtype))
 
     def inner_bias(self, j: int) -> Float[Array, "..."]:
-        """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`: its bias, with the earlier terms in it.
+        """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`: with the earlier terms in it.
 
         Args:
             j: index of a term.
@@ -159,6 +180,39 @@ class ClosedForm:
         activations = self.dynamics.activations
         shares = [self.outer_map(j, i)(activations[site.key][index]) for j, (site, index) in enumerate(self.terms)]
         return jnp.stack(shares)
+
+    def residual_term(self, i: int) -> ResidualMaps:
+        """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`, with the term `i − 1` in it.
+
+        Args:
+            i: index of a stream, from 1 on.
+
+        Raises:
+            DuatError: if there isn't one term between each two neighbouring streams.
+        """
+        if len(self.terms) != len(self.streams) - 1 or not 1 <= i < len(self.streams):
+            raise DuatError(
+                f"a residual term lies between two neighbouring streams with one term between: here are"
+                f" {len(self.streams)} streams and {len(self.terms)} terms, and layer {i} was asked for"
+            )
+        before, after, term = self.streams[i - 1], self.streams[i], self.terms[i - 1]
+        x = self.recording.seen[before[0]][before[1]]
+        activation = Site(marks.ACTIVATION, term[0].key)
+        no_terms = self._zeros(marks.ACTIVATION)
+        nothing = no_terms | self._zeros(marks.OFFSET)
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+        def carry(a: Array) -> Array:
+            only = nothing | {activation: nothing[activation].at[term[1]].set(a)}
+            return self._ask(jnp.zeros_like(x), only, after, before)
+
+        return ResidualMaps(
+            path=derivative_of(lambda v: self._ask(v, nothing, after, before), shape),
+            path_bias=self._ask(jnp.zeros_like(x), no_terms, after, before),
+            inner=derivative_of(lambda v: self._ask(v, nothing, term, before), shape),
+            inner_bias=self._ask(jnp.zeros_like(x), no_terms, term, before),
+            outer=derivative_of(carry, jax.ShapeDtypeStruct(no_terms[activation][term[1]].shape, x.dtype)),
+        )
 
     def activate(self, j: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
         """Return `σ(z)` of term `j`.

@@ -137,8 +137,8 @@ def require_scalar(value: Any) -> None:
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(value)]
     if shapes != [()]:
         raise DuatError(
-            f"the function returns {'shapes ' + str(shapes) if len(shapes) != 1 else 'shape ' + str(shapes[0])}, but one"
-            " scalar read-out is decomposed: return one logit, or a sum of outputs"
+            f"the function returns shapes {shapes}, but one scalar read-out is decomposed: return one logit, or a sum"
+            " of outputs"
         )
 
 

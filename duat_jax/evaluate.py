@@ -52,7 +52,7 @@ def evaluate(
 
 
 class _Evaluation:
-    def __init__(self, program: Program, question: Question, live: Live, flows: Flows):
+    def __init__(self, program: Program, question: Question, live: Live, flows: Flows) -> None:
         self.program, self.question, self.live, self.flows = program, question, live, flows
 
     def run(
@@ -105,7 +105,8 @@ class _Evaluation:
         flows_out = self.flows.results.get(here, (True,) * len(needed))
         flowing = [k for k, flag in enumerate(needed) if flag and flows_out[k]]
         steady = [k for k, flag in enumerate(needed) if flag and not flows_out[k]]
-        results, per_step = {}, {}
+        results: dict[int, Any] = {}
+        per_step: dict[int, Any] = {}
         if steady:
             question = replace(self.question, wanted=frozenset())
             live = liveness(self.program, question, (body.jaxpr, here, [k in steady for k in range(len(needed))]))
@@ -151,7 +152,7 @@ class _Evaluation:
             ({k: operands[k] for k in slices if flows_in[k]}, linear),
             ({k: operands[k] for k in slices if not flows_in[k]}, held, per_step),
         )
-        (final, _), (ys, before, seen) = lax.scan(
+        scanned: Any = lax.scan(
             step,
             init,
             xs,
@@ -159,5 +160,6 @@ class _Evaluation:
             reverse=equation.params["reverse"],
             unroll=equation.params["unroll"],
         )
+        (final, _), (ys, before, seen) = scanned
         results = dict(zip(kept, final, strict=True)) | dict(zip(stacked, ys, strict=True))
         return results, dict(zip(kept, before, strict=True)), seen

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 if TYPE_CHECKING:
     import lineax
 
+
 @dataclass(frozen=True)
 class LinearMap:
     """A linear map between arrays, known by what it does.
@@ -61,6 +62,7 @@ class LinearMap:
 
         return lineax.FunctionLinearOperator(self.function, self.input)
 
+
 def derivative_of(affine: Callable[[Array], Array], input: jax.ShapeDtypeStruct) -> LinearMap:
     """Return the linear part of an affine function.
 
@@ -70,4 +72,3 @@ def derivative_of(affine: Callable[[Array], Array], input: jax.ShapeDtypeStruct)
     """
     zero = jnp.zeros(input.shape, input.dtype)
     return LinearMap(lambda v: jax.jvp(affine, (zero,), (v,))[1], input)
-

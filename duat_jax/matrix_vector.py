@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 
 def vec(x: Float[Array, "tokens features"]) -> Float[Array, "entries"]:
-    """Return `x' = vec(x)`, row by row (the papers' `T_D`).
+    """Return the entries of `x` row by row, `x'` (the papers' `T_D`).
 
     Args:
         x: `[tokens, features]`.

@@ -165,9 +165,7 @@ Live = dict[Path, tuple[bool, ...]]
 """Of every equation that is needed, which of its results are."""
 
 
-def liveness(
-    program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None
-) -> Live:
+def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:
     """Return the equations that answering a question needs.
 
     Args:
@@ -202,9 +200,7 @@ def liveness(
                         flags = carried + flags[carries:]
                         operands = visit(inner.jaxpr, here, flags)
             live[here] = tuple(flags)
-            needed |= {
-                v for v, flag in zip(equation.invars, operands, strict=True) if flag and isinstance(v, core.Var)
-            }
+            needed |= {v for v, flag in zip(equation.invars, operands, strict=True) if flag and isinstance(v, core.Var)}
         return [v in needed for v in jaxpr.invars]
 
     visit(*(part or (program.jaxpr, (), [question.value] * len(program.jaxpr.outvars))))

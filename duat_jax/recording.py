@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from duat_jax.evaluate import Seen, evaluate
 from duat_jax.program import Program, Question, Site, trace
-from duat_jax.replay import Affine
+from duat_jax.record_replay import Affine
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,7 +56,8 @@ def unroll_terms(
 ) -> list[Unrolled]:
     """Unroll a stack of residual terms.
 
-    `P_i = W_{i,1} P_{i−1}`, `q_i = W_{i,1} q_{i−1} + b_{i,3}`, `C_j^{(i)} = W_{i,1} C_j^{(i−1)}`, `C_i^{(i)} = W_{i,3}`,
+    `P_i = W_{i,1} P_{i−1}`, `q_i = W_{i,1} q_{i−1} + b_{i,3}`,
+    `C_j^{(i)} = W_{i,1} C_j^{(i−1)}`, `C_i^{(i)} = W_{i,3}`,
     `B_i = W_{i,2} P_{i−1}` and `c_i = b_{i,2} + W_{i,2} (q_{i−1} + UAT^R_{i−1})`.
 
     Args:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.matrix_vector import attention, linear_on_features
-from duat_jax.nn.attention import SlicedAttention
+from duat_jax.nn.attention import Attention, SlicedAttention
 from duat_jax.nn.block import PaperBlock, PaperResidualBlock, ParallelBlock, PostNormBlock, PreNormBlock
 from duat_jax.nn.linear import Linear
 from duat_jax.nn.norm import LayerNorm
@@ -70,7 +70,7 @@ def _norm(layer: LayerNorm, scale: Float[Array, "tokens 1"]) -> Affine:
     return Affine(jnp.kron(jnp.diag(scale[:, 0]), per_token.T), jnp.tile(layer.bias[...], scale.shape[0]))
 
 
-def _attention(layer: object, pattern: Float[Array, "heads queries keys"]) -> Affine:
+def _attention(layer: Attention | SlicedAttention, pattern: Float[Array, "heads queries keys"]) -> Affine:
     heads, tokens, _ = pattern.shape
     output = layer.output.kernel[...].reshape(heads, -1, layer.output.kernel.shape[1])
     if isinstance(layer, SlicedAttention):

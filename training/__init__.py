@@ -1,0 +1,1 @@
+"""Training of the language model that ships inside the package."""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,13 +20,16 @@ def write_gpt2(model: Transformer, tokenizer: Tokenizer, directory: Path) -> Non
         tokenizer: its tokenizer.
         directory: where to write; made if it is missing.
     """
-    config = model.config
+    config, final_norm = model.config, model.final_norm
+    if final_norm is None:
+        raise ValueError("only a language model is written as GPT-2")
     tensors = {
         "wte.weight": model.token_embedding[...],
         "wpe.weight": model.position_embedding[...],
-        "ln_f.weight": model.final_norm.scale[...],
-        "ln_f.bias": model.final_norm.bias[...],
+        "ln_f.weight": final_norm.scale[...],
+        "ln_f.bias": final_norm.bias[...],
     }
+    block: Any
     for i, block in enumerate(model.stack.blocks):
         attention = block.attention
         value_path = (attention.query, attention.key, attention.value)

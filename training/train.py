@@ -113,8 +113,8 @@ def optimizer(steps: int) -> optax.GradientTransformation:
 def train(stream: np.ndarray, steps: int, work: Path, save_every: int) -> Transformer:
     """Train on the token stream, resuming from `work` where it holds a checkpoint."""
     model = Transformer(CONFIG, rngs=nnx.Rngs(0))
-    graph, parameters = nnx.split(model)
-    parameters = nnx.to_pure_dict(parameters)
+    graph, values = nnx.split(model)
+    parameters = nnx.to_pure_dict(values)
     rule = optimizer(steps)
     state = rule.init(parameters)
 

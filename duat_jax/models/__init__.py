@@ -1,0 +1,1 @@
+"""Checkpoint families, one file each, and the loader that they plug into."""

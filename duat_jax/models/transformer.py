@@ -64,7 +64,7 @@ class Transformer(nnx.Module):
         (3, 11)
     """
 
-    def __init__(self, config: Config, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs):
+    def __init__(self, config: Config, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
         def table(*shape: int) -> nnx.Param:
             return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
 

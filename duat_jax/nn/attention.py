@@ -70,7 +70,7 @@ class Attention(nnx.Module):
         rngs: source of the random initial weights.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs):
+    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
         self.heads = heads
         self.query = Linear(features, features, "attention.query", dtype=dtype, rngs=rngs)
         self.key = Linear(features, features, "attention.key", dtype=dtype, rngs=rngs)
@@ -80,6 +80,12 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         split = (*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
         queries, keys, values = (part(x).reshape(split) for part in (self.query, self.key, self.value))
         pattern = attention_pattern(queries, keys, split[-1] ** -0.5, mask)
@@ -98,7 +104,7 @@ class SlicedAttention(nnx.Module):
         rngs: source of the random initial weights.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs):
+    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
         size = features // heads
 
         def kernel() -> nnx.Param:
@@ -111,6 +117,12 @@ class SlicedAttention(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         features = x.shape[-1]
         slices = x.reshape(*x.shape[:-1], self.heads, features // self.heads)
 

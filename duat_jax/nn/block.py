@@ -32,7 +32,7 @@ class PaperBlock(nnx.Module):
         dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
         epsilon: float = 1e-5,
-    ):
+    ) -> None:
         del epsilon
         self.attention = SlicedAttention(features, heads, dtype=dtype, rngs=rngs)
         self.mlp = MLP(features, neurons, activation, dtype=dtype, rngs=rngs)
@@ -40,6 +40,12 @@ class PaperBlock(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the block.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         x = self.attention(x, mask)
         return x + self.mlp(x)
 
@@ -50,6 +56,12 @@ class PaperResidualBlock(PaperBlock):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the block.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         x = x + self.attention(x, mask)
         return x + self.mlp(x)
 
@@ -67,7 +79,7 @@ class PreNormBlock(nnx.Module):
         dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
         epsilon: float = 1e-5,
-    ):
+    ) -> None:
         self.norm_1 = LayerNorm(features, "norm_1", epsilon=epsilon, dtype=dtype)
         self.attention = Attention(features, heads, dtype=dtype, rngs=rngs)
         self.norm_2 = LayerNorm(features, "norm_2", epsilon=epsilon, dtype=dtype)
@@ -76,6 +88,12 @@ class PreNormBlock(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the block.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         x = x + self.attention(self.norm_1(x), mask)
         return x + self.mlp(self.norm_2(x))
 
@@ -86,6 +104,12 @@ class PostNormBlock(PreNormBlock):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the block.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         x = self.norm_1(x + self.attention(x, mask))
         return self.norm_2(x + self.mlp(x))
 
@@ -96,6 +120,12 @@ class ParallelBlock(PreNormBlock):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the block.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: which keys each query may see, `[..., queries, keys]`.
+        """
         return x + self.attention(self.norm_1(x), mask) + self.mlp(self.norm_2(x))
 
 

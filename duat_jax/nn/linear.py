@@ -29,11 +29,16 @@ class Linear(nnx.Module):
 
     def __init__(
         self, inputs: int, outputs: int, name: str, *, bias: bool = True, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs
-    ):
+    ) -> None:
         self.name = name
         self.kernel = nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), (inputs, outputs), dtype))
         self.bias = nnx.Param(jnp.zeros(outputs, dtype)) if bias else None
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """Apply the layer.
+
+        Args:
+            x: `[..., inputs]`.
+        """
         y = jnp.matmul(x, self.kernel[...], precision=PRECISION)
         return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.bias")

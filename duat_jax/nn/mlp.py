@@ -34,12 +34,17 @@ class MLP(nnx.Module):
 
     def __init__(
         self, features: int, neurons: int, activation: str, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs
-    ):
+    ) -> None:
         self.activation = activation
         self.input = Linear(features, neurons, "mlp.input", dtype=dtype, rngs=rngs)
         self.output = Linear(neurons, features, "mlp.output", dtype=dtype, rngs=rngs)
 
     def __call__(self, x: Float[Array, "... tokens features"]) -> Float[Array, "... tokens features"]:
+        """Apply the MLP to every token.
+
+        Args:
+            x: `[..., tokens, features]`.
+        """
         kernel, bias = self.output.kernel[...], self.output.bias[...]
         carried = term(
             ACTIVATIONS[self.activation],

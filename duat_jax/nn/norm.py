@@ -18,13 +18,18 @@ class LayerNorm(nnx.Module):
         dtype: dtype of the parameters.
     """
 
-    def __init__(self, features: int, name: str, *, epsilon: float = 1e-5, dtype: jnp.dtype = jnp.float32):
+    def __init__(self, features: int, name: str, *, epsilon: float = 1e-5, dtype: jnp.dtype = jnp.float32) -> None:
         self.name = name
         self.epsilon = epsilon
         self.scale = nnx.Param(jnp.ones(features, dtype))
         self.bias = nnx.Param(jnp.zeros(features, dtype))
 
     def __call__(self, x: Float[Array, "... features"]) -> Float[Array, "... features"]:
+        """Normalise the last axis.
+
+        Args:
+            x: `[..., features]`.
+        """
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred * centred).mean(-1, keepdims=True)
         scale = hold(jax.lax.rsqrt(variance + self.epsilon), f"{self.name}.scale")

@@ -45,7 +45,7 @@ class Stack(nnx.Module):
         epsilon: float = 1e-5,
         dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
-    ):
+    ) -> None:
         self.causal = causal
         self.blocks = nnx.List(
             BLOCKS[block](features, heads, neurons, activation, dtype=dtype, rngs=rngs, epsilon=epsilon)
@@ -55,6 +55,12 @@ class Stack(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
+        """Run the blocks.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            padding: true for real tokens, `[..., tokens]`.
+        """
         mask = attention_mask(x.shape[-2], causal=self.causal, padding=padding)
         x = stream(x, "layer")
         for block in self.blocks:

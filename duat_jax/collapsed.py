@@ -12,8 +12,8 @@ from duat_jax.contributions import Closure, closure_of, number_of_terms, require
 from duat_jax.evaluate import Seen
 from duat_jax.linear_map import LinearMap, derivative_of
 from duat_jax.program import Site
+from duat_jax.record_replay import Affine
 from duat_jax.recording import Recording, pull_back, record_program, rest
-from duat_jax.replay import Affine
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET, marks.AT_ZERO, marks.SLOPE_AT_ZERO)
 """The marks that the collapse needs."""

@@ -168,7 +168,7 @@ class Affine:
         held: Iterable[Site],
         wanted: Iterable[Site] = (),
         value: bool = True,
-    ):
+    ) -> None:
         linear = frozenset(linear)
         self.program, self.constants = program, constants
         self.question = Question(linear | frozenset(held), linear, frozenset(wanted), value)

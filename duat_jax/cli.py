@@ -1,0 +1,139 @@
+"""The command `duat`.  JAX is imported when a command runs, not for `--help`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from duat_jax.explanation import Explanation
+
+application = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+class Dtype(StrEnum):
+    """What everything is computed in."""
+
+    float32 = "float32"
+    float64 = "float64"
+
+
+@application.callback()
+def main() -> None:
+    """Explain exactly what a Transformer computes."""
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    from duat_jax.errors import DuatError
+
+    try:
+        yield
+    except (DuatError, OSError) as error:
+        typer.echo("duat: " + " ".join(str(error).split()), err=True)
+        raise typer.Exit(2) from None
+
+
+def _token(tokenizer: "Tokenizer", text: str, what: str) -> int:
+    """Return the one token that a text is: its exact name, or a text that is one token, also after a space."""
+    from duat_jax.errors import BadText
+
+    if (token := tokenizer.token_to_id(text)) is not None:
+        return token
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) != 1:
+        pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids) or "nothing"
+        raise BadText(
+            f"the {what} {text!r} is not one token but {len(ids)} ({pieces}): give one of its tokens, and mind"
+            " that a leading space belongs to a token"
+        )
+    return ids[0]
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _png(explanation: "Explanation") -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    explanation.plot().savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+@application.command()
+def explain(
+    text: Annotated[str, typer.Argument(help="The text that the model reads.")],
+    model: Annotated[Path | None, typer.Option(help="Checkpoint directory; the embedded model if absent.")] = None,
+    target: Annotated[str | None, typer.Option(help="Token to explain; the most probable one if absent.")] = None,
+    contrast: Annotated[str | None, typer.Option(help="Token whose logit is subtracted.")] = None,
+    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
+    position: Annotated[int, typer.Option(help="Token at which the output is read; negative from the end.")] = -1,
+    dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
+    top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list.")] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Write the layer × token picture to this PNG file.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Show one output of a model as a complete table of who contributed what, summing to it exactly."""
+    with _one_line_errors():
+        from duat_jax.errors import BadText
+
+        for path in (plot, None if json_file in (None, "-") else Path(json_file)):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
+        if plot is not None and plot.suffix.lower() != ".png":
+            raise BadText(f"{plot} must end in .png")
+        if text == "":
+            raise BadText("the text is empty: give at least one token")
+
+        import jax
+
+        if dtype is Dtype.float64:
+            jax.config.update("jax_enable_x64", True)
+        import jax.numpy as jnp
+
+        import duat_jax as duat
+
+        tokenizer = duat.load_tokenizer(model)
+        explanation = duat.explain(
+            duat.load(model, dtype=jnp.dtype(dtype.value)),
+            jnp.array(tokenizer.encode(text).ids, int),
+            None if target is None else _token(tokenizer, target, "target"),
+            contrast=None if contrast is None else _token(tokenizer, contrast, "contrast"),
+            against=None if against is None else jnp.array(tokenizer.encode(against).ids, int),
+            position=position,
+            tokenizer=tokenizer,
+        )
+        if plot is not None:
+            _write(plot, _png(explanation))
+        if json_file is not None:
+            name = "embedded" if model is None else str(model)
+            content = json.dumps(explanation.as_dict(name, top), indent=2, ensure_ascii=False) + "\n"
+            if json_file == "-":
+                sys.stdout.write(content)
+            else:
+                _write(Path(json_file), content.encode())
+        if json_file != "-":
+            from rich.console import Console
+
+            from duat_jax.viz.table import WIDTH, render
+
+            console = Console()
+            console = console if console.is_terminal else Console(width=WIDTH)
+            console.print(render(explanation, top))

@@ -1,0 +1,116 @@
+"""Load a Hugging Face checkpoint directory; a new family is one file and one line in `FAMILIES`."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from tokenizers import Tokenizer
+
+from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models import bert, gpt2
+from duat_jax.models.reading import Settings, Tensors, raise_problems
+from duat_jax.models.transformer import Config, Transformer
+
+FAMILIES: dict[str, ModuleType] = {"gpt2": gpt2, "bert": bert}
+"""The module of each `model_type`: `PREFIX`, `IGNORED`, `read_config` and `fill`."""
+
+EMBEDDED = Path(__file__).parent / "embedded"
+"""The language model that ships with the package."""
+
+
+def _file(path: Path | str | None, name: str) -> Path:
+    directory = EMBEDDED if path is None else Path(path)
+    if not directory.is_dir():
+        raise BadCheckpoint(
+            f"{directory} is not a directory: give a checkpoint directory with config.json,"
+            " model.safetensors and tokenizer.json"
+        )
+    if not (directory / name).is_file():
+        raise BadCheckpoint(
+            f"{directory} has no {name}: a checkpoint directory has config.json, model.safetensors and tokenizer.json"
+        )
+    return directory / name
+
+
+def load_config(path: Path | str | None = None) -> Config:
+    """Return the shape of a checkpoint.
+
+    Args:
+        path: a checkpoint directory; the embedded model if absent.
+
+    Raises:
+        BadCheckpoint: naming every unsupported field of `config.json` at once.
+
+    Example:
+        >>> load_config().family
+        'gpt2'
+    """
+    file = _file(path, "config.json")
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadCheckpoint(f"{file}: not JSON ({error}); copy it again") from None
+    family = values.get("model_type") if isinstance(values, dict) else None
+    if family not in FAMILIES:
+        raise BadCheckpoint(f"{file}: model_type = {family!r} isn't supported, only {', '.join(FAMILIES)} are")
+    settings = Settings(values)
+    config = FAMILIES[family].read_config(settings)
+    raise_problems(file, settings.problems)
+    return config
+
+
+def load(path: Path | str | None = None, *, dtype: jnp.dtype = jnp.float32) -> Transformer:
+    """Load a model from a Hugging Face checkpoint directory of the GPT-2 or BERT family.
+
+    Args:
+        path: a directory with `config.json` and `model.safetensors`; the embedded model if absent.
+        dtype: dtype of the parameters and of everything computed from them, float32 or float64.
+
+    Returns:
+        The model, a pytree: `model(ids)` is the plain forward pass.
+
+    Raises:
+        BadCheckpoint: naming every missing, extra, misshapen or non-finite tensor at once.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> model = load()
+        >>> model(jnp.array([5, 6, 7])).shape == (3, model.config.vocab)
+        True
+    """
+    if jnp.dtype(dtype) == jnp.float64 and not jax.config.read("jax_enable_x64"):
+        raise DuatError('float64 is off in JAX: call jax.config.update("jax_enable_x64", True) first')
+    config = load_config(path)
+    family = FAMILIES[config.family]
+    file = _file(path, "model.safetensors")
+    tensors = Tensors(file, dtype, prefix=family.PREFIX, ignored=family.IGNORED)
+    model = nnx.eval_shape(lambda: Transformer(config, dtype=dtype, rngs=nnx.Rngs(0)))
+    family.fill(model, tensors)
+    raise_problems(file, tensors.all_problems())
+    return model
+
+
+def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
+    """Load a checkpoint's tokenizer, without truncation or padding.
+
+    Args:
+        path: a directory with `tokenizer.json`; the embedded model's if absent.
+
+    Raises:
+        BadCheckpoint: if the file is missing or damaged.
+
+    Example:
+        >>> load_tokenizer().encode("return self").tokens
+        ['return', 'Ġself']
+    """
+    file = _file(path, "tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise BadCheckpoint(f"{file}: not a tokenizer ({error}); copy it again") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,164 @@
+"""An explanation as a table that a person can read, in a terminal and in a notebook."""
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from duat_jax.explanation import Explanation
+
+TERMS, COLUMNS, BIASES = 10, 6, 5
+"""How many terms, token columns and biases a table shows."""
+
+WIDTH = 110
+
+
+def token_label(token: str) -> str:
+    """Return a token with its white space visible.
+
+    Args:
+        token: its text.
+    """
+    shown = token.replace("\n", "⏎").replace("\t", "⇥")
+    return "·" * (len(shown) - len(shown.lstrip(" "))) + shown.lstrip(" ")
+
+
+def _number(value: float) -> Text:
+    return Text(f"{value:+.4f}", style="red" if value < 0 else "green")
+
+
+def _table() -> Table:
+    return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+
+
+def _terms(explanation: "Explanation", count: int) -> Table:
+    table = _table()
+    for column in ("layer", "token", "", "neuron", "share"):
+        table.add_column(column, justify="left" if column == "" else "right")
+    for layer, token, neuron, value in explanation.top(count):
+        label = Text(token_label(explanation.tokens[token]))
+        table.add_row(str(layer), str(token), label, str(neuron), _number(value))
+    return table
+
+
+def _layers(explanation: "Explanation") -> Table:
+    mlp, embedding = explanation.mlp, explanation.embedding
+    totals = embedding + mlp.sum(0)
+    shown = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
+    rest = np.setdiff1d(np.arange(len(totals)), shown)
+    table = _table()
+    table.add_column("")
+    for index in shown:
+        table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
+    if len(rest):
+        table.add_column(f"{len(rest)} others", justify="right")
+    table.add_column("all", justify="right", style="bold")
+
+    def add(name: str, row: np.ndarray, *, end_section: bool = False) -> None:
+        cells = [_number(row[index]) for index in shown] + ([_number(row[rest].sum())] if len(rest) else [])
+        table.add_row(name, *cells, _number(row.sum()), end_section=end_section)
+
+    add("embedding", embedding)
+    for layer, row in enumerate(mlp):
+        add(f"layer {layer}", row)
+    add("sum", totals, end_section=True)
+    add("collapse", explanation.input_tokens)
+    return table
+
+
+def _biases(explanation: "Explanation") -> Table:
+    table = _table()
+    table.add_column("name")
+    table.add_column("share", justify="right")
+    ordered = sorted(explanation.biases.items(), key=lambda item: -abs(item[1]))
+    for name, value in ordered[:BIASES]:
+        table.add_row(name, _number(value))
+    others = ordered[BIASES:]
+    if others:
+        table.add_row(f"{len(others)} others", _number(sum(value for _, value in others)))
+    return table
+
+
+def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
+    """Return the whole table: what the model said, the biggest terms, layer × token, biases, and the closure.
+
+    Args:
+        explanation: what to show.
+        count: how many of the biggest terms.
+    """
+    head: list[RenderableType] = []
+    if explanation.predictions:
+        said = "   ".join(f"{token_label(token)!r} {p:.1%}" for token, p in explanation.predictions)
+        head.append(Text.assemble(("The model says next:  ", "bold"), said))
+    head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
+    closure = explanation.closure
+    collapse_note = (
+        f"collapse: shares of W(x0) x0 in W(x0) x0 + b(x0), with the constant b(x0) = {explanation.input_bias:+.4f}"
+    )
+    total = explanation.embedding.sum(), explanation.mlp.sum(), sum(explanation.biases.values())
+    comparison = "≤" if closure.holds else ">"
+    verdict = Text.assemble(
+        ("value ", "bold"),
+        f"{float(closure.value):.7g}",
+        ("   sum of all parts ", "bold"),
+        f"{float(closure.sum):.7g}",
+        ("   error ", "bold"),
+        (f"{float(closure.error):+.1e}", "green" if closure.holds else "bold red"),
+        f"  {comparison} tolerance {float(closure.tolerance):.1e} ({closure.dtype})",
+    )
+    return Group(
+        *head,
+        "",
+        Text(f"The {count} biggest terms", style="bold"),
+        _terms(explanation, count),
+        "",
+        Text(
+            "Layer × token" + (f", the {COLUMNS} tokens with most" if len(explanation.tokens) > COLUMNS else ""), "bold"
+        ),
+        _layers(explanation),
+        Text(collapse_note, style="dim"),
+        "",
+        Text(f"The biggest of {len(explanation.biases)} biases and norm offsets", style="bold"),
+        _biases(explanation),
+        "",
+        Text.assemble(
+            ("embedding ", "bold"),
+            f"{total[0]:+.4f}",
+            (" + layers ", "bold"),
+            f"{total[1]:+.4f}",
+            (" + biases ", "bold"),
+            f"{total[2]:+.4f}",
+        ),
+        verdict,
+    )
+
+
+def as_text(explanation: "Explanation", count: int = TERMS) -> str:
+    """Return the table as plain text.
+
+    Args:
+        explanation: what to show.
+        count: how many of the biggest terms.
+    """
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+    with console.capture() as captured:
+        console.print(render(explanation, count), soft_wrap=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def as_html(explanation: "Explanation") -> str:
+    """Return the table for a notebook.
+
+    Args:
+        explanation: what to show.
+    """
+    console = Console(file=io.StringIO(), width=WIDTH, record=True)
+    console.print(render(explanation))
+    return console.export_html(
+        inline_styles=True,
+        code_format='<pre style="font-family:monospace;line-height:1.25;white-space:pre">{code}</pre>',
+    )

@@ -187,8 +187,6 @@ class _Check:
             together = (flowing[0],)
         elif name == "select_n":
             together = range(1, len(operands))
-        elif name == "integer_pow" and equation.params["y"] == 1:
-            together = (0,)
         else:
             together = LINEAR_IN.get(name, ())
         is_float = all(jnp.issubdtype(cast(Any, v.aval).dtype, jnp.inexact) for v in equation.outvars)

@@ -249,7 +249,7 @@ def _indices(lengths: tuple[int, ...]) -> list[tuple[int, ...]]:
     return indices
 
 
-def unroll(fn: Callable[[Array], Any] | Transformer, x: Array) -> ClosedForm:
+def unroll(fn: Callable[[Array], Any] | Transformer, x: Any) -> ClosedForm:
     """Return the exact closed form of a marked function at one input.
 
     `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
@@ -263,6 +263,7 @@ def unroll(fn: Callable[[Array], Any] | Transformer, x: Array) -> ClosedForm:
         The closed form.
 
     Raises:
+        DuatError: if `x` isn't one array.
         NotAffine: when a parameter is asked for and a mark is missing.
 
     Example:

@@ -21,7 +21,7 @@ Seen = dict[Site, jax.Array]
 
 def evaluate(
     program: Program,
-    constants: list[jax.Array],
+    constants: list[Any],
     arguments: list[jax.Array],
     question: Question,
     given: Mapping[Site, jax.Array],
@@ -84,10 +84,8 @@ class _Evaluation:
                 if site.kind == marks.PRE_ACTIVATION:
                     pre_activations[site.key] = results[0]
             elif inner is None:
-                bound = equation.primitive.get_bind_params(equation.params)
-                # Before JAX 0.10 sub-functions came apart from the parameters.
-                functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
-                results = equation.primitive.bind(*functions, *operands, **parameters)
+                parameters = equation.primitive.get_bind_params(equation.params)
+                results = equation.primitive.bind(*operands, **parameters)
                 results = results if equation.primitive.multiple_results else [results]
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, given)

@@ -195,7 +195,7 @@ def mean_pooled(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "
 
 
 @jax.jit
-def _explain_similarity(model: Transformer, ids: Int[Array, "tokens"], other: Int[Array, "tokens"]) -> _Computed:
+def _explain_similarity(model: Transformer, ids: Int[Array, "tokens"], other: Int[Array, "other_tokens"]) -> _Computed:
     reference = mean_pooled(model, other)
     direction = reference / jnp.linalg.norm(reference)
     pooled = mean_pooled(model, ids)

@@ -87,4 +87,5 @@ def attention(
 
     Source: Wang & Li, Eq. 9.
     """
-    return sum(jnp.kron(h, (v @ o).T) for h, v, o in zip(pattern, value, output, strict=True))
+    summands = [jnp.kron(h, (v @ o).T) for h, v, o in zip(pattern, value, output, strict=True)]
+    return jnp.sum(jnp.stack(summands), axis=0)

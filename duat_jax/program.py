@@ -36,7 +36,7 @@ class Site(NamedTuple):
     key: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A traced function: its equations, its marks, and the structure of its result.
 
@@ -108,7 +108,7 @@ def _walk(jaxpr: core.Jaxpr, path: Path, lengths: tuple[int, ...]) -> Iterator[t
                     )
 
 
-def trace(fn: Callable, x: Any) -> tuple[Program, list[jax.Array]]:
+def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
     """Trace a function with marks.
 
     Args:

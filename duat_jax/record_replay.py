@@ -162,7 +162,7 @@ class Affine:
     def __init__(
         self,
         program: Program,
-        constants: list[Array],
+        constants: list[Any],
         *,
         linear: Iterable[Site],
         held: Iterable[Site],

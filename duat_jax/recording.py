@@ -12,7 +12,7 @@ from duat_jax.program import Program, Question, Site, trace
 from duat_jax.record_replay import Affine
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recording:
     """A function's program, its argument, its value, and the values of its marks.
 
@@ -26,7 +26,7 @@ class Recording:
     """
 
     program: Program
-    constants: list[Array]
+    constants: list[Any]
     arguments: list[Array]
     in_tree: Any
     value: Any

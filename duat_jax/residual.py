@@ -57,9 +57,12 @@ class ResidualTerm(NamedTuple):
     outer: Float[Array, "outputs neurons"]
 
 
+def _bias(layer: Linear) -> Float[Array, "outputs"]:
+    return jnp.zeros(layer.kernel.shape[1], layer.kernel.dtype) if layer.bias is None else layer.bias[...]
+
+
 def _linear(layer: Linear, tokens: int) -> Affine:
-    offset = jnp.zeros(layer.kernel.shape[1], layer.kernel.dtype) if layer.bias is None else layer.bias[...]
-    return Affine(linear_on_features(layer.kernel[...], tokens), jnp.tile(offset, tokens))
+    return Affine(linear_on_features(layer.kernel[...], tokens), jnp.tile(_bias(layer), tokens))
 
 
 def _norm(layer: LayerNorm, scale: Float[Array, "tokens 1"]) -> Affine:
@@ -81,7 +84,7 @@ def _attention(layer: Attention | SlicedAttention, pattern: Float[Array, "heads 
     features = layer.value.kernel.shape[0]
     value = layer.value.kernel[...].reshape(features, heads, -1).transpose(1, 0, 2)
     # The rows of a pattern sum to one, so the value bias passes through it unchanged.
-    offset = layer.value.bias[...] @ layer.output.kernel[...] + layer.output.bias[...]
+    offset = _bias(layer.value) @ layer.output.kernel[...] + _bias(layer.output)
     return Affine(attention(pattern, value, output), jnp.tile(offset, tokens))
 
 

@@ -110,8 +110,19 @@ def optimizer(steps: int) -> optax.GradientTransformation:
     )
 
 
-def train(stream: np.ndarray, steps: int, work: Path, save_every: int) -> Transformer:
-    """Train on the token stream, resuming from `work` where it holds a checkpoint."""
+def train(stream: np.ndarray, steps: int, work: Path, save_every: int, *, stop_after: int | None = None) -> Transformer:
+    """Train on the token stream, resuming from `work` where it holds a checkpoint.
+
+    Args:
+        stream: the tokens.
+        steps: length of the whole training, on which the learning rate depends.
+        work: directory of the orbax checkpoints.
+        save_every: steps between two of them.
+        stop_after: stop at this step, to be resumed later.
+
+    Returns:
+        The trained model.
+    """
     model = Transformer(CONFIG, rngs=nnx.Rngs(0))
     graph, values = nnx.split(model)
     parameters = nnx.to_pure_dict(values)
@@ -133,6 +144,7 @@ def train(stream: np.ndarray, steps: int, work: Path, save_every: int) -> Transf
         TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s"),
         TimeRemainingColumn(),
     )
+    last = steps if stop_after is None else stop_after
     with ocp.CheckpointManager(work.absolute(), options=ocp.CheckpointManagerOptions(max_to_keep=2)) as manager:
         done = manager.latest_step() or 0
         if done:
@@ -141,14 +153,14 @@ def train(stream: np.ndarray, steps: int, work: Path, save_every: int) -> Transf
         with Progress(*columns) as progress:
             task = progress.add_task("train", total=steps, completed=done, loss=float("nan"), speed=0.0)
             began, first = time.perf_counter(), done
-            for windows in itertools.islice(batches(stream, done), steps - done):
+            for windows in itertools.islice(batches(stream, done), last - done):
                 parameters, state, loss = step(parameters, state, windows)
                 done += 1
                 speed = (done - first) * BATCH * CONFIG.positions / (time.perf_counter() - began)
                 progress.update(task, completed=done, loss=float(loss), speed=speed)
                 if done % 50 == 0 and not progress.console.is_terminal:
                     print(f"step {done}/{steps} loss {float(loss):.3f} {speed:,.0f} tokens/s", flush=True)
-                if done % save_every == 0 or done == steps:
+                if done % save_every == 0 or done == last:
                     manager.save(done, args=ocp.args.StandardSave((parameters, state)))
     return nnx.merge(graph, nnx.State(parameters))
 

@@ -7,6 +7,7 @@ from types import ModuleType
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
@@ -62,7 +63,7 @@ def load_config(path: Path | str | None = None) -> Config:
     return config
 
 
-def load(path: Path | str | None = None, *, dtype: jnp.dtype = jnp.float32) -> Transformer:
+def load(path: Path | str | None = None, *, dtype: DTypeLike = jnp.float32) -> Transformer:
     """Load a model from a Hugging Face checkpoint directory of the GPT-2 or BERT family.
 
     Args:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array
 from safetensors import SafetensorError, safe_open
 
@@ -144,7 +145,7 @@ class Tensors:
         BadCheckpoint: if the file is damaged.
     """
 
-    def __init__(self, path: Path, dtype: jnp.dtype, *, prefix: str, ignored: str) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike, *, prefix: str, ignored: str) -> None:
         try:
             self.file = safe_open(path, framework="np")
         except SafetensorError as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.nn.linear import INITIAL_SCALE, PRECISION
@@ -64,7 +65,7 @@ class Transformer(nnx.Module):
         (3, 11)
     """
 
-    def __init__(self, config: Config, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
         def table(*shape: int) -> nnx.Param:
             return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
 

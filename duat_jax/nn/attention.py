@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.marks import hold
@@ -11,7 +12,7 @@ from duat_jax.nn.linear import INITIAL_SCALE, PRECISION, Linear
 
 def attention_mask(
     tokens: int, *, causal: bool, padding: Bool[Array, "... tokens"] | None = None
-) -> Bool[Array, "... queries keys"] | None:
+) -> Bool[Array, "... #queries keys"] | None:
     """Return which keys each query may see, or `None` where it may see all.
 
     Args:
@@ -37,7 +38,7 @@ def attention_pattern(
     queries: Float[Array, "... tokens heads head_features"],
     keys: Float[Array, "... tokens heads head_features"],
     scale: float,
-    mask: Bool[Array, "... queries keys"] | None,
+    mask: Bool[Array, "... #queries keys"] | None,
 ) -> Float[Array, "... heads queries keys"]:
     """Return the held attention pattern `H_h = softmax(scale · Q_h K_hᵀ)`, whose rows sum to one (Wang & Li, Eq. 35).
 
@@ -70,7 +71,7 @@ class Attention(nnx.Module):
         rngs: source of the random initial weights.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
+    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
         self.heads = heads
         self.query = Linear(features, features, "attention.query", dtype=dtype, rngs=rngs)
         self.key = Linear(features, features, "attention.key", dtype=dtype, rngs=rngs)
@@ -78,7 +79,7 @@ class Attention(nnx.Module):
         self.output = Linear(features, features, "attention.output", dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 
@@ -104,7 +105,7 @@ class SlicedAttention(nnx.Module):
         rngs: source of the random initial weights.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs) -> None:
+    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
         size = features // heads
 
         def kernel() -> nnx.Param:
@@ -115,7 +116,7 @@ class SlicedAttention(nnx.Module):
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 

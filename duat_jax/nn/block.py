@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.attention import Attention, SlicedAttention
@@ -29,7 +30,7 @@ class PaperBlock(nnx.Module):
         neurons: int,
         activation: str = "gelu",
         *,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
         epsilon: float = 1e-5,
     ) -> None:
@@ -38,7 +39,7 @@ class PaperBlock(nnx.Module):
         self.mlp = MLP(features, neurons, activation, dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
@@ -54,7 +55,7 @@ class PaperResidualBlock(PaperBlock):
     """The papers' block with an attention residual: `y = x + A x`, `y + FFN(y)`."""
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
@@ -76,7 +77,7 @@ class PreNormBlock(nnx.Module):
         neurons: int,
         activation: str = "gelu",
         *,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
         epsilon: float = 1e-5,
     ) -> None:
@@ -86,7 +87,7 @@ class PreNormBlock(nnx.Module):
         self.mlp = MLP(features, neurons, activation, dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
@@ -102,7 +103,7 @@ class PostNormBlock(PreNormBlock):
     """BERT's block: `y = LN₁(x + A x)`, `LN₂(y + FFN(y))`."""
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
@@ -118,7 +119,7 @@ class ParallelBlock(PreNormBlock):
     """GPT-NeoX's block: `x + A LN₁(x) + FFN(LN₂(x))`."""
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from duat_jax.marks import offset
@@ -28,17 +29,32 @@ class Linear(nnx.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, name: str, *, bias: bool = True, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs
+        self, inputs: int, outputs: int, name: str, *, bias: bool = True, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs
     ) -> None:
         self.name = name
         self.kernel = nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), (inputs, outputs), dtype))
         self.bias = nnx.Param(jnp.zeros(outputs, dtype)) if bias else None
 
-    def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Apply the layer.
+    def multiply(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """Return `x W`.
 
         Args:
             x: `[..., inputs]`.
         """
-        y = jnp.matmul(x, self.kernel[...], precision=PRECISION)
+        return jnp.matmul(x, self.kernel[...], precision=PRECISION)
+
+    def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
+        """Return `y + b`, the bias marked as an offset.
+
+        Args:
+            y: `[..., outputs]`.
+        """
         return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.bias")
+
+    def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """Return `x W + b`.
+
+        Args:
+            x: `[..., inputs]`.
+        """
+        return self.add_bias(self.multiply(x))

@@ -6,10 +6,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from duat_jax.marks import offset, term
-from duat_jax.nn.linear import PRECISION, Linear
+from duat_jax.marks import term
+from duat_jax.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -33,7 +34,7 @@ class MLP(nnx.Module):
     """
 
     def __init__(
-        self, features: int, neurons: int, activation: str, *, dtype: jnp.dtype = jnp.float32, rngs: nnx.Rngs
+        self, features: int, neurons: int, activation: str, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs
     ) -> None:
         self.activation = activation
         self.input = Linear(features, neurons, "mlp.input", dtype=dtype, rngs=rngs)
@@ -45,11 +46,5 @@ class MLP(nnx.Module):
         Args:
             x: `[..., tokens, features]`.
         """
-        kernel, bias = self.output.kernel[...], self.output.bias[...]
-        carried = term(
-            ACTIVATIONS[self.activation],
-            self.input(x),
-            "mlp",
-            outer=lambda activated: jnp.matmul(activated, kernel, precision=PRECISION),
-        )
-        return carried + offset(bias, "mlp.output.bias")
+        activation = ACTIVATIONS[self.activation]
+        return self.output.add_bias(term(activation, self.input(x), "mlp", outer=self.output.multiply))

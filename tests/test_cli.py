@@ -1,0 +1,104 @@
+"""The command line: its output, its JSON, its files, and its errors."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_models import ENCODER, GOLDEN
+from typer.testing import CliRunner
+
+from duat_jax.cli import application
+
+TEXT = "w5 w17 w3"
+
+
+def run(*arguments):
+    return CliRunner().invoke(application, list(map(str, arguments)))
+
+
+def test_help_does_not_import_jax():
+    code = (
+        "import sys\n"
+        "from duat_jax.cli import application\n"
+        "try:\n    application(['--help'])\nexcept SystemExit: pass\n"
+        "assert not {'jax', 'flax', 'numpy', 'matplotlib'} & set(sys.modules), 'heavy imports'\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "explain" in result.stdout
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_json_of_a_language_model(dtype):
+    result = run(
+        "explain", TEXT, "--model", GOLDEN / "gpt2", "--target", "w7", "--json", "-", "--dtype", dtype, "--top", 4
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["family"] == "gpt2"
+    assert found["tokens"] == ["w5", "w17", "w3"]
+    assert found["dtype"] == dtype
+    assert np.shape(found["parts"]["mlp"]) == (3, 3)
+    total = sum(found["parts"]["embedding"]) + np.sum(found["parts"]["mlp"]) + found["parts"]["bias"]
+    assert abs(total - found["value"]) <= found["tolerance"]
+    assert abs(found["sum"] - found["value"] - found["error"]) <= found["tolerance"]
+    np.testing.assert_allclose(sum(found["biases"].values()), found["parts"]["bias"], atol=1e-6)
+    assert abs(sum(found["input_tokens"]) + found["input_bias"] - found["value"]) <= 10 * found["tolerance"]
+    assert len(found["top"]) == 4
+    assert set(found["top"][0]) == {"layer", "token_index", "neuron", "value"}
+
+
+def test_json_of_the_real_encoder():
+    texts = (
+        "Heat pumps move warmth from the cold air outside into the house.",
+        "A refrigerator run backwards can heat a room.",
+    )
+    result = run("explain", texts[0], "--against", texts[1], "--model", ENCODER, "--json", "-")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert round(found["value"], 5) == 0.47553
+    assert abs(found["error"]) <= found["tolerance"]
+
+
+def test_the_table_and_the_files(tmp_path):
+    plot, file = tmp_path / "picture.png", tmp_path / "table.json"
+    result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--plot", plot, "--json", file, "--contrast", "w9")
+    assert result.exit_code == 0, result.output
+    for words in ("The model says next", "biggest terms", "Layer × token", "sum of all parts", "tolerance"):
+        assert words in result.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert json.loads(file.read_text())["model"].endswith("gpt2")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["picture.png", "table.json"]
+
+
+BAD = {
+    "empty text": (["explain", ""], "the text is empty"),
+    "unknown target": (["explain", TEXT, "--target", "two words"], "'two words' is not one token but 2"),
+    "too long": (["explain", "w3 " * 17], "17 tokens, but the model's context is 16: shorten it"),
+    "position": (["explain", TEXT, "--position", "3"], "position 3 is outside"),
+    "no such model": (["explain", TEXT, "--model", "nowhere"], "nowhere is not a directory"),
+    "no such folder": (["explain", TEXT, "--json", "nowhere/a.json"], "nowhere is not a directory"),
+    "not a picture": (["explain", TEXT, "--plot", "a.txt"], "must end in .png"),
+    "against": (["explain", TEXT, "--against", "w4"], "no encoder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_are_one_line_with_status_2(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD[case]
+    extra = [] if "--model" in arguments else ["--model", str(GOLDEN / "gpt2")]
+    writes = [] if {"--plot", "--json"} & set(arguments) else ["--plot", "a.png", "--json", "a.json"]
+    result = run(*arguments, *extra, *writes)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_encoder_without_a_second_text_is_an_error():
+    result = run("explain", TEXT, "--model", GOLDEN / "bert")
+    assert result.exit_code == 2
+    assert "--against" in result.stderr

@@ -1,0 +1,154 @@
+"""Every table sums to the plain forward pass, by the one tolerance rule, for every block, mask, dtype and depth."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import BLOCK_NAMES, close, make_input, make_stack, weights_of
+from test_record_replay import MASKS, scan_of
+
+import duat_jax as duat
+from duat_jax.nn import ACTIVATIONS
+
+
+def readout_of(stack, padding=None):
+    def readout(x):
+        return jnp.vdot(weights_of(x.shape).astype(x.dtype), stack(x, padding))
+
+    return readout
+
+
+def all_parts(parts):
+    return [*jax.tree.leaves(parts.input), *parts.terms.values(), *parts.offsets.values(), parts.unmarked]
+
+
+def assert_closed(parts, value, layers):
+    """The rule of the project, computed here with numpy in double precision, against the plain value."""
+    flat = np.concatenate([np.asarray(part, np.float64).reshape(-1) for part in all_parts(parts)])
+    tolerance = 8 * np.finfo(value.dtype).eps * (layers + 2) * np.abs(flat).sum()
+    assert abs(flat.sum() - float(value)) <= tolerance
+    assert parts.closure.holds
+    np.testing.assert_allclose(float(parts.closure.tolerance), tolerance, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("neurons", [True, False])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_the_table_sums_to_the_plain_pass(block, mask, neurons, dtype):
+    causal, padding = MASKS[mask]
+    stack, x = make_stack(block, 3, causal=causal, dtype=dtype), make_input(dtype=dtype)
+    readout = readout_of(stack, padding)
+    parts = jax.jit(lambda x: duat.decompose(readout, x, neurons=neurons))(x)
+    assert parts.closure.dtype == dtype
+    assert parts.terms["mlp/0"].shape == ((4, 10) if neurons else (4,))
+    assert_closed(parts, jax.jit(readout)(x), 3)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 6, 12, 24])
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_the_table_sums_at_every_depth(block, depth):
+    stack, x = make_stack(block, depth), make_input()
+    readout = readout_of(stack)
+    assert_closed(jax.jit(lambda x: duat.decompose(readout, x))(x), readout(x), depth)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_table_sums_for_every_activation(activation):
+    stack, x = make_stack("pre-norm", 3, activation=activation), make_input()
+    readout = readout_of(stack)
+    assert_closed(duat.decompose(readout, x), readout(x), 3)
+
+
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_the_table_without_neurons_is_the_sum_over_neurons(block):
+    stack, x = make_stack(block, 3), make_input()
+    fine = duat.decompose(readout_of(stack), x)
+    coarse = duat.decompose(readout_of(stack), x, neurons=False)
+    for key, per_token in coarse.terms.items():
+        close(per_token, fine.terms[key].sum(-1))
+    close(coarse.input, fine.input)
+    for key, value in coarse.offsets.items():
+        close(value, fine.offsets[key])
+
+
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_each_part_is_what_the_replayed_output_loses_without_it(block):
+    """Under held parameters: set a neuron, a bias or an input token to zero and evaluate again."""
+    stack, x = make_stack(block, 3), make_input()
+    readout = readout_of(stack)
+    parts = duat.decompose(readout, x)
+    _, dynamics = duat.record(readout)(x)
+    replayed = jax.jit(duat.replay(readout, dynamics))
+    whole = replayed(x)
+    for key, (token, neuron) in {"mlp/0": (1, 3), "mlp/2": (2, 7)}.items():
+        without = {**dynamics.activations, key: dynamics.activations[key].at[token, neuron].set(0)}
+        close(whole - replayed(x, without), parts.terms[key][token, neuron])
+    for key, bias in dynamics.offsets.items():
+        without = {**dynamics.offsets, key: jnp.zeros_like(bias)}
+        close(whole - replayed(x, None, without), parts.offsets[key])
+    close(whole - replayed(x.at[2].set(0)), parts.input[2].sum())
+
+
+def test_a_scanned_stack_has_the_table_of_a_python_loop():
+    stack, x = make_stack("pre-norm", 3), make_input()
+    looped = duat.decompose(lambda x: stack(x)[-1].sum(), x)
+    for neurons in (True, False):
+        scanned = jax.jit(
+            lambda x, neurons=neurons: duat.decompose(lambda x: scan_of(stack)(x)[-1].sum(), x, neurons=neurons)
+        )(x)
+        assert scanned.closure.holds
+        close(scanned.input, looped.input)
+        for i in range(3):
+            expected = looped.terms[f"mlp/{i}"]
+            close(scanned.terms["mlp"][i], expected if neurons else expected.sum(-1))
+            close(scanned.offsets["mlp.output.bias"][i], looped.offsets[f"mlp.output.bias/{i}"])
+
+
+def test_the_layer_count_in_the_tolerance_counts_the_steps_of_a_scan():
+    stack, x = make_stack("pre-norm", 3), make_input()
+    looped = duat.decompose(lambda x: stack(x).sum(), x).closure
+    scanned = duat.decompose(lambda x: scan_of(stack)(x).sum(), x).closure
+    close(scanned.tolerance / looped.tolerance, 1.0)
+
+
+def test_decompose_under_vmap():
+    stack = make_stack("post-norm", 2, causal=False)
+    xs = jnp.stack([make_input(key=k) for k in range(3)])
+    readout = readout_of(stack)
+    parts = jax.vmap(lambda x: duat.decompose(readout, x))(xs)
+    for k, x in enumerate(xs):
+        alone = duat.decompose(readout, x)
+        close(parts.terms["mlp/1"][k], alone.terms["mlp/1"])
+        close(parts.closure.sum[k], readout(x))
+
+
+def test_weights_may_be_arguments_of_an_outer_jit():
+    stack, x = make_stack("pre-norm", 2), make_input()
+    inside = jax.jit(lambda stack, x: duat.decompose(readout_of(stack), x))(stack, x)
+    close(inside.terms["mlp/0"], duat.decompose(readout_of(stack), x).terms["mlp/0"])
+
+
+def test_a_gated_term_carries_its_gate():
+    """A gated MLP, `W_d (σ(x W_g) ⊙ x W_u)`: the outer weight is dynamic."""
+    gate, up, down = (jax.random.normal(jax.random.key(k), s) for k, s in enumerate([(6, 8), (6, 8), (8, 6)]))
+
+    def fn(x):
+        held = duat.hold(x @ up, "gate")
+        return (x + duat.term(jax.nn.silu, x @ gate, "mlp", outer=lambda a: (a * held) @ down))[-1].sum()
+
+    x = make_input()
+    parts = duat.decompose(fn, x)
+    assert parts.closure.holds
+    close(parts.terms["mlp"][-1], jax.nn.silu(x @ gate)[-1] * (x @ up)[-1] * down.sum(1))
+    close(duat.decompose(fn, x, neurons=False).terms["mlp"], parts.terms["mlp"].sum(-1))
+
+
+def test_an_argument_may_be_a_pytree():
+    def fn(x):
+        return (2 * x["a"] + duat.hold(jnp.exp(x["b"][0]), "gate") * x["b"][0]).sum()
+
+    x = {"a": jnp.arange(3.0), "b": (jnp.ones(3),)}
+    parts = duat.decompose(fn, x)
+    close(parts.input["a"], 2 * x["a"])
+    close(parts.input["b"][0], np.e * np.ones(3))

@@ -1,0 +1,184 @@
+"""Recording returns what a plain pass computes; replaying is affine and equals it; both through JAX's transformations."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import BLOCK_NAMES, close, make_input, make_stack
+
+import duat_jax as duat
+from duat_jax.nn import attention_mask
+
+MASKS = {
+    "causal": (True, None),
+    "none": (False, None),
+    "padding": (False, jnp.array([True, True, True, False])),
+    "causal and padding": (True, jnp.array([False, True, True, True])),
+}
+
+
+def maybe_jit(fn, jitted):
+    return jax.jit(fn) if jitted else fn
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_record_is_the_layer_by_layer_pass(block, mask, jitted):
+    causal, padding = MASKS[mask]
+    stack, x = make_stack(block, 3, causal=causal), make_input()
+    value, dynamics = maybe_jit(duat.record(lambda x: stack(x, padding)), jitted)(x)
+
+    stream = x
+    for i, layer in enumerate(stack.blocks):
+        close(dynamics.streams[f"layer/{i}"], stream)
+        stream = layer(stream, attention_mask(len(x), causal=causal, padding=padding))
+    close(value, stream)
+    for i in range(3):
+        pattern = dynamics.held[f"attention.pattern/{i}"]
+        chex.assert_shape(pattern, (2, 4, 4))
+        close(pattern.sum(-1), np.ones((2, 4)))
+        if causal and padding is None:
+            assert not np.triu(np.asarray(pattern), 1).any()
+        if mask == "padding":
+            assert not np.asarray(pattern)[:, :, 3].any()
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_replay_equals_the_plain_pass_and_is_affine(block, mask, jitted):
+    causal, padding = MASKS[mask]
+    stack, x, y = make_stack(block, 3, causal=causal), make_input(), make_input(key=7)
+
+    def fn(x):
+        return stack(x, padding)
+
+    _, dynamics = duat.record(fn)(x)
+    _, other = duat.record(fn)(y)
+    replayed = maybe_jit(duat.replay(fn, dynamics), jitted)
+    close(replayed(x), fn(x))
+
+    def at(x, dynamics):
+        return replayed(x, dynamics.activations, dynamics.offsets)
+
+    between = jax.tree.map(lambda a, b: 0.3 * a + 0.7 * b, (x, dynamics), (y, other))
+    close(at(*between), 0.3 * at(x, dynamics) + 0.7 * at(y, other), layers=9)
+    assert not np.allclose(at(y, other), fn(y)), "replaying another input under these dynamics is a counterfactual"
+
+
+def test_record_and_replay_under_vmap():
+    stack = make_stack("pre-norm", 2)
+    xs = jnp.stack([make_input(key=k) for k in range(3)])
+    values, dynamics = jax.vmap(duat.record(stack))(xs)
+    replayed = jax.vmap(lambda dynamics, x: duat.replay(stack, dynamics)(x))(dynamics, xs)
+    for k, x in enumerate(xs):
+        value, alone = duat.record(stack)(x)
+        close(values[k], value)
+        close(replayed[k], stack(x))
+        chex.assert_trees_all_close(jax.tree.map(lambda leaf, k=k: leaf[k], dynamics), alone, atol=1e-13)
+
+
+def scan_of(stack, *, remat=False, reverse=False, unroll=1):
+    blocks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stack.blocks)
+
+    def fn(x):
+        mask = attention_mask(len(x), causal=True)
+
+        def step(x, block):
+            x = block(x, mask)
+            return duat.stream(x, "layer"), x.sum()
+
+        x = duat.stream(x, "layer")
+        return jax.lax.scan(jax.checkpoint(step) if remat else step, x, blocks, reverse=reverse, unroll=unroll)[0]
+
+    return fn
+
+
+@pytest.mark.parametrize("options", [{}, {"remat": True}, {"unroll": 2}])
+@pytest.mark.parametrize("block", BLOCK_NAMES)
+def test_a_scanned_stack_records_what_a_python_loop_records(block, options):
+    stack, x = make_stack(block, 3), make_input()
+    value, dynamics = jax.jit(duat.record(scan_of(stack, **options)))(x)
+    _, looped = duat.record(stack)(x)
+    close(value, stack(x))
+    for kind in ("held", "activations", "pre_activations", "offsets", "at_zero"):
+        for name, stacked in getattr(dynamics, kind).items():
+            for i in range(3):
+                close(stacked[i], getattr(looped, kind)[f"{name}/{i}"])
+    close(duat.replay(scan_of(stack, **options), dynamics)(x), stack(x))
+
+
+def test_a_scan_in_reverse():
+    stack, x = make_stack("parallel", 3), make_input()
+    fn = scan_of(stack, reverse=True)
+    value, dynamics = duat.record(fn)(x)
+    close(duat.replay(fn, dynamics)(x), value)
+    parts = duat.decompose(lambda x: fn(x).sum(), x)
+    assert parts.closure.holds
+
+
+def awkward(x):
+    """A scan with a counter, a shared bias, the input used in every step, and remat; custom_jvp inside."""
+    kernels = jax.random.normal(jax.random.key(3), (4, 6, 6)) / 3
+    bias = duat.offset(jax.random.normal(jax.random.key(4), (6,)), "shared")
+
+    @jax.custom_jvp
+    def doubled(x):
+        return 2 * duat.hold(jax.nn.sigmoid(x.sum()), "gate") * x
+
+    doubled.defjvp(lambda primals, tangents: (doubled(*primals), 2 * tangents[0]))
+
+    def step(carry, kernel):
+        h, i = carry
+        h = 0.5 * doubled(h) + duat.term(jax.nn.gelu, h @ kernel + bias, "mlp") * jnp.cos(i) + 0.1 * x
+        return (h, i + 1.0), (h.sum(), i)
+
+    (h, i), (sums, counted) = jax.lax.scan(jax.checkpoint(step), (x, 0.0), kernels)
+    return (h * i).sum() + (sums * counted).sum()
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_scan_remat_custom_jvp_with_a_counter_and_a_shared_bias(jitted):
+    x = make_input()
+    value, dynamics = maybe_jit(duat.record(awkward), jitted)(x)
+    close(value, awkward(x))
+    assert dynamics.held["gate"].shape == (4,)
+    close(duat.replay(awkward, dynamics)(x), value, layers=20)
+    parts = maybe_jit(lambda x: duat.decompose(awkward, x), jitted)(x)
+    assert parts.closure.holds
+    close(parts.closure.value, value)
+    # The transposed pass against reverse-mode differentiation of the replayed function.
+    replayed = duat.replay(awkward, dynamics)
+    by_autodiff = jax.grad(replayed, argnums=(0, 1, 2))(x, dynamics.activations, dynamics.offsets)
+    close(parts.input, by_autodiff[0] * x, layers=20)
+    close(parts.terms["mlp"], by_autodiff[1]["mlp"] * dynamics.activations["mlp"], layers=20)
+    close(parts.offsets["shared"], (by_autodiff[2]["shared"] * dynamics.offsets["shared"]).sum(), layers=20)
+
+
+def test_marks_inside_custom_vjp_and_nested_jit_and_nested_scan():
+    @jax.custom_vjp
+    def gated(x):
+        return duat.hold(jnp.tanh(x), "gate") * x
+
+    gated.defvjp(lambda x: (gated(x), x), lambda x, u: (u,))
+
+    def fn(x):
+        def outer(x, _):
+            return jax.lax.scan(lambda x, _: (jax.jit(gated)(x) + 0.1, None), x, None, length=2)[0], None
+
+        return jax.lax.scan(outer, x, None, length=3)[0].sum()
+
+    x = make_input()
+    value, dynamics = duat.record(fn)(x)
+    assert dynamics.held["gate"].shape == (3, 2, 4, 6)
+    close(duat.replay(fn, dynamics)(x), value)
+
+
+def test_a_record_can_be_differentiated():
+    def fn(x):
+        return (duat.hold(jnp.exp(x), "gate") * x).sum()
+
+    x = make_input()
+    close(jax.grad(lambda x: duat.record(fn)(x)[0])(x), jax.grad(fn)(x))

@@ -1,5 +1,6 @@
 # Everything that a newcomer or CI runs. The two to begin with: `make demo` and `make test`.
 PYTHON ?= python3
+DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
 VENV := .venv
 BIN := $(VENV)/bin
 

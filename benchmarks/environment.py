@@ -12,8 +12,11 @@ import jaxlib
 def environment() -> dict[str, Any]:
     """Return device, processor and versions."""
     info = Path("/proc/cpuinfo")
-    models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line] \
-        if info.exists() else []
+    models = (
+        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        if info.exists()
+        else []
+    )
     return {
         "device": str(jax.devices()[0].device_kind),
         "backend": jax.default_backend(),

@@ -1,6 +1,6 @@
 """Claim: `import duat_jax`, with everything public in it, takes less than 1.5 × `import jax, flax.nnx`.
 
-    python -m benchmarks.startup
+Run `python -m benchmarks.startup`.
 """
 
 import json

@@ -63,7 +63,8 @@ class Decomposition(NamedTuple):
     Args:
         input: share of every entry of the argument, in the argument's structure and shapes.
         terms: share of every neuron of every term, in the shape of its activation; without neurons, of every token.
-        offsets: share of every bias and norm offset by name; those in a scan have one per step.
+        offsets: share of every bias and norm offset by name; those in a scan have one per step.  A bias inside a
+            pre-activation or a held parameter has no share of its own: its share is zero.
         unmarked: what constants without a mark contributed; zero where there are none.
         closure: value, sum, error and tolerance.
     """

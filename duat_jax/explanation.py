@@ -65,7 +65,7 @@ class Explanation:
         predictions: what a language model says next at the explained position; empty for an encoder.
         embedding: share of every token's embedding, `[tokens]`.
         neurons: share of every MLP neuron, `[layers, tokens, neurons]`.
-        biases: share of every bias and norm offset, by name.
+        biases: share of every bias and norm offset, by name; zero for those inside a term or a pattern.
         input_tokens: share of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
         input_bias: what in the collapse doesn't depend on the tokens.
         closure: value (from the plain forward pass), sum of all parts, error and tolerance.
@@ -136,6 +136,9 @@ class Explanation:
             "input_bias": self.input_bias,
             "top": [neuron._asdict() for neuron in self.top(count)],
         }
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.target} = {self.value:.6g}, error {float(self.closure.error):+.1e})"
 
     def __str__(self) -> str:
         from duat_jax.viz.table import as_text

@@ -1,6 +1,6 @@
 """Execute every notebook, failing on any error, and keep its outputs.
 
-    python -m notebooks.execute
+Run `python -m notebooks.execute`.
 """
 
 import time

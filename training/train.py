@@ -1,6 +1,6 @@
 """Train the embedded language model and write it as a GPT-2 checkpoint.
 
-    python -m training.train --output duat_jax/models/embedded
+Run `python -m training.train --output duat_jax/models/embedded`.
 
 Stops and resumes: run the same command again and it goes on from its last orbax checkpoint in `--work`.
 """

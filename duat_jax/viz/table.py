@@ -70,11 +70,16 @@ def _layers(explanation: "Explanation") -> Table:
     return table
 
 
+def _on_the_linear_path(explanation: "Explanation") -> list[tuple[str, float]]:
+    """Return the biases by size, without those inside a term or a held pattern, which have no share of their own."""
+    return sorted(((n, v) for n, v in explanation.biases.items() if v != 0), key=lambda item: -abs(item[1]))
+
+
 def _biases(explanation: "Explanation") -> Table:
     table = _table()
     table.add_column("name")
     table.add_column("share", justify="right")
-    ordered = sorted(explanation.biases.items(), key=lambda item: -abs(item[1]))
+    ordered = _on_the_linear_path(explanation)
     for name, value in ordered[:BIASES]:
         table.add_row(name, _number(value))
     others = ordered[BIASES:]
@@ -122,7 +127,10 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
         _layers(explanation),
         Text(collapse_note, style="dim"),
         "",
-        Text(f"The biggest of {len(explanation.biases)} biases and norm offsets", style="bold"),
+        Text(
+            f"The biggest of {len(_on_the_linear_path(explanation))} biases and norm offsets on the linear path",
+            style="bold",
+        ),
         _biases(explanation),
         "",
         Text.assemble(
@@ -144,7 +152,7 @@ def as_text(explanation: "Explanation", count: int = TERMS) -> str:
         explanation: what to show.
         count: how many of the biggest terms.
     """
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         console.print(render(explanation, count), soft_wrap=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
@@ -156,7 +164,7 @@ def as_html(explanation: "Explanation") -> str:
     Args:
         explanation: what to show.
     """
-    console = Console(file=io.StringIO(), width=WIDTH, record=True)
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
     console.print(render(explanation))
     return console.export_html(
         inline_styles=True,

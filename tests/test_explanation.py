@@ -39,7 +39,7 @@ def test_a_logit(name, position, contrast, dtype):
     assert_sums(explanation, float(logits[7] - (0 if contrast is None else logits[contrast])))
     assert explanation.tokens[0] == "w5"
     assert "'w7'" in explanation.target
-    assert [p.token for p in explanation.predictions][0] == tokenizer.id_to_token(int(logits.argmax()))
+    assert next(p.token for p in explanation.predictions) == tokenizer.id_to_token(int(logits.argmax()))
     later = position % len(IDS) + 1
     assert not explanation.embedding[later:].any(), "a causal model reads nothing after the position"
 
@@ -95,14 +95,14 @@ def test_it_shows_itself():
 
 
 BAD = {
-    "empty": (dict(ids=jnp.zeros(0, int)), "the text is empty"),
-    "too long": (dict(ids=jnp.ones(17, int)), "17 tokens, but the model's context is 16"),
-    "unknown id": (dict(ids=jnp.array([61])), "token id 61, but the model knows 0 to 60"),
-    "negative id": (dict(ids=jnp.array([-2])), "token id -2"),
-    "unknown target": (dict(target=99), "target 99 is no token"),
-    "unknown contrast": (dict(contrast=-1), "contrast -1 is no token"),
-    "position": (dict(position=6), "position 6 is outside"),
-    "against": (dict(against=OTHER), "no encoder"),
+    "empty": ({"ids": jnp.zeros(0, int)}, "the text is empty"),
+    "too long": ({"ids": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
+    "unknown id": ({"ids": jnp.array([61])}, "token id 61, but the model knows 0 to 60"),
+    "negative id": ({"ids": jnp.array([-2])}, "token id -2"),
+    "unknown target": ({"target": 99}, "target 99 is no token"),
+    "unknown contrast": ({"contrast": -1}, "contrast -1 is no token"),
+    "position": ({"position": 6}, "position 6 is outside"),
+    "against": ({"against": OTHER}, "no encoder"),
 }
 
 

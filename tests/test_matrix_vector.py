@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from helpers import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from helpers import close
 
 from duat_jax import matrix_vector
 

@@ -1,4 +1,4 @@
-"""Recording returns what a plain pass computes; replaying is affine and equals it; both through JAX's transformations."""
+"""Recording returns what a plain pass computes; replaying is affine and equals it; both compose as `jax.grad` does."""
 
 import chex
 import jax

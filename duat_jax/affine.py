@@ -32,8 +32,19 @@ ZERO, CONSTANT, LINEAR = Flow(False, False), Flow(False, True), Flow(True, False
 LINEAR_IN_ALL = frozenset(
     (
         *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum", "psum", "convert_element_type"),
-        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "concatenate", "slice", "split", "rev"),
-        *("pad", "copy", "copy_p", "name", "reduce_precision", "real", "imag", "optimization_barrier"),
+        *(
+            "broadcast_in_dim",
+            "reshape",
+            "transpose",
+            "squeeze",
+            "expand_dims",
+            "concatenate",
+            "slice",
+            "split",
+            "rev",
+            "tile",
+        ),
+        *("pad", "fft", "copy", "copy_p", "name", "reduce_precision", "real", "imag", "optimization_barrier"),
         *("sharding_constraint", "device_put", "pvary", "all_gather", "ppermute"),
     )
 )
@@ -43,13 +54,14 @@ LINEAR_IN = {
     "dynamic_update_slice": (0, 1),
     "scatter-add": (0, 2),
     "scatter": (0, 2),
+    "scatter-mul": (0,),
     "triangular_solve": (1,),
 }
 """Primitives that are linear in some of their operands together, and which."""
 
 MISSING_MARK = {
     **dict.fromkeys(
-        ("exp", "exp2", "reduce_max", "max", "argmax", "stop_gradient"),
+        ("exp", "exp2", "reduce_max", "max", "argmax"),
         "mark the attention pattern with hold(pattern, name), or an activation with term(activation, z, name)",
     ),
     **dict.fromkeys(
@@ -64,6 +76,8 @@ MISSING_MARK = {
         ("mul", "dot_general", "div"),
         "mark the factor that is a dynamic parameter (a pattern, gate or scale) with hold(factor, name)",
     ),
+    **dict.fromkeys(("while", "cond"), "use lax.scan, or a Python loop or branch, on what flows"),
+    "stop_gradient": "leave it out, or mark what it stops as a dynamic parameter with hold(x, name)",
 }
 
 
@@ -74,16 +88,25 @@ class Flows:
     Args:
         operands: of every needed scan, which of its body's inputs flow.
         results: of every needed scan, which of its results flow.
-        unmarked: source lines at which a constant without a mark is added to what flows.
+        constant: whether the answer may be nonzero where everything that flows is zero: something has no mark.
     """
 
     operands: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
     results: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
-    unmarked: list[str] = field(default_factory=list)
+    constant: bool = False
 
 
-def source_line(equation: core.JaxprEqn) -> str:
-    """Return `file:line (function)` of the user's code that an equation comes from.
+def is_float(variable: core.Var) -> bool:
+    """Return whether a variable holds floating-point numbers.
+
+    Args:
+        variable: any variable.
+    """
+    return jnp.issubdtype(cast(Any, variable.aval).dtype, jnp.inexact)
+
+
+def source_line(equation: core.JaxprEqn) -> str | None:
+    """Return `file:line (function)` of the user's code that an equation comes from, if it is known.
 
     Args:
         equation: any equation.
@@ -94,7 +117,7 @@ def source_line(equation: core.JaxprEqn) -> str:
     for frame in frames:
         if not frame.file_name.startswith(own):
             return f"{frame.file_name}:{frame.line_num} ({frame.function_name.rpartition('.')[2]})"
-    return "an unknown line"
+    return None
 
 
 def check(program: Program, question: Question, live: Live) -> Flows:
@@ -106,7 +129,7 @@ def check(program: Program, question: Question, live: Live) -> Flows:
         live: the equations it needs, from `liveness`.
 
     Returns:
-        Which scans carry what flows, and where unmarked constants join.
+        Which scans carry what flows, and whether something has no mark.
 
     Raises:
         NotAffine: naming every offending operation, its source line and the mark that is missing.
@@ -122,7 +145,8 @@ class _Check:
 
     def run(self) -> Flows:
         jaxpr = self.program.jaxpr
-        self.visit(jaxpr, (), [LINEAR] * len(jaxpr.invars))
+        results = self.visit(jaxpr, (), [LINEAR if is_float(v) else CONSTANT for v in jaxpr.invars], "an unknown line")
+        self.found.constant = self.question.value and any(result.constant for result in results)
         if self.offences:
             lines = [
                 f"{line}: {name} isn't linear in what flows through it; {fix}"
@@ -131,7 +155,7 @@ class _Check:
             raise NotAffine("the replayed function isn't affine:\n  " + "\n  ".join(lines))
         return self.found
 
-    def visit(self, jaxpr: core.Jaxpr, path: Path, arguments: list[Flow]) -> list[Flow]:
+    def visit(self, jaxpr: core.Jaxpr, path: Path, arguments: list[Flow], line: str) -> list[Flow]:
         flow: dict[Any, Flow] = dict.fromkeys(jaxpr.constvars, CONSTANT)
         flow |= dict(zip(jaxpr.invars, arguments, strict=True))
 
@@ -146,24 +170,28 @@ class _Check:
                 continue
             operands = [read(v) for v in equation.invars]
             site, inner = self.program.sites.get(here), sub_program(equation)
+            # Inside a function that the library has jitted, the user's line is that of the call.
+            own_line = source_line(equation) or line
             if site is not None and self.question.linearises(site):
                 slope_of = flow[pre_activation(self.program, jaxpr, path, site.key)]
                 results = [Flow(True, slope_of.constant)]
             elif site is not None and site in self.question.given:
                 results = [LINEAR if site in self.question.linear else CONSTANT]
             elif inner is None:
-                results = [self.apply(equation, operands)] * len(equation.outvars)
+                results = [self.apply(equation, operands, own_line)] * len(equation.outvars)
             elif equation.primitive.name == "scan":
-                results = self.scan(equation, inner.jaxpr, here, operands)
+                results = self.scan(equation, inner.jaxpr, here, operands, own_line)
             else:
-                results = self.visit(inner.jaxpr, here, operands)
+                results = self.visit(inner.jaxpr, here, operands, own_line)
             flow |= dict(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
-    def scan(self, equation: core.JaxprEqn, body: core.Jaxpr, here: Path, operands: list[Flow]) -> list[Flow]:
+    def scan(
+        self, equation: core.JaxprEqn, body: core.Jaxpr, here: Path, operands: list[Flow], line: str
+    ) -> list[Flow]:
         first, carries = equation.params["num_consts"], equation.params["num_carry"]
         while True:
-            results = self.visit(body, here, operands)
+            results = self.visit(body, here, operands, line)
             joined = [Flow(*map(max, zip(operands[first + c], results[c], strict=True))) for c in range(carries)]
             if joined == operands[first : first + carries]:
                 break
@@ -172,7 +200,7 @@ class _Check:
         self.found.results[here] = tuple(r.flows for r in results)
         return results
 
-    def apply(self, equation: core.JaxprEqn, operands: list[Flow]) -> Flow:
+    def apply(self, equation: core.JaxprEqn, operands: list[Flow], line: str) -> Flow:
         name = equation.primitive.name
         flowing = [k for k, operand in enumerate(operands) if operand.flows]
         constant = any(operand.constant for operand in operands)
@@ -189,18 +217,12 @@ class _Check:
             together = range(1, len(operands))
         else:
             together = LINEAR_IN.get(name, ())
-        is_float = all(jnp.issubdtype(cast(Any, v.aval).dtype, jnp.inexact) for v in equation.outvars)
-        if not set(flowing) <= set(together) or not is_float:
+        if not set(flowing) <= set(together) or not all(map(is_float, equation.outvars)):
             fix = MISSING_MARK.get(name, "hold what is a dynamic parameter, or make it a term")
-            self.offences[source_line(equation), name] = fix
+            self.offences[line, name] = fix
             # As if it were held, so that what follows from it isn't reported too.
             return CONSTANT
-        joins = [k for k in together if operands[k].constant]
-        if any(not operands[k].flows for k in joins):
-            line = source_line(equation)
-            if line not in self.found.unmarked:
-                self.found.unmarked.append(line)
-        return Flow(True, bool(joins))
+        return Flow(True, any(operands[k].constant for k in together))
 
     @staticmethod
     def keeps_zero(name: str) -> bool:

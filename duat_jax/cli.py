@@ -44,23 +44,45 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _token(tokenizer: "Tokenizer", text: str, what: str) -> int:
-    """Return the one token that a text is: its exact name, or a text that is one token, also after a space."""
+    """Return the token that a text is; a text that isn't one token may be a token's own name."""
     from duat_jax.errors import BadText
 
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) == 1:
+        return ids[0]
     if (token := tokenizer.token_to_id(text)) is not None:
         return token
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if len(ids) != 1:
-        pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids) or "nothing"
-        raise BadText(
-            f"the {what} {text!r} is not one token but {len(ids)} ({pieces}): give one of its tokens, and mind"
-            " that a leading space belongs to a token"
-        )
-    return ids[0]
+    pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids) or "nothing"
+    raise BadText(
+        f"the {what} {text!r} is not one token but {len(ids)} ({pieces}): give one of its tokens, and mind"
+        " that a leading space belongs to a token"
+    )
+
+
+def _ids(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
+    from duat_jax.errors import BadText
+
+    if not tokenizer.encode(text, add_special_tokens=False).ids:
+        raise BadText(f"{what} is empty: give at least one token")
+    return tokenizer.encode(text).ids
+
+
+def _check_output(path: Path) -> None:
+    """Raise before anything is computed if a file can't be written there."""
+    from duat_jax.errors import BadText
+
+    if path.is_dir() or not path.name:
+        raise BadText(f"{str(path)!r} is a directory: give the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; what isn't an ordinary file, such as a device, is written to."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     temporary = path.with_name(f".{path.name}.part")
     try:
         temporary.write_bytes(content)
@@ -94,13 +116,15 @@ def explain(
     with _one_line_errors():
         from duat_jax.errors import BadText
 
-        for path in (plot, None if json_file in (None, "-") else Path(json_file)):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
+        if json_file not in (None, "-"):
+            _check_output(Path(json_file))
+        if plot is not None:
+            _check_output(plot)
         if plot is not None and plot.suffix.lower() != ".png":
             raise BadText(f"{plot} must end in .png")
-        if text == "":
-            raise BadText("the text is empty: give at least one token")
+        for given in filter(None, (text, target, contrast, against)):
+            if not given.isascii() and given != given.encode(errors="ignore").decode():
+                raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
 
         import jax
 
@@ -113,10 +137,10 @@ def explain(
         tokenizer = duat.load_tokenizer(model)
         explanation = duat.explain(
             duat.load(model, dtype=jnp.dtype(dtype.value)),
-            jnp.array(tokenizer.encode(text).ids, int),
+            jnp.array(_ids(tokenizer, text, "the text")),
             None if target is None else _token(tokenizer, target, "target"),
             contrast=None if contrast is None else _token(tokenizer, contrast, "contrast"),
-            against=None if against is None else jnp.array(tokenizer.encode(against).ids, int),
+            against=None if against is None else jnp.array(_ids(tokenizer, against, "the other text")),
             position=position,
             tokenizer=tokenizer,
         )

@@ -13,12 +13,9 @@ from duat_jax.errors import DuatError
 from duat_jax.evaluate import Seen, evaluate
 from duat_jax.linear_map import LinearMap, derivative_of
 from duat_jax.models.transformer import Transformer
-from duat_jax.program import Question, Site
+from duat_jax.program import Question, Site, Step
 from duat_jax.record_replay import KINDS, Dynamics, dynamics_of
 from duat_jax.recording import Recording, record_program
-
-Step = tuple[Site, tuple[int, ...]]
-"""One term or boundary: its mark, and which steps of the scans around it."""
 
 
 class ResidualMaps(NamedTuple):
@@ -76,17 +73,13 @@ class ClosedForm:
 
     @property
     def streams(self) -> tuple[Step, ...]:
-        """The marked streams, in program order."""
-        return self._steps(marks.STREAM)
+        """The marked streams, in the order in which they are computed."""
+        return self.recording.program.steps(marks.STREAM)
 
     @property
     def terms(self) -> tuple[Step, ...]:
-        """The terms, in program order."""
-        return self._steps(marks.PRE_ACTIVATION)
-
-    def _steps(self, kind: str) -> tuple[Step, ...]:
-        lengths = self.recording.program.lengths
-        return tuple((s, tuple(index)) for s in self.recording.program.of_kind(kind) for index in _indices(lengths[s]))
+        """The terms, in the order in which they are computed."""
+        return self.recording.program.steps(marks.PRE_ACTIVATION)
 
     def _ask(self, x: Array, given: Seen, read: Step | None, begin: Step | None = None) -> Array:
         """Return one mark, or the result, with `x` for `x_0` or for a stream, and terms and offsets given."""
@@ -135,16 +128,21 @@ class ClosedForm:
             j: index of a term.
             i: index of a stream; the function's result if absent.
         """
-        site, index = self.terms[j]
+        return self._carry(self.terms[j], self._stream(i))
+
+    def _carry(self, term: Step, read: Step | None, begin: Step | None = None) -> LinearMap:
+        """Return the map from one term's activation to a mark, with everything else at zero."""
+        site, index = term
         activation = Site(marks.ACTIVATION, site.key)
-        zeros = self._zeros(marks.ACTIVATION)
-        shape = zeros[activation][index].shape
+        zeros = self._zeros(marks.ACTIVATION, marks.OFFSET)
+        start = self.x0 if begin is None else self.recording.seen[begin[0]][begin[1]]
 
         def carry(a: Array) -> Array:
             only = zeros | {activation: zeros[activation].at[index].set(a)}
-            return self._ask(jnp.zeros_like(self.x0), only | self._zeros(marks.OFFSET), self._stream(i))
+            return self._ask(jnp.zeros_like(start), only, read, begin)
 
-        return derivative_of(carry, jax.ShapeDtypeStruct(shape, self.x0.dtype))
+        here = zeros[activation][index]
+        return derivative_of(carry, jax.ShapeDtypeStruct(here.shape, here.dtype))
 
     def inner_bias(self, j: int) -> Float[Array, "..."]:
         """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`: with the earlier terms in it.
@@ -179,39 +177,36 @@ class ClosedForm:
         """
         activations = self.dynamics.activations
         shares = [self.outer_map(j, i)(activations[site.key][index]) for j, (site, index) in enumerate(self.terms)]
-        return jnp.stack(shares)
+        shape = (0, *jnp.shape(self.bias(i)))
+        return jnp.stack(shares) if shares else jnp.zeros(shape, self.x0.dtype)
 
     def residual_term(self, i: int) -> ResidualMaps:
-        """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`, with the term `i − 1` in it.
+        """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`.
 
         Args:
             i: index of a stream, from 1 on.
 
         Raises:
-            DuatError: if there isn't one term between each two neighbouring streams.
+            DuatError: if there isn't one term between the two streams.
         """
-        if len(self.terms) != len(self.streams) - 1 or not 1 <= i < len(self.streams):
+        order = self.recording.program.steps(marks.STREAM, marks.PRE_ACTIVATION)
+        at = order.index(self.streams[i]) if 1 <= i < len(self.streams) else 0
+        if [step[0].kind for step in order[max(0, at - 2) : at]] != [marks.STREAM, marks.PRE_ACTIVATION]:
             raise DuatError(
-                f"a residual term lies between two neighbouring streams with one term between: here are"
-                f" {len(self.streams)} streams and {len(self.terms)} terms, and layer {i} was asked for"
+                f"layer {i} has no residual term: it lies between two neighbouring streams with one term between, and"
+                f" here are {len(self.streams)} streams and {len(self.terms)} terms"
             )
-        before, after, term = self.streams[i - 1], self.streams[i], self.terms[i - 1]
+        before, term, after = order[at - 2 : at + 1]
         x = self.recording.seen[before[0]][before[1]]
-        activation = Site(marks.ACTIVATION, term[0].key)
         no_terms = self._zeros(marks.ACTIVATION)
-        nothing = no_terms | self._zeros(marks.OFFSET)
+        nothing = self._zeros(marks.ACTIVATION, marks.OFFSET)
         shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-        def carry(a: Array) -> Array:
-            only = nothing | {activation: nothing[activation].at[term[1]].set(a)}
-            return self._ask(jnp.zeros_like(x), only, after, before)
-
         return ResidualMaps(
             path=derivative_of(lambda v: self._ask(v, nothing, after, before), shape),
             path_bias=self._ask(jnp.zeros_like(x), no_terms, after, before),
             inner=derivative_of(lambda v: self._ask(v, nothing, term, before), shape),
             inner_bias=self._ask(jnp.zeros_like(x), no_terms, term, before),
-            outer=derivative_of(carry, jax.ShapeDtypeStruct(no_terms[activation][term[1]].shape, x.dtype)),
+            outer=self._carry(term, after, before),
         )
 
     def activate(self, j: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -242,21 +237,14 @@ class ClosedForm:
         return self.input_map()(self.x0) + self._ask(zero, activations, None)
 
 
-def _indices(lengths: tuple[int, ...]) -> list[tuple[int, ...]]:
-    indices: list[tuple[int, ...]] = [()]
-    for length in lengths:
-        indices = [(*index, step) for index in indices for step in range(length)]
-    return indices
-
-
 def unroll(fn: Callable[[Array], Any] | Transformer, x: Any) -> ClosedForm:
     """Return the exact closed form of a marked function at one input.
 
     `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
 
     Args:
-        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to its
-            last hidden states.
+        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to what
+            `model(ids)` returns, logits or hidden states.
         x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
 
     Returns:
@@ -276,5 +264,5 @@ def unroll(fn: Callable[[Array], Any] | Transformer, x: Any) -> ClosedForm:
     Source: Wang & Li, Eq. 20–34.
     """
     if isinstance(fn, Transformer):
-        return unroll(fn.hidden, fn.embed(x))
+        return unroll(fn.output, fn.embed(jnp.asarray(x)))
     return ClosedForm(record_program(fn, x, KINDS))

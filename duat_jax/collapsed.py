@@ -9,11 +9,12 @@ from jaxtyping import Array
 
 from duat_jax import marks
 from duat_jax.contributions import Closure, closure_of, number_of_terms, require_scalar
+from duat_jax.errors import DuatError
 from duat_jax.evaluate import Seen
 from duat_jax.linear_map import LinearMap, derivative_of
 from duat_jax.program import Site
 from duat_jax.record_replay import Affine
-from duat_jax.recording import Recording, pull_back, record_program, rest
+from duat_jax.recording import Recording, pull_back, record_program, shares, unmarked
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET, marks.AT_ZERO, marks.SLOPE_AT_ZERO)
 """The marks that the collapse needs."""
@@ -51,12 +52,15 @@ def _linearised(recording: Recording) -> tuple[Affine, Seen]:
     given = {site: seen[site] for site in program.of_kind(marks.HOLD, marks.OFFSET, marks.AT_ZERO)}
     for site in program.of_kind(marks.ACTIVATION):
         z, activated = seen[Site(marks.PRE_ACTIVATION, site.key)], seen[site]
+        lengths = program.lengths(site)
         at_zero, slope_at_zero = (
-            seen[Site(kind, site.key)].reshape(program.lengths[site] + (1,) * (z.ndim - len(program.lengths[site])))
+            seen[Site(kind, site.key)].reshape(lengths + (1,) * (z.ndim - len(lengths)))
             for kind in (marks.AT_ZERO, marks.SLOPE_AT_ZERO)
         )
         slope = (activated - at_zero) / jnp.where(z == 0, 1, z)
-        given[Site(marks.SLOPE_AT_ZERO, site.key)] = jnp.where(z == 0, slope_at_zero, slope)
+        # Where σ has no derivative at zero, any slope is exact.
+        at_zero_slope = jnp.where(jnp.isfinite(slope_at_zero), slope_at_zero, 0)
+        given[Site(marks.SLOPE_AT_ZERO, site.key)] = jnp.where(z == 0, at_zero_slope, slope)
     affine = recording.affine(
         linear=program.of_kind(marks.OFFSET, marks.AT_ZERO),
         held=program.of_kind(marks.HOLD, marks.SLOPE_AT_ZERO),
@@ -64,7 +68,7 @@ def _linearised(recording: Recording) -> tuple[Affine, Seen]:
     return affine, given
 
 
-def collapse(fn: Callable[[Array], Array], x: Array) -> Collapse:
+def collapse(fn: Callable[[Array], Array], x: Any) -> Collapse:
     """Return a marked function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`), and `σ(0)` is carried as a bias.
@@ -78,6 +82,7 @@ def collapse(fn: Callable[[Array], Array], x: Array) -> Collapse:
         The linear map without its matrix, and the bias.
 
     Raises:
+        DuatError: if `x` isn't one array.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -87,6 +92,8 @@ def collapse(fn: Callable[[Array], Array], x: Array) -> Collapse:
         >>> linear.dense().tolist(), bias.tolist()
         ([[3.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
+    if not isinstance(x, jax.Array):
+        raise DuatError("the collapse is an affine map of one array: bring the rest in by closing over it")
     recording = record_program(fn, x, KINDS)
     affine, given = _linearised(recording)
 
@@ -106,9 +113,9 @@ def collapsed_contributions(recording: Recording) -> CollapsedContributions:
     require_scalar(value)
     affine, given = _linearised(recording)
     on_input, on_marks = pull_back(affine, recording.arguments, given, value)
-    shares = [u * x for u, x in zip(on_input, recording.arguments, strict=True)]
+    input_shares = shares(on_input, recording.arguments)
     biases = [on_marks[site] * given[site] for site in on_marks]
-    unmarked = rest(affine, recording.arguments, given) if affine.flows.unmarked else jnp.zeros_like(value)
-    bias = sum((b.sum() for b in biases), unmarked)
-    closure = closure_of(value, [*shares, *biases, unmarked], number_of_terms(program))
-    return CollapsedContributions(jax.tree.unflatten(recording.in_tree, shares), bias, closure)
+    remainder = unmarked(affine, recording.arguments, given, value)
+    bias = sum((b.sum() for b in biases), remainder)
+    closure = closure_of(value, [*input_shares, *biases, remainder], number_of_terms(program))
+    return CollapsedContributions(jax.tree.unflatten(recording.in_tree, input_shares), bias, closure)

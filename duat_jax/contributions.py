@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from duat_jax import marks
 from duat_jax.errors import DuatError
 from duat_jax.program import Program
-from duat_jax.recording import Recording, pull_back, record_program, rest
+from duat_jax.recording import Recording, pull_back, record_program, shares, unmarked
 
 KINDS = (marks.HOLD, marks.ACTIVATION, marks.IMAGE, marks.OFFSET)
 """The marks that contributions need."""
@@ -52,9 +52,12 @@ def closure_of(value: Array, parts: Iterable[Array], layers: int) -> Closure:
         layers: number of terms that the value is deep.
     """
     parts = list(parts)
+    # Where some parts are of a lower precision than the value, theirs counts.
+    eps = max(float(jnp.finfo(part.dtype).eps) for part in [*parts, value])
+    parts = [part.astype(value.dtype) for part in parts]
     total = sum((part.sum() for part in parts), jnp.zeros((), value.dtype))
     size = sum((jnp.abs(part).sum() for part in parts), jnp.zeros((), value.dtype))
-    return Closure(value, total, total - value, 8 * jnp.finfo(value.dtype).eps * (layers + 2) * size)
+    return Closure(value, total, total - value, 8 * eps * (layers + 2) * size)
 
 
 class Decomposition(NamedTuple):
@@ -82,7 +85,7 @@ def number_of_terms(program: Program) -> int:
     Args:
         program: the traced function.
     """
-    return sum(math.prod(program.lengths[site]) for site in program.of_kind(marks.PRE_ACTIVATION))
+    return sum(math.prod(program.lengths(site)) for site in program.of_kind(marks.PRE_ACTIVATION))
 
 
 def contributions(recording: Recording, *, neurons: bool = True) -> Decomposition:
@@ -108,20 +111,23 @@ def contributions(recording: Recording, *, neurons: bool = True) -> Decompositio
     given = {site: seen[site] for site in affine.question.given}
     on_input, on_marks = pull_back(affine, recording.arguments, given, value)
 
-    input_parts = [u * x for u, x in zip(on_input, recording.arguments, strict=True)]
+    input_parts = shares(on_input, recording.arguments)
     term_parts = {site.key: on_marks[site] * seen[site] for site in terms}
-    term_parts |= {key: term_parts[key].sum(-1) for key in with_image}
+    # A term's last axis is its neurons, or after its outer map the features; a scalar term has neither.
+    term_parts |= {
+        site.key: term_parts[site.key].sum(-1) for site in images if seen[site].ndim > len(program.lengths(site))
+    }
     offset_parts = {
-        site.key: (on_marks[site] * seen[site]).sum(range(len(program.lengths[site]), seen[site].ndim))
+        site.key: (on_marks[site] * seen[site]).sum(range(len(program.lengths(site)), seen[site].ndim))
         for site in offsets
     }
-    unmarked = rest(affine, recording.arguments, given) if affine.flows.unmarked else jnp.zeros_like(value)
-    parts = [*input_parts, *term_parts.values(), *offset_parts.values(), unmarked]
+    remainder = unmarked(affine, recording.arguments, given, value)
+    parts = [*input_parts, *term_parts.values(), *offset_parts.values(), remainder]
     return Decomposition(
         jax.tree.unflatten(recording.in_tree, input_parts),
         term_parts,
         offset_parts,
-        unmarked,
+        remainder,
         closure_of(value, parts, number_of_terms(program)),
     )
 
@@ -166,7 +172,7 @@ def decompose(fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = 
         >>> fn = lambda x: (x + term(jax.nn.relu, 2 * x, "relu") + offset(jnp.ones(2), "bias")).sum()
         >>> parts = decompose(fn, jnp.array([1.0, -1.0]))
         >>> parts.input.tolist(), parts.terms["relu"].tolist(), float(parts.offsets["bias"])
-        ([1.0, -1.0], [2.0, -0.0], 2.0)
+        ([1.0, -1.0], [2.0, 0.0], 2.0)
         >>> parts.closure.holds
         True
 

@@ -6,9 +6,10 @@ given.  A mark inside a scan has one value per step, stacked along a new leading
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
@@ -48,7 +49,11 @@ def evaluate(
     outputs, seen = _Evaluation(program, question, live, flows or Flows()).run(
         program.jaxpr, (), constants, arguments, dict(given)
     )
-    return (jax.tree.unflatten(program.out_tree, outputs) if question.value else None), seen
+    if not question.value:
+        return None, seen
+    # A result that is a literal of the program isn't an array yet.
+    arrays = [output if isinstance(output, jax.Array) else jnp.asarray(output) for output in outputs]
+    return jax.tree.unflatten(program.out_tree, arrays), seen
 
 
 class _Evaluation:
@@ -78,7 +83,8 @@ class _Evaluation:
                     inside = {site: operands[0]}
                 if self.question.linearises(site):
                     slope, at_zero = (given[Site(k, site.key)] for k in (marks.SLOPE_AT_ZERO, marks.AT_ZERO))
-                    results = [at_zero + slope * pre_activations[site.key]]
+                    dtype = cast(Any, equation.outvars[0].aval).dtype
+                    results = [(at_zero + slope * pre_activations[site.key]).astype(dtype)]
                 else:
                     results = [given[site] if site in given else operands[0]]
                 if site.kind == marks.PRE_ACTIVATION:

@@ -1,6 +1,6 @@
 """The user's object: one output of a model on one text, as a complete table that sums to it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,66 +157,45 @@ class Explanation:
         return draw(self)
 
 
-class _Computed(NamedTuple):
-    value: Array
-    target: Array | None
-    logits: Array | None
+class _Table(NamedTuple):
     decomposition: Decomposition
     collapsed: collapsed.CollapsedContributions
 
 
-_MOST_PROBABLE = -1
 _MARKS = tuple(dict.fromkeys(contributions.KINDS + collapsed.KINDS))
 
 
 @jax.jit
-def _explain_logit(
-    model: Transformer, ids: Int[Array, "tokens"], target: Array, contrast: Array, has_contrast: Array, position: Array
-) -> _Computed:
-    logits = model(ids)[position]
-    target = jnp.where(target == _MOST_PROBABLE, jnp.argmax(logits), target)
-    value = logits[target] - has_contrast * logits[contrast]
-    rows = model.unembedding
-    direction = rows[target] - has_contrast * rows[contrast]
-
-    def readout(x: Array) -> Array:
-        return jnp.dot(model.hidden(x)[position], direction, precision=PRECISION)
-
-    recording = record_program(readout, model.embed(ids), _MARKS)
-    parts = contributions.contributions(recording)
-    return _Computed(value, target, logits, parts, collapsed.collapsed_contributions(recording))
+def _forward(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "tokens outputs"]:
+    return model(ids)
 
 
-def mean_pooled(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "features"]:
-    """Return an encoder's sentence embedding: the mean of its last hidden states.
-
-    Args:
-        model: an encoder.
-        ids: token ids, `[tokens]`.
-    """
-    return model(ids).mean(0)
+def _table(model: Transformer, ids: Int[Array, "tokens"], readout: Callable[[Array], Array]) -> _Table:
+    recording = record_program(lambda x: readout(model.hidden(x)), model.embed(ids), _MARKS)
+    return _Table(contributions.contributions(recording), collapsed.collapsed_contributions(recording))
 
 
 @jax.jit
-def _explain_similarity(model: Transformer, ids: Int[Array, "tokens"], other: Int[Array, "other_tokens"]) -> _Computed:
-    reference = mean_pooled(model, other)
-    direction = reference / jnp.linalg.norm(reference)
-    pooled = mean_pooled(model, ids)
-    value = jnp.dot(pooled, direction, precision=PRECISION) / jnp.linalg.norm(pooled)
+def _logit_table(
+    model: Transformer, ids: Int[Array, "tokens"], direction: Float[Array, "features"], position: Array
+) -> _Table:
+    return _table(model, ids, lambda hidden: jnp.dot(hidden[position], direction, precision=PRECISION))
 
-    def readout(x: Array) -> Array:
-        pooled = model.hidden(x).mean(0)
+
+@jax.jit
+def _similarity_table(model: Transformer, ids: Int[Array, "tokens"], direction: Float[Array, "features"]) -> _Table:
+    def cosine(hidden: Array) -> Array:
+        pooled = hidden.mean(0)
         scale = hold(1 / jnp.linalg.norm(pooled), "similarity.scale")
         return jnp.dot(pooled, direction, precision=PRECISION) * scale
 
-    recording = record_program(readout, model.embed(ids), _MARKS)
-    parts = contributions.contributions(recording)
-    return _Computed(value, None, None, parts, collapsed.collapsed_contributions(recording))
+    return _table(model, ids, cosine)
 
 
 def _bias_name(key: str) -> str:
-    name, slash, number = key.rpartition("/")
-    return f"layers.{number}.{name}" if slash else key
+    """Return a bias's name with its layer in front; what is outside the layers occurs once."""
+    name, _, number = key.partition("/")
+    return key if name in ("embedding_norm.offset", "final_norm.offset") else f"layers.{number or 0}.{name}"
 
 
 def _in_order(terms: dict[str, Array]) -> np.ndarray:
@@ -285,39 +264,58 @@ def explain(
     ids = jnp.asarray(ids)
     names = tuple(_readable(tokenizer, int(i)) for i in ids)
     predictions: tuple[Prediction, ...] = ()
+    outputs = _forward(model, ids)
     if model.config.causal:
         if against is not None:
             raise BadText(
                 f"a {model.config.family} model is no encoder: explain a target token instead of a similarity"
             )
         place = _place(position, len(names))
-        for what, token in (("target", target), ("contrast", contrast)):
-            if token is not None and not 0 <= token < model.config.vocab:
-                raise BadText(f"the {what} {token} is no token: the model knows 0 to {model.config.vocab - 1}")
-        chosen = _MOST_PROBABLE if target is None else target
-        arguments = (chosen, 0 if contrast is None else contrast, int(contrast is not None), place)
-        computed = _explain_logit(model, ids, *arguments)
-        predictions = _predictions(computed.logits, tokenizer)
-        minus = "" if contrast is None else f" minus that of {_readable(tokenizer, contrast)!r}"
-        label = f"logit of {_readable(tokenizer, int(computed.target))!r}{minus} at token {place}, {names[place]!r}"
+        _check_token(model, target, "target")
+        _check_token(model, contrast, "contrast")
+        logits = outputs[place]
+        predictions = _predictions(logits, tokenizer)
+        chosen = int(jnp.argmax(logits)) if target is None else target
+        value, direction = logits[chosen], model.unembedding[chosen]
+        label = f"logit of {_readable(tokenizer, chosen)!r}"
+        if contrast is not None:
+            value, direction = value - logits[contrast], direction - model.unembedding[contrast]
+            label += f" minus that of {_readable(tokenizer, contrast)!r}"
+        label += f" at token {place}, {names[place]!r}"
+        table = _logit_table(model, ids, direction, place)
     else:
-        if against is None or target is not None or contrast is not None:
+        if against is None or target is not None or contrast is not None or position != -1:
             raise BadText(
                 f"a {model.config.family} model is an encoder and says no next token: explain it against"
-                " another text (--against TEXT), without target or contrast"
+                " another text (--against TEXT), without target, contrast or position"
             )
         _check_ids(model, against, "the other text")
-        computed = _explain_similarity(model, ids, jnp.asarray(against))
+        pooled, other = outputs.mean(0), _forward(model, jnp.asarray(against)).mean(0)
+        direction = other / jnp.linalg.norm(other)
+        value = jnp.dot(pooled, direction, precision=PRECISION) / jnp.linalg.norm(pooled)
         label = "cosine similarity to " + repr(_text(tokenizer, against))
-    return _explanation(model, names, label, predictions, computed)
+        table = _similarity_table(model, ids, direction)
+    return _explanation(model, names, label, predictions, value, table)
+
+
+def _check_token(model: Transformer, token: Any, what: str) -> None:
+    if token is None:
+        return
+    if not isinstance(token, int | np.integer) or not 0 <= token < model.config.vocab:
+        raise BadText(f"the {what} {token!r} is no token id: the model knows 0 to {model.config.vocab - 1}")
 
 
 def _explanation(
-    model: Transformer, names: tuple[str, ...], label: str, predictions: tuple[Prediction, ...], computed: _Computed
+    model: Transformer,
+    names: tuple[str, ...],
+    label: str,
+    predictions: tuple[Prediction, ...],
+    value: Array,
+    table: _Table,
 ) -> Explanation:
-    parts = computed.decomposition
-    # The value is the plain forward pass's own, which XLA compiled without the table.
-    closure = parts.closure._replace(value=computed.value, error=parts.closure.sum - computed.value)
+    parts = table.decomposition
+    # The value is that of the plain forward pass, a program of its own.
+    closure = parts.closure._replace(value=value, error=parts.closure.sum - value)
     return Explanation(
         family=model.config.family,
         tokens=names,
@@ -326,8 +324,8 @@ def _explanation(
         embedding=np.asarray(parts.input.sum(-1)),
         neurons=_in_order(parts.terms),
         biases={_bias_name(key): float(value) for key, value in parts.offsets.items()},
-        input_tokens=np.asarray(computed.collapsed.input.sum(-1)),
-        input_bias=float(computed.collapsed.bias),
+        input_tokens=np.asarray(table.collapsed.input.sum(-1)),
+        input_bias=float(table.collapsed.bias),
         closure=closure,
     )
 

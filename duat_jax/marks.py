@@ -9,7 +9,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
+
+from duat_jax.errors import DuatError
 
 PREFIX = "duat"
 
@@ -28,14 +30,32 @@ def _mark(x: Array, kind: str, name: str) -> Array:
     return checkpoint_name(x, f"{PREFIX}/{kind}/{name}")
 
 
-def hold(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
+def _floating(x: Array, where: str) -> Array:
+    if not jnp.issubdtype(jnp.result_type(x), jnp.inexact):
+        raise DuatError(f"{where} is of {jnp.result_type(x)}: convert it to a floating-point dtype first")
+    return x
+
+
+def _require_elementwise(activation: Callable[[Array], Array], zero: Array, name: str) -> None:
+    try:
+        is_elementwise = jax.eval_shape(activation, zero).shape == ()
+    except (TypeError, ValueError, IndexError):
+        is_elementwise = False
+    if not is_elementwise:
+        raise DuatError(
+            f"the activation of term {name!r} isn't elementwise: it must take one number to one number; hold what mixes"
+            " numbers, such as an attention pattern"
+        )
+
+
+def hold(x: Shaped[Array, "..."], name: str) -> Shaped[Array, "..."]:
     """Mark `x` as a dynamic parameter: held at its value on this input.
 
     Attention patterns, normalisation scales, gates and router weights are held: `x ↦ x`, and in the closed form `x`
     counts as a constant of this input.
 
     Args:
-        x: any floating-point array.
+        x: any array.
         name: what it is, for example `"attention.pattern"`.
 
     Returns:
@@ -51,7 +71,7 @@ def hold(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
     return _mark(x, HOLD, name)
 
 
-def offset(b: Float[Array, "..."], name: str) -> Float[Array, "..."]:
+def offset(b: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
     """Mark `b` as a bias or norm offset, to be accounted for by name.
 
     In the closed form it is one summand of `b'_{i,3}` or `b'_{j,2}`.
@@ -69,7 +89,7 @@ def offset(b: Float[Array, "..."], name: str) -> Float[Array, "..."]:
 
     Source: Wang & Li, Eq. 20.
     """
-    return _mark(b, OFFSET, name)
+    return _mark(_floating(b, f"offset(b, {name!r})"), OFFSET, name)
 
 
 def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
@@ -95,7 +115,7 @@ def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
 
 def term(
     activation: Callable[[Array], Array],
-    z: Float[Array, "..."],
+    z: Shaped[Array, "..."],
     name: str,
     outer: Callable[[Array], Array] | None = None,
 ) -> Float[Array, "..."]:
@@ -108,6 +128,9 @@ def term(
         outer: the linear map `W3` that carries `σ(z)` on.  With it the whole term `W3 σ(z)` is marked too, so that
             a table per layer and token can be made without going down to neurons.
 
+    Raises:
+        DuatError: if `σ` isn't elementwise, or `z` isn't floating-point.
+
     Returns:
         `σ(z)`, or `outer(σ(z))` where `outer` is given.
 
@@ -118,8 +141,9 @@ def term(
 
     Source: Wang & Li, Eq. 20.
     """
-    z = _mark(z, PRE_ACTIVATION, name)
+    z = _mark(_floating(z, f"term(…, z, {name!r})"), PRE_ACTIVATION, name)
     zero = jnp.zeros((), z.dtype)
+    _require_elementwise(activation, zero, name)
     # Dead code in normal use; the collapse needs both where z is zero.
     _mark(activation(zero), AT_ZERO, name)
     _mark(jax.grad(activation)(zero), SLOPE_AT_ZERO, name)

@@ -3,6 +3,7 @@
 Marks are followed into `jit`, `remat`, `custom_jvp`, `custom_vjp` and `scan`.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,24 @@ class Site(NamedTuple):
     key: str
 
 
+Step = tuple[Site, tuple[int, ...]]
+"""One occurrence of a mark: the mark, and the step of each scan around it."""
+
+
+class Loop(NamedTuple):
+    """A scan around a mark.
+
+    Args:
+        depth: which component of the mark's path is the scan.
+        length: its number of steps.
+        reverse: whether it runs backwards.
+    """
+
+    depth: int
+    length: int
+    reverse: bool
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A traced function: its equations, its marks, and the structure of its result.
@@ -44,13 +63,40 @@ class Program:
         jaxpr: the equations; what the function closes over are its `constvars`.
         out_tree: structure of the function's result.
         sites: every mark by where it stands.
-        lengths: of every mark, the lengths of the scans around it.
+        loops: of every mark, the scans around it.
     """
 
     jaxpr: core.Jaxpr
     out_tree: Any
     sites: dict[Path, Site]
-    lengths: dict[Site, tuple[int, ...]]
+    loops: dict[Site, tuple[Loop, ...]]
+
+    def lengths(self, site: Site) -> tuple[int, ...]:
+        """Return the leading axes of a mark's value that count the steps of the scans around it.
+
+        Args:
+            site: any mark.
+        """
+        return tuple(loop.length for loop in self.loops[site])
+
+    def steps(self, *kinds: str) -> tuple[Step, ...]:
+        """Return every single occurrence of the marks of some kinds, in the order in which they are computed.
+
+        Args:
+            *kinds: kinds of mark.
+        """
+        found = []
+        for path, site in self.sites.items():
+            loops = self.loops[site]
+            for index in itertools.product(*(range(loop.length) for loop in loops)) if site.kind in kinds else ():
+                order: list[int] = []
+                for depth, equation in enumerate(path):
+                    order.append(equation)
+                    for loop, step in zip(loops, index, strict=True):
+                        if loop.depth == depth:
+                            order.append(-step if loop.reverse else step)
+                found.append((order, (site, index)))
+        return tuple(step for _, step in sorted(found))
 
     def of_kind(self, *kinds: str) -> tuple[Site, ...]:
         """Return the marks of some kinds, in program order.
@@ -58,7 +104,7 @@ class Program:
         Args:
             *kinds: kinds of mark, for example `marks.HOLD`.
         """
-        return tuple(site for site in self.lengths if site.kind in kinds)
+        return tuple(site for site in self.loops if site.kind in kinds)
 
 
 def sub_program(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:
@@ -92,13 +138,17 @@ def _jaxprs_in(value: object) -> Iterator[core.Jaxpr]:
             yield from _jaxprs_in(item)
 
 
-def _walk(jaxpr: core.Jaxpr, path: Path, lengths: tuple[int, ...]) -> Iterator[tuple[Path, tuple[str, str], tuple]]:
+def _walk(
+    jaxpr: core.Jaxpr, path: Path, loops: tuple[Loop, ...]
+) -> Iterator[tuple[Path, tuple[str, str], tuple[Loop, ...]]]:
     for i, equation in enumerate(jaxpr.eqns):
         if (mark := _mark(equation)) is not None:
-            yield (*path, i), mark, lengths
+            yield (*path, i), mark, loops
         elif (inner := sub_program(equation)) is not None:
-            steps = (equation.params["length"],) if equation.primitive.name == "scan" else ()
-            yield from _walk(inner.jaxpr, (*path, i), lengths + steps)
+            here = loops
+            if equation.primitive.name == "scan":
+                here = (*loops, Loop(len(path), equation.params["length"], equation.params["reverse"]))
+            yield from _walk(inner.jaxpr, (*path, i), here)
         else:
             for hidden in _jaxprs_in(tuple(equation.params.values())):
                 for _, (kind, name), _ in _walk(hidden, (), ()):
@@ -125,15 +175,20 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
     found = list(_walk(closed.jaxpr, (), ()))
     total = Counter(mark for _, mark, _ in found)
     number: Counter = Counter()
-    sites, lengths = {}, {}
-    for path, (kind, name), steps in found:
+    sites: dict[Path, Site] = {}
+    loops: dict[Site, tuple[Loop, ...]] = {}
+    for path, (kind, name), around in found:
         number[kind, name] += 1
         # All marks of one term carry the number of the pre-activation that they begin with.
         counted = (marks.PRE_ACTIVATION if kind in marks.OF_A_TERM else kind, name)
         key = name if total[counted] == 1 else f"{name}/{number[counted] - 1}"
-        sites[path] = Site(kind, key)
-        lengths[sites[path]] = steps
-    return Program(closed.jaxpr, jax.tree.structure(shape), sites, lengths), list(closed.consts)
+        site = Site(kind, key)
+        if site in loops:
+            raise UnsupportedProgram(
+                f"two {kind} marks come out as {key!r}, since repeated names are numbered: give one of them another"
+            )
+        sites[path], loops[site] = site, around
+    return Program(closed.jaxpr, jax.tree.structure(shape), sites, loops), list(closed.consts)
 
 
 @dataclass(frozen=True)
@@ -199,6 +254,8 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
                         carried = [flags[c] or operands[first + c] for c in range(carries)]
                         flags = carried + flags[carries:]
                         operands = visit(inner.jaxpr, here, flags)
+                    # A carry that is needed at the end is needed at the beginning, read or not.
+                    operands[first : first + carries] = flags[:carries]
             live[here] = tuple(flags)
             needed |= {v for v, flag in zip(equation.invars, operands, strict=True) if flag and isinstance(v, core.Var)}
         return [v in needed for v in jaxpr.invars]

@@ -86,7 +86,8 @@ def record(fn: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Dynamics]]:
         UnsupportedProgram: where a mark is inside a `while` or `cond`.
 
     Example:
-        >>> import jax, jax.numpy as jnp
+        >>> import jax.numpy as jnp
+        >>> from duat_jax import hold
         >>> value, dynamics = record(lambda x: hold(jnp.exp(x), "gate") * x)(jnp.array([0.0, 1.0]))
         >>> dynamics.held["gate"].tolist()[0]
         1.0
@@ -96,7 +97,7 @@ def record(fn: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Dynamics]]:
 
     def recorded(x: Any) -> tuple[Any, Dynamics]:
         program, constants = trace(fn, x)
-        question = Question(wanted=frozenset(program.lengths))
+        question = Question(wanted=frozenset(program.loops))
         value, seen = evaluate(program, constants, jax.tree.leaves(x), question, {})
         return value, dynamics_of(seen)
 
@@ -123,6 +124,7 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from duat_jax import hold
         >>> fn = lambda x: hold(jnp.exp(x), "gate") * x
         >>> value, dynamics = record(fn)(jnp.array([0.0, 1.0]))
         >>> replay(fn, dynamics)(jnp.array([5.0, 0.0])).tolist()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from duat_jax.evaluate import Seen, evaluate
@@ -61,33 +62,55 @@ def record_program(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Re
     return Recording(program, constants, arguments, in_tree, value, seen)
 
 
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), jnp.inexact)
+
+
 def pull_back(affine: Affine, arguments: list[Array], given: Seen, value: Array) -> tuple[list[Array], Seen]:
     """Return the derivative of a scalar affine program in its argument and in its linear marks: one transposed pass.
 
     Args:
         affine: a program whose result is one scalar.
-        arguments: the leaves of its argument.
+        arguments: the leaves of its argument; whole numbers among them count as constants, their derivative is zero.
         given: values of all given marks.
         value: a scalar of the result's dtype.
     """
     question = affine.question
     linear = {site: v for site, v in given.items() if site in question.linear}
     held = {site: v for site, v in given.items() if site in question.given - question.linear}
+    floats = {i: argument for i, argument in enumerate(arguments) if _is_float(argument)}
 
-    def readout(arguments: list[Array], linear: Seen) -> Array:
-        return affine(arguments, held | linear)[0]
+    def readout(floats: dict[int, Array], linear: Seen) -> Array:
+        return affine([floats.get(i, argument) for i, argument in enumerate(arguments)], held | linear)[0]
 
-    return jax.linear_transpose(readout, arguments, linear)(jax.numpy.ones_like(value))
+    on_floats, on_marks = jax.linear_transpose(readout, floats, linear)(jnp.ones_like(value))
+    zero = jnp.zeros((), value.dtype)
+    return [on_floats.get(i, zero) for i in range(len(arguments))], on_marks
 
 
-def rest(affine: Affine, arguments: list[Array], given: Seen) -> Any:
-    """Return an affine program's value where its argument and all linear marks are zero: what has no mark.
+def shares(on_arguments: list[Array], arguments: list[Array]) -> list[Array]:
+    """Return every argument's share of a read-out: its derivative times its value; zero for whole numbers.
+
+    Args:
+        on_arguments: the derivatives, from `pull_back`.
+        arguments: the leaves of the argument.
+    """
+    return [
+        u * x if _is_float(x) else jnp.zeros(jnp.shape(x), u.dtype)
+        for u, x in zip(on_arguments, arguments, strict=True)
+    ]
+
+
+def unmarked(affine: Affine, arguments: list[Array], given: Seen, value: Array) -> Array:
+    """Return what has no mark: an affine program's value where its argument and all linear marks are zero.
 
     Args:
         affine: any affine program.
         arguments: the leaves of its argument.
         given: values of all given marks.
+        value: a scalar of the result's dtype.
     """
-    zero = jax.numpy.zeros_like
-    given = {site: zero(v) if site in affine.question.linear else v for site, v in given.items()}
-    return affine([zero(a) for a in arguments], given)[0]
+    if not affine.flows.constant:
+        return jnp.zeros_like(value)
+    given = {site: jnp.zeros_like(v) if site in affine.question.linear else v for site, v in given.items()}
+    return affine([jnp.zeros_like(a) if _is_float(a) else a for a in arguments], given)[0]

@@ -39,7 +39,22 @@ def forgotten_maximum(x):
     return jnp.maximum(x, 0.0).sum()
 
 
+def forgotten_relu(x):
+    return jax.nn.relu(x).sum()
+
+
+def forgotten_silu(x):
+    return jax.nn.silu(x).sum()
+
+
+def forgotten_norm(x):
+    return (x / jnp.linalg.norm(x)).sum()
+
+
 FORGOTTEN = {
+    forgotten_relu: ("jax.nn.relu", "term(activation, z, name)"),
+    forgotten_silu: ("jax.nn.silu", "term(activation, z, name)"),
+    forgotten_norm: ("jnp.linalg.norm", "hold("),
     forgotten_pattern: ("jax.nn.softmax", "hold(pattern, name)"),
     forgotten_scale: ("rsqrt", "hold("),
     forgotten_term: ("gelu", "term(activation, z, name)"),
@@ -101,6 +116,7 @@ def linear_operations(x):
     """Linear in x by many primitives."""
     y = jnp.concatenate([x[::-1], jnp.pad(x, 1)[1:-1, 1:-1]], axis=0)
     y = y.at[jnp.array([0, 2])].add(x[:2]).at[1].set(x[0])
+    y = y.at[0].multiply(2.0) + jnp.tile(y[:1], (8, 1)) + jnp.fft.ifft(jnp.fft.fft(y)).real
     y = jnp.where(jnp.arange(6) % 2 == 0, y, -y) + jnp.cumsum(y, axis=0) - y / 3.0
     y = jax.lax.dynamic_slice(y, (1, 0), (4, 6)) + jax.lax.dynamic_update_slice(x, x[:1], (2, 0))
     y = jax.scipy.linalg.solve_triangular(jnp.tril(jnp.ones((4, 4))) + jnp.eye(4), y)

@@ -79,6 +79,9 @@ BAD = {
     "position": (["explain", TEXT, "--position", "3"], "position 3 is outside"),
     "no such model": (["explain", TEXT, "--model", "nowhere"], "nowhere is not a directory"),
     "no such folder": (["explain", TEXT, "--json", "nowhere/a.json"], "nowhere is not a directory"),
+    "json is a folder": (["explain", TEXT, "--json", "."], "'.' is a directory"),
+    "json has no name": (["explain", TEXT, "--json", ""], "is a directory"),
+    "not UTF-8": (["explain", "w3 \udcff"], "not UTF-8"),
     "not a picture": (["explain", TEXT, "--plot", "a.txt"], "must end in .png"),
     "against": (["explain", TEXT, "--against", "w4"], "no encoder"),
 }
@@ -96,6 +99,22 @@ def test_errors_are_one_line_with_status_2(case, tmp_path, monkeypatch):
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_of_nothing_is_empty_for_an_encoder_too():
+    for arguments in (["   "], [TEXT, "--against", ""]):
+        result = run("explain", "--model", GOLDEN / "bert", "--against", "w3", *arguments)
+        assert result.exit_code == 2
+        assert "is empty" in result.stderr
+
+
+def test_a_link_keeps_pointing_where_it_did(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert run("explain", TEXT, "--model", GOLDEN / "gpt2", "--json", link).exit_code == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["family"] == "gpt2"
 
 
 def test_an_encoder_without_a_second_text_is_an_error():

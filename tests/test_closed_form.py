@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import BLOCK_NAMES, close, make_input, make_stack
+from test_models import GOLDEN
 from test_record_replay import scan_of
 
 import duat_jax as duat
@@ -150,3 +151,62 @@ def test_a_residual_term_needs_its_streams():
     form = duat.unroll(lambda x: x + duat.term(jnp.tanh, x, "tanh"), make_input())
     with pytest.raises(duat.DuatError, match="0 streams and 1 terms"):
         form.residual_term(1)
+
+
+def two_terms_per_step(x, reverse):
+    kernels = jax.random.normal(jax.random.key(8), (3, 6, 6)) / 3
+
+    def step(x, w):
+        x = duat.stream(x, "before")
+        x = x + duat.term(jax.nn.gelu, x @ w, "a")
+        x = duat.stream(x, "between")
+        return x + duat.term(jax.nn.gelu, x @ w.T + 1.0, "b"), None
+
+    return duat.stream(jax.lax.scan(step, x, kernels, reverse=reverse)[0], "after")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_terms_and_streams_of_a_scan_come_in_the_order_of_execution(reverse):
+    def fn(x):
+        return two_terms_per_step(x, reverse)
+
+    x = make_input()
+    form = duat.unroll(fn, x)
+    order = [(site.key, index[0]) for site, index in form.terms]
+    steps = [2, 1, 0] if reverse else [0, 1, 2]
+    assert order == [(name, step) for step in steps for name in ("a", "b")]
+    close(form.evaluate(), fn(x), layers=6)
+    for i in range(1, len(form.streams)):
+        term = form.residual_term(i)
+        before = form.dynamics.streams[form.streams[i - 1][0].key][form.streams[i - 1][1]]
+        after = form.dynamics.streams[form.streams[i][0].key][form.streams[i][1]]
+        activated = jax.nn.gelu(term.inner(before) + term.inner_bias)
+        close(term.path(before) + term.path_bias + term.outer(activated), after)
+
+
+def test_streams_with_two_terms_between_have_no_residual_term():
+    def fn(x):
+        x = duat.stream(x, "s")
+        x = x + duat.term(jnp.tanh, x, "t")
+        x = x + duat.term(jnp.tanh, x, "t")
+        return duat.stream(duat.stream(x, "s"), "s")
+
+    form = duat.unroll(fn, make_input())
+    for i in (0, 1, 2, 3):
+        with pytest.raises(duat.DuatError, match="no residual term"):
+            form.residual_term(i)
+
+
+def test_a_form_without_terms():
+    form = duat.unroll(lambda x: 2 * x, make_input())
+    assert form.term_shares().shape == (0, 4, 6)
+    close(form.evaluate(), 2 * make_input())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_the_form_of_a_model_evaluates_to_what_the_model_returns(name):
+    model = duat.load(GOLDEN / name, dtype=jnp.float64)
+    ids = jnp.array([5, 17, 3, 44])
+    form = duat.unroll(model, ids)
+    close(form.evaluate(), model(ids))
+    close(form.value, model(ids))

@@ -152,3 +152,58 @@ def test_an_argument_may_be_a_pytree():
     parts = duat.decompose(fn, x)
     close(parts.input["a"], 2 * x["a"])
     close(parts.input["b"][0], np.e * np.ones(3))
+
+
+def test_constants_without_a_mark_are_found_wherever_they_come_in():
+    kernels = jnp.stack([jnp.eye(6)] * 3)
+
+    def by_a_carry(x):
+        return jax.lax.scan(lambda c, w: ((c[0] @ w, c[0] * 2), c[1]), (x, jnp.ones_like(x)), kernels)[1].sum()
+
+    def only_held(x):
+        return duat.hold(jnp.tanh(x), "held").sum()
+
+    x = make_input()
+    for fn, expected in (
+        (by_a_carry, float(x.size)),
+        (only_held, jnp.tanh(x).sum()),
+        (lambda x: jnp.float64(2.0), 2.0),
+    ):
+        parts = duat.decompose(fn, x)
+        close(parts.unmarked, expected)
+        assert parts.closure.holds
+        close(parts.closure.sum, fn(x))
+
+
+def test_whole_numbers_masks_and_keys_among_the_arguments_are_constants():
+    def fn(arguments):
+        x, rows, mask, key = arguments
+        noise = jax.random.normal(key, x.shape)
+        return jnp.where(mask[:, None], x, 0.0)[rows].sum() + (duat.hold(noise, "noise") * x).sum()
+
+    x = make_input()
+    arguments = (x, jnp.array([0, 2, 2]), jnp.array([True, False, True, True]), jax.random.key(3))
+    parts = duat.decompose(fn, arguments)
+    assert parts.closure.holds
+    close(parts.closure.sum, fn(arguments))
+    assert not parts.input[1].any()
+
+
+def test_parts_of_lower_precision_widen_the_tolerance():
+    x = make_input(dtype=jnp.float32).astype(jnp.bfloat16)
+    kernel = weights_of((6, 6)).astype(jnp.bfloat16)
+
+    def fn(x):
+        return (x + duat.term(jax.nn.relu, x @ kernel, "mlp")).astype(jnp.float32).sum()
+
+    parts = duat.decompose(fn, x)
+    assert parts.closure.holds
+    assert parts.closure.tolerance > 0.01
+
+
+def test_scalar_terms_with_an_outer_map():
+    def fn(x):
+        return duat.term(jnp.tanh, x[0, 0], "scalar", outer=lambda a: 3 * a)
+
+    x = make_input()
+    close(duat.decompose(fn, x, neurons=False).terms["scalar"], 3 * jnp.tanh(x[0, 0]))

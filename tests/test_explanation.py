@@ -99,8 +99,8 @@ BAD = {
     "too long": ({"ids": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
     "unknown id": ({"ids": jnp.array([61])}, "token id 61, but the model knows 0 to 60"),
     "negative id": ({"ids": jnp.array([-2])}, "token id -2"),
-    "unknown target": ({"target": 99}, "target 99 is no token"),
-    "unknown contrast": ({"contrast": -1}, "contrast -1 is no token"),
+    "unknown target": ({"target": 99}, "target 99 is no token id"),
+    "unknown contrast": ({"contrast": -1}, "contrast -1 is no token id"),
     "position": ({"position": 6}, "position 6 is outside"),
     "against": ({"against": OTHER}, "no encoder"),
 }

@@ -158,6 +158,44 @@ def test_no_directory_is_named(tmp_path):
         duat.load(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.bool_])
+def test_weights_that_are_no_floats_are_named(checkpoint, dtype):
+    directory = checkpoint()
+    damage(directory, lambda t: t.update({"transformer.wpe.weight": np.ones((16, 12), dtype)}))
+    with pytest.raises(duat.BadCheckpoint, match=r"wpe.weight is of (I32|BOOL), only F64"):
+        duat.load(directory)
+
+
+ODD_SETTINGS = [
+    {"model_type": ["gpt2"]},
+    {"activation_function": ["gelu"]},
+    {"layer_norm_epsilon": float("nan")},
+    {"n_inner": 10**12},
+    {"n_embd": "12"},
+    {"tie_word_embeddings": 1},
+]
+
+
+@pytest.mark.parametrize("settings", ODD_SETTINGS, ids=lambda settings: next(iter(settings)))
+def test_odd_settings_are_errors_of_ours(checkpoint, settings):
+    with pytest.raises(duat.BadCheckpoint):
+        duat.load(checkpoint(**settings))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '"gpt2"', "null"])
+def test_an_odd_config_is_an_error_of_ours(checkpoint, text):
+    directory = checkpoint()
+    (directory / "config.json").write_text(text)
+    with pytest.raises(duat.BadCheckpoint, match="config.json"):
+        duat.load(directory)
+
+
+def test_a_text_longer_than_the_context_is_an_error_of_ours():
+    model = duat.load(GOLDEN / "gpt2")
+    with pytest.raises(duat.BadText, match="17 tokens, but the model's context is 16"):
+        model(jnp.zeros(17, int))
+
+
 def test_half_precision_and_names_without_prefix_load(checkpoint):
     directory = checkpoint()
     tensors = load_file(directory / "model.safetensors")

@@ -182,3 +182,31 @@ def test_a_record_can_be_differentiated():
 
     x = make_input()
     close(jax.grad(lambda x: duat.record(fn)(x)[0])(x), jax.grad(fn)(x))
+
+
+def test_a_carry_that_is_needed_but_not_read_keeps_its_first_value():
+    def fn(x):
+        kernels = jnp.stack([jnp.eye(6)] * 3)
+        return jax.lax.scan(lambda c, w: ((2 * (c[0] @ w), c[0]), None), (x, 2 * x), kernels)[0][1].sum()
+
+    x = make_input()
+    value, _ = duat.record(fn)(x)
+    close(value, fn(x))
+    close(duat.decompose(fn, x).input, np.full(x.shape, 4.0) * x)
+
+
+def test_keys_that_collide_are_an_error():
+    def fn(x):
+        return x + duat.offset(x[0], "a/0") + duat.offset(x[0], "a") + duat.offset(x[0], "a")
+
+    with pytest.raises(duat.UnsupportedProgram, match="'a/0'"):
+        duat.record(fn)(make_input())
+
+
+def test_a_term_that_isnt_elementwise_and_a_bias_of_whole_numbers_are_errors():
+    with pytest.raises(duat.DuatError, match="isn't elementwise"):
+        duat.term(jax.nn.softmax, make_input(), "softmax")
+    with pytest.raises(duat.DuatError, match="isn't elementwise"):
+        duat.term(lambda z: z * jnp.ones(6), make_input(), "slopes")
+    with pytest.raises(duat.DuatError, match="floating-point"):
+        duat.offset(jnp.arange(3), "bias")

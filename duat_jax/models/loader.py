@@ -52,10 +52,10 @@ def load_config(path: Path | str | None = None) -> Config:
     file = _file(path, "config.json")
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadCheckpoint(f"{file}: not JSON ({error}); copy it again") from None
     family = values.get("model_type") if isinstance(values, dict) else None
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise BadCheckpoint(f"{file}: model_type = {family!r} isn't supported, only {', '.join(FAMILIES)} are")
     settings = Settings(values)
     config = FAMILIES[family].read_config(settings)

@@ -1,5 +1,6 @@
 """Reading a checkpoint's configuration and tensors, keeping every problem for one report."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ ACTIVATION_NAMES = {
     "sigmoid": "sigmoid",
 }
 """Hugging Face's names of the activations in `duat_jax.nn.ACTIVATIONS`."""
+
+FLOATING = ("F64", "F32", "F16", "BF16")
+"""The dtypes that weights may be stored in."""
 
 SHOWN_PROBLEMS = 12
 
@@ -90,7 +94,7 @@ class Settings:
             default: what an absent field means.
         """
         value = self.values.get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
             self.problems.append(f"{name} must be a positive number, not {value!r}")
             return default
         return float(value)
@@ -126,7 +130,7 @@ class Settings:
             default: what an absent field means.
         """
         value = self.values.get(name, default)
-        if value not in ACTIVATION_NAMES:
+        if not isinstance(value, str) or value not in ACTIVATION_NAMES:
             self.problems.append(f"{name} = {value!r} isn't supported, only {', '.join(ACTIVATION_NAMES)} are")
             return "gelu"
         return ACTIVATION_NAMES[value]
@@ -156,26 +160,33 @@ class Tensors:
         self.problems: list[str] = []
 
     def read(self, name: str, *shape: int | None) -> Array:
-        """Return one tensor, or zeros where there is a problem with it.
+        """Return one tensor, or a stand-in where there is a problem with it.
 
         Args:
             name: its name, without prefix.
             *shape: what its shape must be; `None` for any size.
         """
-        zeros = jnp.zeros([size or 1 for size in shape], self.dtype)
         self.ignore(name)
         if name not in self.names:
             self.problems.append(f"tensor {name} {list(shape)} is missing")
-            return zeros
-        found = self.file.get_slice(self.names[name]).get_shape()
+            return self._stand_in(shape)
+        stored = self.file.get_slice(self.names[name])
+        found = stored.get_shape()
         if len(found) != len(shape) or any(s not in (None, f) for s, f in zip(shape, found, strict=True)):
             expected = [size or "any" for size in shape]
             self.problems.append(f"tensor {name} has shape {found}, but config.json says {expected}")
-            return zeros
+            return self._stand_in(shape)
+        if stored.get_dtype() not in FLOATING:
+            self.problems.append(f"tensor {name} is of {stored.get_dtype()}, only {', '.join(FLOATING)} are supported")
+            return self._stand_in(shape)
         tensor = self.file.get_tensor(self.names[name])
         if not np.all(np.isfinite(tensor.astype(np.float32))):
             self.problems.append(f"tensor {name} has NaN or infinite entries")
         return jnp.asarray(tensor, self.dtype)
+
+    def _stand_in(self, shape: tuple[int | None, ...]) -> Array:
+        """Return something small that can be split and transposed: loading goes on to find every other problem."""
+        return jnp.zeros([3] * len(shape), self.dtype)
 
     def ignore(self, name: str) -> None:
         """Take a tensor as read.

@@ -8,6 +8,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
+from duat_jax.errors import BadText
 from duat_jax.nn.linear import INITIAL_SCALE, PRECISION
 from duat_jax.nn.norm import LayerNorm
 from duat_jax.nn.stack import Stack
@@ -98,7 +99,14 @@ class Transformer(nnx.Module):
 
         Args:
             ids: token ids, `[..., tokens]`.
+
+        Raises:
+            BadText: if the text is longer than the model's context.
         """
+        if ids.shape[-1] > self.config.positions:
+            raise BadText(
+                f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
+            )
         x = self.token_embedding[...][ids] + self.position_embedding[: ids.shape[-1]]
         return x if self.segment_embedding is None else x + self.segment_embedding[...]
 
@@ -121,6 +129,18 @@ class Transformer(nnx.Module):
         """The matrix whose rows read logits out of the last hidden state."""
         return (self.token_embedding if self.separate_unembedding is None else self.separate_unembedding)[...]
 
+    def output(
+        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens outputs"]:
+        """Return what the model returns, from the embeddings `x_0` on.
+
+        Args:
+            x: the embeddings, `[..., tokens, features]`.
+            padding: true for real tokens, `[..., tokens]`.
+        """
+        x = self.hidden(x, padding)
+        return jnp.matmul(x, self.unembedding.T, precision=PRECISION) if self.config.causal else x
+
     def __call__(
         self, ids: Int[Array, "... tokens"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens outputs"]:
@@ -130,5 +150,4 @@ class Transformer(nnx.Module):
             ids: token ids, `[..., tokens]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        x = self.hidden(self.embed(ids), padding)
-        return jnp.matmul(x, self.unembedding.T, precision=PRECISION) if self.config.causal else x
+        return self.output(self.embed(ids), padding)

@@ -120,8 +120,8 @@ def explain(
             _check_output(Path(json_file))
         if plot is not None:
             _check_output(plot)
-        if plot is not None and plot.suffix.lower() != ".png":
-            raise BadText(f"{plot} must end in .png")
+            if plot.suffix.lower() != ".png":
+                raise BadText(f"{plot} must end in .png")
         for given in filter(None, (text, target, contrast, against)):
             if not given.isascii() and given != given.encode(errors="ignore").decode():
                 raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")

@@ -196,6 +196,14 @@ def test_a_text_longer_than_the_context_is_an_error_of_ours():
         model(jnp.zeros(17, int))
 
 
+def test_a_large_weight_in_double_precision_is_finite(checkpoint):
+    directory = checkpoint()
+    damage(directory, lambda t: t.update({"transformer.wpe.weight": np.full((16, 12), 1e300)}))
+    assert duat.load(directory, dtype=jnp.float64).position_embedding[0, 0] == 1e300
+    with pytest.raises(duat.BadCheckpoint, match="NaN or infinite"):
+        duat.load(directory, dtype=jnp.float32)
+
+
 def test_half_precision_and_names_without_prefix_load(checkpoint):
     directory = checkpoint()
     tensors = load_file(directory / "model.safetensors")

@@ -155,7 +155,8 @@ class Tensors:
         except SafetensorError as error:
             raise BadCheckpoint(f"{path}: truncated or not a safetensors file ({error}); copy it again") from None
         self.dtype = dtype
-        self.names = {name.removeprefix(prefix): name for name in self.file.keys()}  # noqa: SIM118
+        stored = self.file.keys()
+        self.names = {name.removeprefix(prefix): name for name in stored}
         self.unread = {name for name in self.names if not re.fullmatch(ignored, name)}
         self.problems: list[str] = []
 
@@ -179,10 +180,11 @@ class Tensors:
         if stored.get_dtype() not in FLOATING:
             self.problems.append(f"tensor {name} is of {stored.get_dtype()}, only {', '.join(FLOATING)} are supported")
             return self._stand_in(shape)
-        tensor = self.file.get_tensor(self.names[name])
-        if not np.all(np.isfinite(tensor.astype(np.float32))):
+        with np.errstate(over="ignore"):
+            tensor = jnp.asarray(self.file.get_tensor(self.names[name]), self.dtype)
+        if not np.isfinite(tensor).all():
             self.problems.append(f"tensor {name} has NaN or infinite entries")
-        return jnp.asarray(tensor, self.dtype)
+        return tensor
 
     def _stand_in(self, shape: tuple[int | None, ...]) -> Array:
         """Return something small that can be split and transposed: loading goes on to find every other problem."""

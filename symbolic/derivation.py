@@ -1,0 +1,192 @@
+"""A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import MatrixExpr, sstr
+from sympy.matrices.expressions import MatAdd
+
+from symbolic.definitions import Definition
+from symbolic.normal_form import equal
+from symbolic.symbols import check_sum, typeset
+
+_LINE = 110  # characters of plain text after which a sum goes on in a new line
+
+
+@dataclass(frozen=True)
+class Step:
+    """One equation of a derivation.
+
+    Args:
+        left: left side; None continues the line above.
+        right: right side.
+        rule: what gives it, in words.
+        verified: whether a check confirmed it.
+        relation: `=`, `:=` for a definition, `≤` or `<`.
+    """
+
+    left: Any
+    right: Any
+    rule: str
+    verified: bool
+    relation: str = "="
+
+
+def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
+    """Return a step that holds if both sides have the same normal form.
+
+    Args:
+        left: left side.
+        right: right side.
+        rule: what gives it, in words.
+        using: the definitions and hypotheses that it rests on.
+    """
+    return Step(left, right, rule, equal(left, right, using))
+
+
+def definition(left: MatrixExpr, right: MatrixExpr, rule: str = "definition") -> Step:
+    """Return a step that names an expression.
+
+    Args:
+        left: the name.
+        right: what it stands for.
+        rule: a word on it.
+
+    Raises:
+        ShapeMismatch: if the two don't have the same shape.
+    """
+    check_sum(left, right)
+    return Step(left, right, rule, True, ":=")
+
+
+def named(*definitions: Definition, rule: str = "definition") -> tuple[Step, ...]:
+    """Return the steps that state definitions.
+
+    Args:
+        definitions: the definitions.
+        rule: a word on them.
+    """
+    return tuple(definition(d.left, d.right, rule) for d in definitions)
+
+
+_LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<"}
+
+
+def _summands(expression: Any) -> list[Any]:
+    return list(expression.args) if isinstance(expression, MatAdd) else [expression]
+
+
+def _grouped(expression: Any) -> list[list[str]]:
+    """Return the LaTeX of a sum's terms, in lines of readable length, each term with its sign."""
+    lines: list[list[str]] = [[]]
+    length = 0
+    for k, summand in enumerate(_summands(expression)):
+        text = typeset(summand)
+        plain = len(sstr(summand))
+        if lines[-1] and length + plain > _LINE:
+            lines.append([])
+            length = 0
+        length += plain + 3
+        sign = "" if text.startswith("-") or k == 0 else "+ "
+        lines[-1].append(sign + text)
+    return lines
+
+
+def _escaped(text: str) -> str:
+    for character, replacement in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
+        text = text.replace(character, replacement)
+    return text
+
+
+def _latex_lines(step: Step) -> list[str]:
+    relation = _LATEX_RELATION[step.relation]
+    if not step.verified:
+        relation = rf"\overset{{?}}{{{relation}}}"
+    first, *rest = [" ".join(line) for line in _grouped(step.right)]
+    left = "" if step.left is None else typeset(step.left)
+    rule = rf" && \text{{{_escaped(step.rule)}}}" if step.rule else ""
+    return [f"{left} &{relation} {first}{rule}", *(rf"&\qquad {line}" for line in rest)]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A list of steps with a title.
+
+    Args:
+        title: what is derived.
+        steps: the equations, in order.
+        remark: one sentence on what it says or assumes.
+    """
+
+    title: str
+    steps: tuple[Step, ...]
+    remark: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether every step is verified."""
+        return all(step.verified for step in self.steps)
+
+    @property
+    def verdict(self) -> str:
+        """How many steps were verified, in words."""
+        good = sum(step.verified for step in self.steps)
+        return f"{good} of {len(self.steps)} steps verified" + ("" if self.verified else ": NOT PROVED")
+
+    def lines(self) -> str:
+        """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
+        return " \\\\\n".join(line for step in self.steps for line in _latex_lines(step))
+
+    def latex(self) -> str:
+        """Return the steps as LaTeX for a formula: an `aligned` environment, with a `?` over what isn't verified."""
+        return f"\\begin{{aligned}}\n{self.lines()}\n\\end{{aligned}}"
+
+    def unicode(self) -> str:
+        """Return the derivation as plain text."""
+        width = max((len(sstr(step.left)) for step in self.steps if step.left is not None), default=0)
+        rows = [self.title, "─" * len(self.title)]
+        for step in self.steps:
+            left = "" if step.left is None else sstr(step.left)
+            mark = "✓" if step.verified else "✗"
+            rows.append(f"{mark} {left:>{width}} {step.relation} {sstr(step.right)}" + (f"    [{step.rule}]" if step.rule else ""))
+        return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
+
+    def __str__(self) -> str:
+        return self.unicode()
+
+    def _repr_latex_(self) -> str:
+        head = rf"\textbf{{{_escaped(self.title)}}}"
+        return f"$$\\begin{{gathered}}\n{head} \\\\\n{self.latex()}\n\\end{{gathered}}$$"
+
+
+_PREAMBLE = r"""\documentclass[10pt]{article}
+\usepackage[a4paper,landscape,margin=15mm]{geometry}
+\usepackage{amsmath}
+\usepackage{amssymb}
+\allowdisplaybreaks
+\setcounter{MaxMatrixCols}{40}
+\begin{document}
+"""
+
+
+def section(derivation: Derivation) -> str:
+    """Return a derivation as a section of a LaTeX document, whose equations may break over pages.
+
+    Args:
+        derivation: the derivation.
+    """
+    remark = _escaped(derivation.remark) + "\n\n" if derivation.remark else ""
+    return (
+        f"\\section*{{{_escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.lines()}\n\\end{{align*}}\n"
+        f"\\emph{{{derivation.verdict}.}}\n"
+    )
+
+
+def document(sections: Iterable[str]) -> str:
+    """Return a complete LaTeX file.
+
+    Args:
+        sections: its sections, as `section` returns them.
+    """
+    return _PREAMBLE + "\n".join(sections) + "\n\\end{document}\n"

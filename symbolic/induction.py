@@ -1,0 +1,64 @@
+"""The closed form at every depth, by induction over the number of layers."""
+
+from symbolic.definitions import Definition
+from symbolic.derivation import Derivation, Step, definition, equality
+from symbolic.normal_form import equal
+from symbolic.stack import Stack, i
+from symbolic.symbols import Activation
+
+
+def prove(
+    stack: Stack | None = None,
+    recursions: tuple[Definition, ...] | None = None,
+    layer: Definition | None = None,
+    parameters: tuple[Definition, ...] = (),
+    title: str = "The closed form at every depth",
+) -> Derivation:
+    """Prove `x'_i = P_i x'_0 + q_i + UAT^R_i` for every depth `i`, by induction.
+
+    Every step is decided by the normal form with a symbolic `i`; a wrong recursion leaves steps that aren't verified.
+
+    Args:
+        stack: the symbols.
+        recursions: the recursions to prove; the derived ones if absent.
+        layer: what a layer computes, `x'_{i+1}` from `x'_i`; Eq. 20 if absent.
+        parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
+        title: title of the derivation.
+
+    Example:
+        >>> print(prove().verdict)
+        9 of 9 steps verified
+
+    Source: Wang & Li, Eq. 26, 27 and 31–34.
+    """
+    s = stack or Stack()
+    rules = s.recursions if recursions is None else recursions
+    layer = s.equation_20 if layer is None else layer
+    known = (*rules, *parameters)
+    hypothesis = Definition(s.x(i), s.form(i))
+    path = s.W(i + 1, 1) * s.x(i) + s.b(i + 1, 3)
+    carried = s.P(i + 1) * s.x(0) + s.q(i + 1) + s.W(i + 1, 1) * s.UAT(i)
+    pre_activation = s.W(i + 1, 2) * s.x(i) + s.b(i + 1, 2)
+    argument = s.B(i + 1) * s.x(0) + s.c(i + 1)
+    steps = (
+        equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", known),
+        definition(s.x(i), s.form(i), "hypothesis"),
+        equality(s.x(i + 1), s.general_term(i + 1), "the layer is a residual term, Eq. 20", (layer, *parameters)),
+        equality(path, s.W(i + 1, 1) * s.form(i) + s.b(i + 1, 3), "hypothesis, Eq. 26", (hypothesis, *parameters)),
+        equality(path, carried, "recursions of P and q, Eq. 26", (hypothesis, *known)),
+        equality(
+            pre_activation,
+            s.W(i + 1, 2) * s.P(i) * s.x(0) + (s.W(i + 1, 2) * (s.q(i) + s.UAT(i)) + s.b(i + 1, 2)),
+            "hypothesis, Eq. 27",
+            (hypothesis, *parameters),
+        ),
+        equality(Activation(pre_activation), Activation(argument), "recursions of B and c, Eq. 27", (hypothesis, *known)),
+        equality(
+            s.UAT(i + 1),
+            s.W(i + 1, 1) * s.UAT(i) + s.W(i + 1, 3) * Activation(argument),
+            "recursion of C, Eq. 32–34",
+            known,
+        ),
+        Step(s.x(i + 1), s.form(i + 1), "Eq. 33 at depth i + 1", equal(s.x(i + 1), s.form(i + 1), (layer, hypothesis, *known))),
+    )
+    return Derivation(title, steps, "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")

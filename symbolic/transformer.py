@@ -1,0 +1,188 @@
+"""The general term of every block type: each one is an instance of Eq. 20."""
+
+from typing import NamedTuple
+
+from sympy import Identity, MatrixExpr
+
+from symbolic.collected import collect
+from symbolic.definitions import Definition
+from symbolic.derivation import Derivation, Step, equality
+from symbolic.errors import SymbolicError
+from symbolic.induction import prove
+from symbolic.normal_form import equal
+from symbolic.stack import Stack, i
+from symbolic.symbols import Activation, Diagonal, Parameter
+
+
+class Block(NamedTuple):
+    """What one layer computes, in the symbols of its own parts, and its parameters in Eq. 20.
+
+    Args:
+        formula: `x'_{i+1}`.
+        path: `W'_{i+1,1}`.
+        offset: `b'_{i+1,3}`.
+        inner: `W'_{i+1,2}`.
+        bias: `b'_{i+1,2}`.
+        outer: `W'_{i+1,3}`.
+    """
+
+    formula: MatrixExpr
+    path: MatrixExpr
+    offset: MatrixExpr
+    inner: MatrixExpr
+    bias: MatrixExpr
+    outer: MatrixExpr
+
+
+class _Parts:
+    """The parts of layer `i + 1`: attention `A x + a`, norms `D x + d`, an MLP `F_2 σ(F_1 x + f_1) + f_2`."""
+
+    def __init__(self, stack: Stack, gated: bool) -> None:
+        d, n, k = stack.width, stack.neurons, i + 1
+        self.x, self.identity = stack.x(i), Identity(d)
+        self.A, self.a = Parameter("A'", (k,), d, d), Parameter("a'", (k,), d, 1)
+        self.D1, self.d1 = Parameter("D'", (k, 1), d, d), Parameter("d'", (k, 1), d, 1)
+        self.D2, self.d2 = Parameter("D'", (k, 2), d, d), Parameter("d'", (k, 2), d, 1)
+        self.F1, self.f1 = Parameter("F'", (k, 1), n, d), Parameter("f'", (k, 1), n, 1)
+        self.f2 = Parameter("f'", (k, 2), d, 1)
+        self.R = Parameter("R'", (k,), d, d)
+        F2 = Parameter("F'", (k, 2), d, n)
+        self.F2 = F2 * Diagonal(Parameter("g'", (k,), n, 1)) if gated else F2
+
+    def mlp(self, x: MatrixExpr) -> MatrixExpr:
+        return self.F2 * Activation(self.F1 * x + self.f1) + self.f2
+
+
+def _paper(p: _Parts) -> Block:
+    y = p.A * p.x
+    return Block(y + p.mlp(y), p.A, p.f2, p.F1 * p.A, p.f1, p.F2)
+
+
+def _paper_residual(p: _Parts) -> Block:
+    y = p.x + p.A * p.x
+    path = p.identity + p.A
+    return Block(y + p.mlp(y), path, p.f2, p.F1 * path, p.f1, p.F2)
+
+
+def _pre_norm(p: _Parts) -> Block:
+    y = p.x + p.A * (p.D1 * p.x + p.d1) + p.a
+    path, offset = p.identity + p.A * p.D1, p.A * p.d1 + p.a
+    bias = p.F1 * (p.D2 * offset + p.d2) + p.f1
+    return Block(y + p.mlp(p.D2 * y + p.d2), path, offset + p.f2, p.F1 * p.D2 * path, bias, p.F2)
+
+
+def _post_norm(p: _Parts) -> Block:
+    y = p.D1 * (p.x + p.A * p.x + p.a) + p.d1
+    path, offset = p.D1 * (p.identity + p.A), p.D1 * p.a + p.d1
+    whole = p.D2 * (y + p.mlp(y)) + p.d2
+    return Block(whole, p.D2 * path, p.D2 * (offset + p.f2) + p.d2, p.F1 * path, p.F1 * offset + p.f1, p.D2 * p.F2)
+
+
+def _parallel(p: _Parts) -> Block:
+    whole = p.x + p.A * (p.D1 * p.x + p.d1) + p.a + p.mlp(p.D2 * p.x + p.d2)
+    offset = p.A * p.d1 + p.a + p.f2
+    return Block(whole, p.identity + p.A * p.D1, offset, p.F1 * p.D2, p.F1 * p.d2 + p.f1, p.F2)
+
+
+def _convolution(p: _Parts) -> Block:
+    return Block(p.R * p.x + p.mlp(p.x), p.R, p.f2, p.F1, p.f1, p.F2)
+
+
+_BLOCKS = {
+    "paper": (_paper, "y = A x, then y + MLP(y)"),
+    "paper-residual": (_paper_residual, "y = x + A x, then y + MLP(y)"),
+    "pre-norm": (_pre_norm, "y = x + A LN(x), then y + MLP(LN(y)): GPT-2, Llama"),
+    "post-norm": (_post_norm, "y = LN(x + A x), then LN(y + MLP(y)): BERT"),
+    "parallel": (_parallel, "x + A LN(x) + MLP(LN(x)): GPT-NeoX, GPT-J"),
+    "convolution": (_convolution, "R x + F2 σ(F1 x), F1 and F2 Toeplitz, R the identity or a projection"),
+}
+BLOCKS = tuple(_BLOCKS)
+
+
+def block(name: str, stack: Stack | None = None, *, gated: bool = False) -> Block:
+    """Return what a layer of one block type computes, with everything that moves with the input held.
+
+    Args:
+        name: one of `BLOCKS`.
+        stack: the symbols.
+        gated: whether the MLP is gated: `F_2 (g ⊙ σ(F_1 x + f_1)) + f_2` with the gate `g` held.
+
+    Raises:
+        SymbolicError: if there is no such block.
+    """
+    if name not in _BLOCKS:
+        raise SymbolicError(f"there is no block {name!r}: choose one of {', '.join(BLOCKS)}")
+    return _BLOCKS[name][0](_Parts(stack or Stack(), gated))
+
+
+def parameters(name: str, stack: Stack | None = None, *, gated: bool = False) -> tuple[Definition, ...]:
+    """Return what `W'_{i+1,k}` and `b'_{i+1,k}` are for a block type.
+
+    Args:
+        name: one of `BLOCKS`.
+        stack: the symbols.
+        gated: whether the MLP is gated.
+
+    Example:
+        >>> print(parameters("post-norm")[0].right)
+        D′ᵢ₊₁,₂ D′ᵢ₊₁,₁ (I + A′ᵢ₊₁)
+
+    Source: Wang & Li, Eq. 20 and 28–31, and the same for blocks that the papers don't treat.
+    """
+    s = stack or Stack()
+    layer = block(name, s, gated=gated)
+    pairs = (
+        (s.W(i + 1, 1), layer.path),
+        (s.b(i + 1, 3), layer.offset),
+        (s.W(i + 1, 2), layer.inner),
+        (s.b(i + 1, 2), layer.bias),
+        (s.W(i + 1, 3), layer.outer),
+    )
+    return tuple(Definition(left, right, (i,)) for left, right in pairs)
+
+
+def general_term(name: str, stack: Stack | None = None, *, gated: bool = False) -> Derivation:
+    """Show that a block type is an instance of Eq. 20.
+
+    Args:
+        name: one of `BLOCKS`.
+        stack: the symbols.
+        gated: whether the MLP is gated.
+
+    Source: Wang & Li, Eq. 28–31.
+    """
+    s = stack or Stack()
+    layer = block(name, s, gated=gated)
+    found = collect(layer.formula, s.x(i))
+    (term,) = found.terms
+    read_off = (found.path, found.offset, term.inner, term.bias, term.outer)
+    table = parameters(name, s, gated=gated)
+    steps = (
+        Step(s.x(i + 1), layer.formula, _BLOCKS[name][1], True, ":="),
+        *(
+            Step(entry.left, entry.right, "read off", equal(entry.right, read))
+            for entry, read in zip(table, read_off, strict=True)
+        ),
+        equality(s.x(i + 1), s.general_term(i + 1), "Eq. 20", (Definition(s.x(i + 1), layer.formula), *table)),
+    )
+    kind = f"{name} block" + (" with a gated MLP" if gated else "")
+    return Derivation(f"The general term of the {kind}", steps)
+
+
+def prove_block(name: str, stack: Stack | None = None, *, gated: bool = False) -> Derivation:
+    """Prove the closed form at every depth for a stack of one block type.
+
+    Args:
+        name: one of `BLOCKS`.
+        stack: the symbols.
+        gated: whether the MLP is gated.
+
+    Example:
+        >>> print(prove_block("post-norm").verdict)
+        9 of 9 steps verified
+    """
+    s = stack or Stack()
+    layer = Definition(s.x(i + 1), block(name, s, gated=gated).formula, (i,))
+    kind = f"{name} blocks" + (" with gated MLPs" if gated else "")
+    title = f"The closed form at every depth, for {kind}"
+    return prove(s, layer=layer, parameters=parameters(name, s, gated=gated), title=title)

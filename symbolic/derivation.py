@@ -1,5 +1,6 @@
 """A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ class Step:
         right: right side.
         rule: what gives it, in words.
         verified: whether a check confirmed it.
-        relation: `=`, `:=` for a definition, `≤` or `<`.
+        relation: `=`, `:=` for a definition, `≈` for a first order, `≤` or `<`.
     """
 
     left: Any
@@ -70,7 +71,7 @@ def named(*definitions: Definition, rule: str = "definition") -> tuple[Step, ...
     return tuple(definition(d.left, d.right, rule) for d in definitions)
 
 
-_LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<"}
+_LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\approx"}
 
 
 def _summands(expression: Any) -> list[Any]:
@@ -93,10 +94,34 @@ def _grouped(expression: Any) -> list[list[str]]:
     return lines
 
 
-def _escaped(text: str) -> str:
-    for character, replacement in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#")):
-        text = text.replace(character, replacement)
-    return text
+_GLYPHS = {
+    "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
+    "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",
+    "Λ": r"\Lambda", "α": r"\alpha", "≈": r"\approx", "Ĥ": r"\hat{H}",
+}  # fmt: skip
+_INDEXED = re.compile(r"(?:\w|\))'?(?:[_^](?:\{[^}]*\}|\w))+")
+
+
+def escaped(text: str) -> str:
+    """Return words as LaTeX text, with indexed letters and Greek in them as mathematics.
+
+    Args:
+        text: plain words, in which `W'_{i,1}` and `σ` may occur.
+    """
+
+    def plain(words: str) -> str:
+        for character, replacement in (("&", r"\&"), ("%", r"\%"), ("#", r"\#"), ("_", r"\_")):
+            words = words.replace(character, replacement)
+        return "".join(f"${_GLYPHS[c]}$" if c in _GLYPHS else c for c in words)
+
+    def mathematics(found: str) -> str:
+        return "$" + "".join(_GLYPHS[c] + " " if c in _GLYPHS else c for c in found) + "$"
+
+    parts, end = [], 0
+    for match in _INDEXED.finditer(text):
+        parts += [plain(text[end : match.start()]), mathematics(match.group())]
+        end = match.end()
+    return "".join([*parts, plain(text[end:])])
 
 
 def _latex_lines(step: Step) -> list[str]:
@@ -105,7 +130,7 @@ def _latex_lines(step: Step) -> list[str]:
         relation = rf"\overset{{?}}{{{relation}}}"
     first, *rest = [" ".join(line) for line in _grouped(step.right)]
     left = "" if step.left is None else typeset(step.left)
-    rule = rf" && \text{{{_escaped(step.rule)}}}" if step.rule else ""
+    rule = rf" && \text{{{escaped(step.rule)}}}" if step.rule else ""
     return [f"{left} &{relation} {first}{rule}", *(rf"&\qquad {line}" for line in rest)]
 
 
@@ -156,7 +181,7 @@ class Derivation:
         return self.unicode()
 
     def _repr_latex_(self) -> str:
-        head = rf"\textbf{{{_escaped(self.title)}}}"
+        head = rf"\textbf{{{escaped(self.title)}}}"
         return f"$$\\begin{{gathered}}\n{head} \\\\\n{self.latex()}\n\\end{{gathered}}$$"
 
 
@@ -176,9 +201,9 @@ def section(derivation: Derivation) -> str:
     Args:
         derivation: the derivation.
     """
-    remark = _escaped(derivation.remark) + "\n\n" if derivation.remark else ""
+    remark = escaped(derivation.remark) + "\n\n" if derivation.remark else ""
     return (
-        f"\\section*{{{_escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.lines()}\n\\end{{align*}}\n"
+        f"\\section*{{{escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.lines()}\n\\end{{align*}}\n"
         f"\\emph{{{derivation.verdict}.}}\n"
     )
 

@@ -21,6 +21,7 @@ from symbolic.symbols import (
     Activation,
     Diagonal,
     IndexedSum,
+    Kronecker,
     MatrixProduct,
     MatrixSum,
     Parameter,
@@ -81,7 +82,11 @@ class NormalForm:
 
     def __init__(self, shape: Shape, words: dict[Word, Expr]) -> None:
         self.shape = shape
-        self.words = {word: c for word, coefficient in words.items() if (c := coefficient.expand()) != 0}
+        total: dict[Word, Expr] = {}
+        for word, coefficient in words.items():
+            word = _commuted(word)
+            total[word] = total.get(word, S.Zero) + coefficient
+        self.words = {word: c for word, coefficient in total.items() if (c := coefficient.expand()) != 0}
         self._hash = hash(frozenset(self.words.items()))
 
     def __hash__(self) -> int:
@@ -123,7 +128,7 @@ def _atom_expression(atom: Atom) -> MatrixExpr:
         case "diagonal", (form,):
             return Diagonal(form.expression())
         case "kronecker", (left, right, left_shape, right_shape):
-            return KroneckerProduct(word_expression(left, left_shape), word_expression(right, right_shape))
+            return Kronecker(word_expression(left, left_shape), word_expression(right, right_shape))
         case "vec", (word, shape):
             return Vec(word_expression(word, shape))
         case _, (word, index, first, last):
@@ -161,11 +166,7 @@ def _kronecker(left: Word, right: Word, left_shape: Shape, right_shape: Shape) -
     if not left and not right:
         return ()
     shape = (left_shape[0] * right_shape[0], left_shape[1] * right_shape[1])
-    return (_atom("kronecker", (left, right, left_shape, right_shape), shape),)
-
-
-def _is_vector(word: Word) -> bool:
-    return bool(word) and word[-1].shape[1] == 1
+    return (_atom("kronecker", (_commuted(left), _commuted(right), left_shape, right_shape), shape),)
 
 
 def _join(left: Word, right: Word) -> Word:
@@ -189,18 +190,45 @@ def _join(left: Word, right: Word) -> Word:
             shapes = (l1_shape[0], l2_shape[1]), (r1_shape[0], r2_shape[1])
             merged = _kronecker(_join(l1, l2), _join(r1, r2), *shapes)
             return _join(_join(left[:-1], merged), right[1:])
-    if last.kind == "diagonal" and _is_vector(right):  # diag(v) w = diag(w) v: the smaller comes first
-        (vector,) = last.parts
-        if list(vector.words.values()) == [1]:
-            (word,) = vector.words
-            if _order(right) < _order(word):
-                form = NormalForm(vector.shape, {right: S.One})
-                return (*left[:-1], _atom("diagonal", (form,), last.shape), *word)
     return left + right
 
 
-def _order(word: Word) -> tuple[int, str]:
-    return (sum(atom.kind == "activation" for atom in word), str(word_expression(word, (S.One, S.One))))
+def _shallow(word: Word) -> tuple[Any, ...]:
+    """Return what words are sorted by: those with data last, then names; nested normal forms only by their hash."""
+
+    def key(atom: Atom) -> tuple[str, int]:
+        return (str(atom.parts[0]), 0) if atom.kind in ("parameter", "transpose") else (atom.kind, hash(atom))
+
+    data = any(atom.kind == "activation" or isinstance(atom.parts[0], Variable) for atom in word)
+    return (data, len(word), tuple(map(key, word)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _commuted(word: Word) -> Word:
+    """Return a word with the factors of every `v ⊙ w = diag(v) w = diag(w) v` in one order."""
+    word = tuple(
+        _atom("sum", (_commuted(atom.parts[0]), *atom.parts[1:]), atom.shape) if atom.kind == "sum" else atom for atom in word
+    )
+    end = max((k + 1 for k, atom in enumerate(word) if atom.shape[1] == 1), default=0)
+    tail: Word = word[end:]
+    vector: Word = ()
+    factors: list[Word] = []
+    for atom in reversed(word[:end]):
+        if atom.kind == "diagonal" and len(atom.parts[0].words) == 1 and vector:
+            factors.append(next(iter(atom.parts[0].words)))
+        else:
+            vector = (atom, *_product_of_vectors(factors, vector))
+            factors = []
+    return (*_product_of_vectors(factors, vector), *tail)
+
+
+def _product_of_vectors(factors: list[Word], vector: Word) -> Word:
+    if not factors:
+        return vector
+    *first, last = sorted([*factors, vector], key=_shallow)
+    shape = (last[0].shape[0], Integer(1))
+    diagonals = (_atom("diagonal", (NormalForm(shape, {f: S.One}),), (shape[0], shape[0])) for f in first)
+    return (*diagonals, *last)
 
 
 class Normaliser:
@@ -367,9 +395,6 @@ def _vec_word(word: Word, shape: Shape) -> Word:
     if len(word) == 1 and word[0].kind == "sum":
         inner, *bounds = word[0].parts
         return (_atom("sum", (_vec_word(inner, shape), *bounds), (rows * columns, Integer(1))),)
-    for k in range(1, len(word)):
-        if word[k].shape[0] == 1:
-            return _kronecker(word[:k], _transposed(word[k:]), (rows, Integer(1)), (columns, Integer(1)))
     for k, atom in enumerate(word):
         if atom.kind == "activation" or (atom.kind == "parameter" and isinstance(atom.parts[0], Variable)):
             n, m = atom.shape
@@ -381,6 +406,9 @@ def _vec_word(word: Word, shape: Shape) -> Word:
                 base = _atom("vec", ((atom,), atom.shape), (n * m, Integer(1)))
             outer = _kronecker(word[:k], _transposed(word[k + 1 :]), (rows, n), (columns, m))
             return _join(outer, (base,))
+    for k in range(1, len(word)):
+        if word[k].shape[0] == 1:
+            return _kronecker(word[:k], _transposed(word[k:]), (rows, Integer(1)), (columns, Integer(1)))
     return (_atom("vec", (word, shape), (rows * columns, Integer(1))),)
 
 

@@ -3,10 +3,11 @@
 from itertools import pairwise
 from typing import Any
 
-from sympy import Basic, Expr, Integer, MatrixExpr, Mul, Symbol, Tuple, ZeroMatrix, latex, sympify
+from sympy import Basic, Expr, HadamardProduct, Identity, Integer, KroneckerProduct, MatrixExpr, Mul, Symbol, Transpose, Tuple, ZeroMatrix, sympify
 from sympy.core.decorators import call_highest_priority
 from sympy.core.symbol import Str
 from sympy.matrices.expressions import MatAdd, MatMul
+from sympy.printing.latex import LatexPrinter
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
@@ -14,13 +15,28 @@ from symbolic.errors import ShapeMismatch, SymbolicError
 
 _LATEX_NAMES = {
     "UAT": r"\mathrm{UAT}^{R}",
+    "Wbar": r"\overline{\mathbf{W}}",
+    "bbar": r"\overline{\mathbf{b}}",
+    "x~": r"\widetilde{\mathbf{x}}",
+    "H^": r"\hat{\mathbf{H}}",
+    "alpha*": r"\boldsymbol{\alpha}^{*}",
     "1": r"\mathbf{1}",
     "gamma": r"\boldsymbol{\gamma}",
     "beta": r"\boldsymbol{\beta}",
     "alpha": r"\boldsymbol{\alpha}",
     "theta": r"\boldsymbol{\theta}",
 }
-_UNICODE_NAMES = {"gamma": "γ", "beta": "β", "alpha": "α", "theta": "θ"}
+_UNICODE_NAMES = {
+    "gamma": "γ",
+    "beta": "β",
+    "alpha": "α",
+    "alpha*": "α*",
+    "theta": "θ",
+    "Wbar": "W̄",
+    "bbar": "b̄",
+    "x~'": "x̃'",
+    "H^": "Ĥ",
+}
 _SUBSCRIPT = dict(zip("0123456789+-ijklmnhprsu,", "₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,", strict=True))
 _SUPERSCRIPT = dict(zip("0123456789+-ijklmnhprsu", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁱʲᵏˡᵐⁿʰᵖʳˢᵘ", strict=True))
 
@@ -98,6 +114,9 @@ class Matrix(MatrixExpr):
     def __neg__(self) -> MatrixExpr:
         return MatrixProduct(-1, self)
 
+    def _repr_latex_(self) -> str:
+        return rf"$\displaystyle {typeset(self)}$"
+
     __matmul__ = __mul__
     __rmatmul__ = __rmul__
 
@@ -156,11 +175,51 @@ class MatrixProduct(Matrix, MatMul):
             return matrices[0]
         return Basic.__new__(cls, *([] if coefficient == 1 else [coefficient]), *matrices)
 
+    def _eval_transpose(self) -> MatrixExpr:
+        coefficient, factors = self.as_coeff_matrices()
+        return MatrixProduct(coefficient, *(Transpose(factor).doit(deep=False) for factor in reversed(factors)))
+
     def _sympystr(self, printer: Printer) -> str:
         coefficient, factors = self.as_coeff_matrices()
+        sign, size = ("−", -coefficient) if coefficient.could_extract_minus_sign() else ("", coefficient)
         texts = [printer.parenthesize(factor, PRECEDENCE["Mul"]) for factor in factors]
-        sign = {1: "", -1: "−"}.get(coefficient, printer.parenthesize(coefficient, PRECEDENCE["Mul"]) + " ")
-        return sign + " ".join(texts)
+        return sign + " ".join([] if size == 1 else [printer.parenthesize(size, PRECEDENCE["Mul"])]) + (" " if size != 1 else "") + " ".join(texts)
+
+
+class Kronecker(Matrix, KroneckerProduct):
+    """`A ⊗ B`.
+
+    Args:
+        left: `A`.
+        right: `B`.
+    """
+
+    def __new__(cls, left: Any, right: Any) -> "Kronecker":
+        """Return the expression."""
+        return Basic.__new__(cls, left, right)
+
+    def _eval_transpose(self) -> MatrixExpr:
+        return Kronecker(*(Transpose(factor).doit(deep=False) for factor in self.args))
+
+    def _sympystr(self, printer: Printer) -> str:
+        return " ⊗ ".join(printer.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in self.args)
+
+
+class Hadamard(Matrix, HadamardProduct):
+    """`v ⊙ w`, the product entry by entry.
+
+    Args:
+        left: `v`.
+        right: `w`, of the same shape.
+    """
+
+    def __new__(cls, left: Any, right: Any) -> "Hadamard":
+        """Return the expression."""
+        check_sum(left, right)
+        return Basic.__new__(cls, left, right)
+
+    def _sympystr(self, printer: Printer) -> str:
+        return " ⊙ ".join(printer.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in self.args)
 
 
 class Parameter(Matrix):
@@ -223,8 +282,7 @@ class Parameter(Matrix):
         return text
 
     def _sympystr(self, printer: Printer) -> str:
-        text = self.letter.replace("'", "′")
-        text = _UNICODE_NAMES.get(text, text) + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
+        text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
         return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
 
 
@@ -270,6 +328,9 @@ class Diagonal(Matrix):
 
     vector = property(lambda self: self.args[0])
     shape = property(lambda self: (self.args[0].shape[0], self.args[0].shape[0]))
+
+    def _eval_transpose(self) -> "Diagonal":
+        return self
 
     def _latex(self, printer: Printer) -> str:
         return rf"\operatorname{{diag}}\left({printer._print(self.vector)}\right)"
@@ -343,10 +404,34 @@ class IndexedSum(Matrix):
 BOUND = tuple(Symbol(name, integer=True, positive=True) for name in "jklmpqrs")
 
 
+class _Typesetter(LatexPrinter):
+    """sympy's LaTeX, with transposes and identities as the papers write them."""
+
+    def _print_Transpose(self, expression: Transpose) -> str:  # noqa: N802
+        inner = self._print(expression.arg)
+        if not isinstance(expression.arg, Parameter):
+            return rf"\left({inner}\right)^{{T}}"
+        simple = "'" not in expression.arg.letter and not expression.arg.upper
+        return rf"{inner}^{{T}}" if simple else rf"{{{inner}}}^{{T}}"  # a prime and a T are two superscripts
+
+    def _print_Identity(self, expression: Identity) -> str:  # noqa: N802
+        return r"\mathbf{I}"
+
+    def _print_ZeroMatrix(self, expression: ZeroMatrix) -> str:  # noqa: N802
+        return r"\mathbf{0}"
+
+    def _print_Hadamard(self, expression: Hadamard) -> str:  # noqa: N802
+        return r" \odot ".join(self.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in expression.args)
+
+
 def typeset(expression: Any) -> str:
     """Return the LaTeX of any expression of this package.
 
     Args:
-        expression: a matrix expression, a sympy expression or a relation.
+        expression: a matrix expression, an explicit matrix, or a number.
+
+    Example:
+        >>> print(typeset(Parameter("W'", (1, 2), 3, 3).T))
+        {\\mathbf{W}'_{1,2}}^{T}
     """
-    return latex(expression, mat_delim="(", mat_str="matrix")
+    return _Typesetter({"mat_delim": "(", "mat_str": "matrix"}).doprint(expression)

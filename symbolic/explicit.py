@@ -1,0 +1,152 @@
+"""Matrix expressions entry by entry, for small sizes, and the matrix of a linear map read off from its formula."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from sympy import Expr, ImmutableMatrix, MatrixExpr, Symbol
+from sympy.matrices.expressions import MatAdd, MatMul
+
+from symbolic.errors import SymbolicError
+from symbolic.symbols import Parameter, Vec
+
+
+def entries(parameter: Parameter) -> ImmutableMatrix:
+    """Return a parameter of known sizes as a matrix of its entries, `w_{1,1}, w_{1,2}, …`.
+
+    Args:
+        parameter: the parameter; its sizes are numbers.
+
+    Raises:
+        SymbolicError: if a size is a symbol.
+    """
+    if not all(size.is_Integer for size in parameter.shape):
+        raise SymbolicError(
+            f"{parameter} is {parameter.shape[0]} × {parameter.shape[1]}: give its sizes as numbers to see its entries"
+        )
+    return ImmutableMatrix(*map(int, parameter.shape), parameter._entry)
+
+
+def vec(matrix: ImmutableMatrix) -> ImmutableMatrix:
+    """Return the entries row by row as one column.
+
+    Args:
+        matrix: any explicit matrix.
+    """
+    return ImmutableMatrix(len(matrix), 1, list(matrix))
+
+
+def kronecker(left: ImmutableMatrix, right: ImmutableMatrix) -> ImmutableMatrix:
+    """Return `left ⊗ right`, from the definition: the block at (i, j) is `left[i, j] right`.
+
+    Args:
+        left: an explicit matrix.
+        right: an explicit matrix.
+    """
+    rows, columns = right.shape
+    return ImmutableMatrix(
+        left.rows * rows,
+        left.cols * columns,
+        lambda i, j: left[i // rows, j // columns] * right[i % rows, j % columns],
+    )
+
+
+def matrix_of(output: ImmutableMatrix, variable: ImmutableMatrix) -> ImmutableMatrix:
+    """Return `W'` with `vec(output) = W' vec(variable)`, read off from the formula by differentiation.
+
+    Args:
+        output: a matrix whose entries are linear in those of the variable.
+        variable: a matrix of symbols.
+
+    Raises:
+        SymbolicError: if the output isn't linear in the variable.
+    """
+    matrix = vec(output).jacobian(vec(variable))
+    if matrix.free_symbols & variable.free_symbols or (matrix * vec(variable) - vec(output)).expand() != ImmutableMatrix.zeros(
+        len(output), 1
+    ):
+        raise SymbolicError("the output isn't linear in the variable: hold what multiplies it")
+    return ImmutableMatrix(matrix.expand())
+
+
+def same(left: ImmutableMatrix, right: ImmutableMatrix) -> bool:
+    """Tell whether two explicit matrices are equal, every entry multiplied out.
+
+    Args:
+        left: one matrix.
+        right: the other one.
+    """
+    return left.shape == right.shape and all(entry == 0 for entry in (left - right).expand())
+
+
+def density(matrix: ImmutableMatrix) -> Fraction:
+    """Return the share of entries that aren't zero.
+
+    Args:
+        matrix: an explicit matrix.
+
+    Example:
+        >>> print(density(ImmutableMatrix([[1, 0], [2, 3]])))
+        3/4
+    """
+    return Fraction(sum(entry != 0 for entry in matrix), len(matrix))
+
+
+def interpret(expression: MatrixExpr, values: Mapping[Parameter, ImmutableMatrix], activation: Any) -> ImmutableMatrix:
+    """Return the value of an expression at explicit matrices, in exact arithmetic.
+
+    Args:
+        expression: a matrix expression of parameters, sums, products, transposes, activations and indexed sums.
+        values: the matrix of every parameter.
+        activation: `σ` of one exact number.
+
+    Raises:
+        SymbolicError: if a parameter has no value.
+    """
+    from sympy import Identity, Transpose, ZeroMatrix
+
+    from symbolic.symbols import Activation, Diagonal, IndexedSum
+
+    def value(e: Any) -> Any:
+        match e:
+            case Parameter():
+                if e not in values:
+                    raise SymbolicError(f"{e} has no value: give one")
+                return values[e]
+            case MatAdd():
+                first, *rest = map(value, e.args)
+                return sum(rest, first)
+            case MatMul():
+                coefficient, factors = e.as_coeff_matrices()
+                result = value(factors[-1])
+                for factor in reversed(factors[:-1]):
+                    result = value(factor) * result
+                return coefficient * result
+            case Transpose():
+                return value(e.arg).T
+            case Activation():
+                return value(e.argument).applyfunc(activation)
+            case Diagonal():
+                return ImmutableMatrix.diag(*value(e.vector))
+            case Vec():
+                return vec(value(e.matrix))
+            case IndexedSum():
+                first, *rest = (value(e.at(k)) for k in range(int(e.first), int(e.last) + 1))
+                return sum(rest, first)
+            case Identity():
+                return ImmutableMatrix.eye(int(e.shape[0]))
+            case ZeroMatrix():
+                return ImmutableMatrix.zeros(*map(int, e.shape))
+        raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")
+
+    return value(expression)
+
+
+def subscripted(letter: str, *indices: int) -> Symbol | Expr:
+    """Return the symbol of one entry, such as `w_{1,2}`.
+
+    Args:
+        letter: its letter.
+        indices: its indices.
+    """
+    return Symbol(f"{letter}_{{{','.join(map(str, indices))}}}")

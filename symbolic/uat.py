@@ -1,0 +1,107 @@
+"""Sums of the universal approximation theorem: Lemma 1, and what a sum is worth after some of its terms are dropped."""
+
+from itertools import product
+
+from sympy import Abs, Expr, Symbol, symbols
+
+from symbolic.definitions import Definition
+from symbolic.derivation import Derivation, Step, equality
+from symbolic.stack import Stack, j
+from symbolic.symbols import Activation, IndexedSum, Parameter
+
+
+def lemma_1() -> Derivation:
+    """Prove Lemma 1: a matrix times a UAT sum is a UAT sum.
+
+    `β Σ_j α_j σ(W_jᵀ x + b_j) = Σ_j (β α_j) σ(W_jᵀ x + b_j)`, for any number of terms and any sizes.
+
+    Example:
+        >>> lemma_1().verified
+        True
+
+    Source: Wang & Li, Lemma 1 (Eq. 19).
+    """
+    n, m, k, r, terms = symbols("n m k r N", integer=True, positive=True)
+    alpha, beta = Parameter("alpha", (j,), k, m), Parameter("beta", (), r, k)
+    renamed = Parameter("alpha*", (j,), r, m)
+    weight, bias, x = Parameter("W", (j,), n, m), Parameter("b", (j,), m, 1), Parameter("x", (), n, 1)
+    activation = Activation(weight.T * x + bias)
+    scaled = IndexedSum(beta * alpha * activation, j, 1, terms)
+    named = Definition(renamed, beta * alpha, (j,))
+    steps = (
+        equality(beta * IndexedSum(alpha * activation, j, 1, terms), scaled, "β multiplied into the sum, Eq. 19"),
+        Step(renamed, beta * alpha, "let", True, ":="),
+        equality(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (named,)),
+    )
+    return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps)
+
+
+def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
+    """Tell whether an expression in real numbers and their absolute values is never negative, case by case of their signs.
+
+    Args:
+        difference: what should be at least 0.
+        variables: its real variables.
+    """
+    sizes = symbols(f"t1:{len(variables) + 1}", nonnegative=True)
+    return all(
+        bool(difference.subs({v: s * t for v, s, t in zip(variables, signs, sizes, strict=True)}).expand().is_nonnegative)
+        for signs in product((1, -1), repeat=len(variables))
+    )
+
+
+def split_of_sums(terms: int = 5) -> bool:
+    """Tell whether a sum is the sum over a set of indices plus that over the rest, for every set of indices.
+
+    Args:
+        terms: number of terms.
+    """
+    t = symbols(f"t1:{terms + 1}")
+    return all(
+        (sum(t) - sum(v for v, k in zip(t, kept, strict=True) if k) - sum(v for v, k in zip(t, kept, strict=True) if not k)) == 0
+        for kept in product((True, False), repeat=terms)
+    )
+
+
+def pruning() -> Derivation:
+    """Derive the pruning inequality, for one sum and for the unrolled form, and what the network does when it is run again.
+
+    With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the unrolled
+    form it bounds what is dropped with everything else held; when the pruned network is run again, the later terms move too,
+    by the amount in the last line.
+
+    Example:
+        >>> pruning().verified
+        True
+
+    Source: Wang & Li, Eq. 13–16.
+    """
+    f, s1, s2 = symbols("f S_1 S_2", real=True)
+    epsilon = Symbol("varepsilon", positive=True)
+    kept = s1 - f
+    # Squares: both sides are absolute values, so |a + b| ≥ ||a| − |b|| exactly if the squares are in that order.
+    a, b = symbols("a b", real=True)
+    reverse = holds_for_all_signs((a + b) ** 2 - (Abs(a) - Abs(b)) ** 2, a, b)
+    below = holds_for_all_signs(((Abs(a) - Abs(b)) ** 2 - (Abs(a) - Abs(b)) ** 2).expand(), a, b)
+    s = Stack()
+    x0, x1 = s.x(0), s.general_term(1)
+    s1_ = Activation(s.W(1, 2) * x0 + s.b(1, 2))
+    dropped = s.W(1, 1) * x0 + s.b(1, 3)
+    pruned = Definition(Parameter("x~'", (2,), s.width, 1), s.general_term(2, dropped))
+    z2 = s.W(2, 2) * x1 + s.b(2, 2)
+    effect = s.W(2, 1) * s.W(1, 3) * s1_ + s.W(2, 3) * (Activation(z2) - Activation(z2 - s.W(2, 2) * s.W(1, 3) * s1_))
+    steps = (
+        Step(Abs(s1 + s2 - f), epsilon, "Eq. 13: the assumption, with S_1 kept and S_2 dropped", split_of_sums(), "<"),
+        Step(Abs(Abs(kept) - Abs(s2)), Abs(s1 + s2 - f), "reverse triangle inequality, by the signs", reverse, "≤"),
+        Step(Abs(Abs(kept) - Abs(s2)), epsilon, "Eq. 15", reverse, "<"),
+        Step(Abs(kept), epsilon + Abs(s2), "Eq. 16, since t ≤ |t| for t = |S_1 − f| − |S_2|", reverse and below, "<"),
+        equality(
+            s.form(2) - (s.form(2) - s.C(1, 2) * s.activation(1)),
+            s.C(1, 2) * s.activation(1),
+            "term 1 of two layers dropped, all else held",
+            s.recursions,
+        ),
+        equality(s.x(2) - pruned.left, effect, "the same, and the network run again", (s.equation_20, pruned)),
+    )
+    remark = "Held and run again differ by how later terms move: a small S_2 alone doesn't bound the second."
+    return Derivation("What pruning costs", steps, remark)

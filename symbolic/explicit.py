@@ -1,14 +1,11 @@
 """Matrix expressions entry by entry, for small sizes, and the matrix of a linear map read off from its formula."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from sympy import Expr, ImmutableMatrix, MatrixExpr, Symbol
-from sympy.matrices.expressions import MatAdd, MatMul
+from sympy import ImmutableMatrix
 
 from symbolic.errors import SymbolicError
-from symbolic.symbols import Parameter, Vec
+from symbolic.symbols import Parameter
 
 
 def entries(parameter: Parameter) -> ImmutableMatrix:
@@ -90,63 +87,3 @@ def density(matrix: ImmutableMatrix) -> Fraction:
         3/4
     """
     return Fraction(sum(entry != 0 for entry in matrix), len(matrix))
-
-
-def interpret(expression: MatrixExpr, values: Mapping[Parameter, ImmutableMatrix], activation: Any) -> ImmutableMatrix:
-    """Return the value of an expression at explicit matrices, in exact arithmetic.
-
-    Args:
-        expression: a matrix expression of parameters, sums, products, transposes, activations and indexed sums.
-        values: the matrix of every parameter.
-        activation: `σ` of one exact number.
-
-    Raises:
-        SymbolicError: if a parameter has no value.
-    """
-    from sympy import Identity, Transpose, ZeroMatrix
-
-    from symbolic.symbols import Activation, Diagonal, IndexedSum
-
-    def value(e: Any) -> Any:
-        match e:
-            case Parameter():
-                if e not in values:
-                    raise SymbolicError(f"{e} has no value: give one")
-                return values[e]
-            case MatAdd():
-                first, *rest = map(value, e.args)
-                return sum(rest, first)
-            case MatMul():
-                coefficient, factors = e.as_coeff_matrices()
-                result = value(factors[-1])
-                for factor in reversed(factors[:-1]):
-                    result = value(factor) * result
-                return coefficient * result
-            case Transpose():
-                return value(e.arg).T
-            case Activation():
-                return value(e.argument).applyfunc(activation)
-            case Diagonal():
-                return ImmutableMatrix.diag(*value(e.vector))
-            case Vec():
-                return vec(value(e.matrix))
-            case IndexedSum():
-                first, *rest = (value(e.at(k)) for k in range(int(e.first), int(e.last) + 1))
-                return sum(rest, first)
-            case Identity():
-                return ImmutableMatrix.eye(int(e.shape[0]))
-            case ZeroMatrix():
-                return ImmutableMatrix.zeros(*map(int, e.shape))
-        raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")
-
-    return value(expression)
-
-
-def subscripted(letter: str, *indices: int) -> Symbol | Expr:
-    """Return the symbol of one entry, such as `w_{1,2}`.
-
-    Args:
-        letter: its letter.
-        indices: its indices.
-    """
-    return Symbol(f"{letter}_{{{','.join(map(str, indices))}}}")

@@ -12,6 +12,7 @@ from symbolic.induction import prove
 from symbolic.normal_form import equal
 from symbolic.stack import Stack, i
 from symbolic.symbols import Activation, Diagonal, Parameter
+from symbolic.unrolled import unroll
 
 
 class Block(NamedTuple):
@@ -186,3 +187,22 @@ def prove_block(name: str, stack: Stack | None = None, *, gated: bool = False) -
     kind = f"{name} blocks" + (" with gated MLPs" if gated else "")
     title = f"The closed form at every depth, for {kind}"
     return prove(s, layer=layer, parameters=parameters(name, s, gated=gated), title=title)
+
+
+def unroll_block(name: str, depth: int, stack: Stack | None = None, *, gated: bool = False) -> Derivation:
+    """Derive the unrolled form of a stack of one block type at a concrete depth, compared with that very network.
+
+    Args:
+        name: one of `BLOCKS`.
+        depth: number of layers.
+        stack: the symbols.
+        gated: whether the MLP is gated.
+
+    Example:
+        >>> unroll_block("post-norm", 4).verified
+        True
+    """
+    s = stack or Stack()
+    layer = Definition(s.x(i + 1), block(name, s, gated=gated).formula, (i,))
+    table = parameters(name, s, gated=gated)
+    return unroll(depth, s, layer, table, f"The unrolled form of {name} blocks" + (" with gated MLPs" if gated else ""))

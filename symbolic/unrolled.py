@@ -12,23 +12,32 @@ from symbolic.symbols import Activation, IndexedSum
 _IN_FULL = 3  # layers up to which the form is also written out without names
 
 
-def unroll(depth: int, stack: Stack | None = None) -> Derivation:
+def unroll(
+    depth: int,
+    stack: Stack | None = None,
+    layer: Definition | None = None,
+    parameters: tuple[Definition, ...] = (),
+    title: str = "The unrolled form",
+) -> Derivation:
     """Derive the unrolled form at a concrete depth from substitution alone, with its shared parts named.
 
     In every layer the named form of the layer before is substituted in Eq. 20, the result is sorted by `x'_0`, and what is
-    found gets the next names. The equation `x'_i = P_i x'_0 + q_i + UAT^R_i` is then compared with the whole network, Eq. 20
-    substituted in itself without any name.
+    found gets the next names. The equation `x'_i = P_i x'_0 + q_i + UAT^R_i` is then compared with the whole network, one layer
+    substituted in the next without any name.
 
     Args:
         depth: number of layers.
         stack: the symbols; sizes `d` and `n` if absent.
+        layer: what a layer computes, for the network that it is compared with; Eq. 20 if absent.
+        parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
+        title: title of the derivation, to which the depth is added.
 
     Raises:
         SymbolicError: if the depth isn't a positive integer.
 
     Example:
         >>> print(unroll(2).steps[9].left, ":=", unroll(2).steps[9].right)
-        q[2] := W′[2,1]*q[1] + b′[2,3]
+        q₂ := W′₂,₁ q₁ + b′₂,₃
 
     Source: Wang & Li, Eq. 20–25 and 33.
     """
@@ -47,18 +56,18 @@ def unroll(depth: int, stack: Stack | None = None) -> Derivation:
         ]
         names += new
         layers.append(new)
-    network, named_form = Normaliser([stack.equation_20]), Normaliser(names)
+    network, named_form = Normaliser([layer or stack.equation_20]), Normaliser([*names, *parameters])
     steps = []
     for k, new in enumerate(layers, 1):
         steps.append(Step(stack.x(k), stack.general_term(k), "Eq. 20", True, ":="))
         steps += [definition(name.left, name.right, "named") for name in new]
         verified = network.form(stack.x(k)) == named_form.form(stack.form(k))
-        steps.append(Step(stack.x(k), stack.form(k), "equals Eq. 20 substituted in itself", verified))
+        steps.append(Step(stack.x(k), stack.form(k), "equals the network, layer substituted in layer", verified))
     if depth <= _IN_FULL:
         whole = network.form(stack.x(depth)).expression()
-        steps.append(equality(stack.x(depth), whole, "in full", [stack.equation_20]))
+        steps.append(equality(stack.x(depth), whole, "in full", [layer or stack.equation_20]))
     remark = f"{depth} layers are one affine map of the input plus {depth} term{'s' if depth > 1 else ''}."
-    return Derivation(f"The unrolled form at depth {depth}", tuple(steps), remark)
+    return Derivation(f"{title} at depth {depth}", tuple(steps), remark)
 
 
 def two_layers(stack: Stack | None = None) -> Derivation:

@@ -1,0 +1,79 @@
+"""What the checks of several claims share: chains of equal lines, derivations as evidence, and numbers put in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sympy import Expr, ImmutableMatrix, Max, MatrixExpr, S
+
+from symbolic.definitions import Definition
+from symbolic.derivation import Derivation
+from symbolic.errors import ShapeMismatch
+from symbolic.interpreter import exact, interpret
+from symbolic.paper.claims import Check
+from symbolic.paper.counterexample import Outcome, identity
+from symbolic.stack import Stack
+from symbolic.symbols import MatrixSum, Parameter
+
+
+def derived(derivation: Derivation, what: str) -> Outcome:
+    """Return the outcome of a derivation.
+
+    Args:
+        derivation: the derivation.
+        what: what it proves, in words.
+    """
+    return Outcome(derivation.verified, f"{what}: {derivation.verdict}")
+
+
+def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Definition] = ()) -> Outcome:
+    """Decide a row of equations, line by line.
+
+    Args:
+        first: what all lines should equal.
+        lines: the lines.
+        using: what parameters stand for.
+    """
+    using = tuple(using)
+    for number, line in enumerate(lines, 1):
+        outcome = identity(first, line, using)
+        if not outcome.holds:
+            return Outcome(False, f"line {number}: {outcome.how}")
+    return Outcome(True, f"proved: all {len(lines)} lines have the same normal form")
+
+
+def adds(*summands: MatrixExpr) -> Outcome:
+    """Decide whether expressions can be added at all.
+
+    Args:
+        summands: the expressions.
+    """
+    try:
+        MatrixSum(*summands)
+    except ShapeMismatch as error:
+        return Outcome(False, f"it can't be formed: {error}")
+    return Outcome(True, "well formed: all shapes fit")
+
+
+def at_depths(check: "Mapping[int, Check]") -> Outcome:
+    """Decide a claim at one depth after the other, and say up to which it holds.
+
+    Args:
+        check: a check for every depth.
+    """
+    for depth, decide in check.items():
+        outcome = decide()
+        if not outcome.holds:
+            return Outcome(False, f"right up to depth {depth - 1}, wrong at depth {depth} ({outcome.how})")
+    return Outcome(True, f"right at depths {min(check)} to {max(check)}")
+
+
+def scalar(expression: MatrixExpr, values: Mapping[Parameter, int], stack: Stack) -> Expr:
+    """Return the value of a vector of length 1 at numbers, with all sizes 1 and `σ` the ReLU.
+
+    Args:
+        expression: the expression.
+        values: a number for every parameter.
+        stack: the symbols, whose sizes become 1.
+    """
+    ones = {stack.width: S.One, stack.neurons: S.One}
+    numbers = {p.xreplace(ones): ImmutableMatrix([[v]]) for p, v in values.items()}
+    return interpret(expression.xreplace(ones), numbers, exact(lambda t: Max(0, t)))[0]

@@ -1,0 +1,108 @@
+"""A search for exact numbers at which two expressions differ."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zlib import crc32
+
+from sympy import Expr, ImmutableMatrix, Max, MatrixExpr, Symbol, sstr
+
+from symbolic.definitions import Definition
+from symbolic.interpreter import exact, interpret
+from symbolic.normal_form import equal
+from symbolic.stack import i
+from symbolic.symbols import Parameter
+
+_NUMBERS = (1, 2, -1, 3, -2)
+_SIZES, _TRIES = (1, 2), 24
+
+
+def _relu(t: Expr) -> Expr:
+    return Max(0, t)
+
+
+def sample(parameter: Parameter, seed: int) -> ImmutableMatrix:
+    """Return a small matrix of whole numbers that depends on the parameter's name and a seed only.
+
+    Args:
+        parameter: the parameter; its sizes are numbers.
+        seed: which of the samples.
+    """
+    rows, columns = map(int, parameter.shape)
+    return ImmutableMatrix(
+        rows, columns, lambda r, c: _NUMBERS[crc32(f"{parameter} {r} {c} {seed}".encode()) % len(_NUMBERS)]
+    )
+
+
+def _numbers(matrix: ImmutableMatrix) -> str:
+    return sstr(matrix[0]) if matrix.shape == (1, 1) else sstr(matrix.tolist())
+
+
+def counterexample(
+    left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = (), at: Mapping[Symbol, Any] | None = None
+) -> str | None:
+    """Return whole numbers at which the two sides differ, with `σ` the ReLU, in words; None if the search finds none.
+
+    Args:
+        left: one side.
+        right: the other side.
+        using: what parameters stand for, such as the network itself.
+        at: values for symbolic indices; layer 1 for `i` if absent.
+
+    Example:
+        >>> from symbolic.stack import Stack
+        >>> s = Stack()
+        >>> print(counterexample(s.W(1, 1) * s.x(0), s.W(1, 1) * s.x(0) + s.b(1, 3)))
+        all sizes 1, W′₁,₁ = -1, b′₁,₃ = 2, x′₀ = 1: -1 on the left, 1 on the right
+    """
+    using = tuple(using)
+    indices = {i: 1, **(at or {})}
+    for size in _SIZES:
+        sizes = {s: size for e in (left, right) for p in e.atoms(Parameter) for n in p.shape for s in n.free_symbols}
+        numbers = {**sizes, **indices}
+        defined = tuple(
+            Definition(d.left.xreplace(sizes), d.right.xreplace(sizes), d.variables, d.where)
+            if d.variables
+            else Definition(d.left.xreplace(numbers), d.right.xreplace(numbers))
+            for d in using
+        )
+        for seed in range(_TRIES):
+            values: dict[Parameter, ImmutableMatrix] = {}
+
+            def value(p: Parameter, values: dict = values, seed: int = seed) -> ImmutableMatrix:
+                return values.setdefault(p, sample(p, seed))
+
+            sides = [interpret(e.xreplace(numbers), value, exact(_relu), defined) for e in (left, right)]
+            if sides[0] != sides[1]:
+                given = ", ".join(f"{p} = {_numbers(values[p])}" for p in sorted(values, key=str))
+                return f"all sizes {size}, {given}: {_numbers(sides[0])} on the left, {_numbers(sides[1])} on the right"
+    return None
+
+
+class Outcome:
+    """What a check found.
+
+    Args:
+        holds: whether what was checked holds.
+        how: how that was decided, with the numbers of a counterexample.
+    """
+
+    def __init__(self, holds: bool, how: str) -> None:
+        self.holds, self.how = holds, how
+
+
+def identity(
+    left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = (), at: Mapping[Symbol, Any] | None = None
+) -> Outcome:
+    """Decide an equation: proved by the normal form, or refuted by a counterexample.
+
+    Args:
+        left: left side.
+        right: right side.
+        using: what parameters stand for.
+        at: values of symbolic indices for a counterexample.
+    """
+    using = tuple(using)
+    if equal(left, right, using):
+        return Outcome(True, "proved: both sides have the same normal form")
+    numbers = counterexample(left, right, using, at)
+    return Outcome(False, f"counterexample, σ = ReLU, {numbers}" if numbers else "the normal forms differ")

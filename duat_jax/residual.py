@@ -13,6 +13,8 @@ from duat_jax.nn.attention import Attention, SlicedAttention
 from duat_jax.nn.block import PaperBlock, PaperResidualBlock, ParallelBlock, PostNormBlock, PreNormBlock
 from duat_jax.nn.linear import Linear
 from duat_jax.nn.norm import LayerNorm
+from duat_jax.nn.stack import Stack
+from duat_jax.record_replay import Dynamics
 
 
 class Affine(NamedTuple):
@@ -136,3 +138,24 @@ def residual_term(
         case _:
             path = identity.plus(mixed.after(norm_1))
             return ResidualTerm(path.plus(bias), inner.after(norm_2).after(path), outer.matrix)
+
+
+def residual_terms(stack: Stack, dynamics: Dynamics) -> list[ResidualTerm]:
+    """Return the residual term of every block of a stack, from its weights and its recorded dynamics.
+
+    Args:
+        stack: the stack.
+        dynamics: what `record` or a closed form says of it at one input.
+
+    Source: Wang & Li, Eq. 20 and 30.
+    """
+    # A name that occurs once has no number.
+    held = {key if "/" in key else f"{key}/0": value for key, value in dynamics.held.items()}
+    return [
+        residual_term(
+            block,
+            held[f"attention.pattern/{i}"],
+            tuple(held[f"{norm}.scale/{i}"] for norm in ("norm_1", "norm_2") if f"{norm}.scale/{i}" in held),
+        )
+        for i, block in enumerate(stack.blocks)
+    ]

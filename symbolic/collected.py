@@ -71,7 +71,7 @@ def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] 
         >>> from symbolic.stack import Stack
         >>> stack = Stack()
         >>> print(collect(stack.general_term(1), stack.x(0)).terms[0].inner)
-        W′[1,2]
+        W′₁,₂
     """
     form = normal_form(expression, using)
     path, offset, rest = _split(form, x)

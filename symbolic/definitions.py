@@ -35,7 +35,7 @@ class Definition:
         >>> i, d = symbols("i d", integer=True)
         >>> P, W = (lambda k: Parameter("P", (k,), d, d)), (lambda k: Parameter("W'", (k, 1), d, d))
         >>> print(Definition(P(i + 1), W(i + 1) * P(i), (i,)).applied_to(P(3)))
-        W′[3,1]*P[2]
+        W′₃,₁ P₂
     """
 
     left: Parameter

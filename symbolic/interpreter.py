@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Transpose, ZeroMatrix
+from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Symbol, Transpose, ZeroMatrix
 from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul
 
 from symbolic.definitions import Definition, lookup
@@ -61,84 +61,97 @@ def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None =
     )
 
 
-def interpret(
-    expression: MatrixExpr,
-    values: Mapping[Parameter, Any] | Callable[[Parameter], Any],
-    arithmetic: Arithmetic,
-    definitions: Iterable[Definition] = (),
-) -> Any:
-    """Return the value of an expression; whatever it contains more than once is evaluated once.
+class Interpreter:
+    """The values of expressions, of which each part is evaluated once, however often it occurs.
 
     Args:
-        expression: a matrix expression whose sizes, indices and bounds are numbers.
         values: the matrix of every parameter that has no definition.
         arithmetic: how matrices are computed with.
         definitions: what parameters stand for.
-
-    Raises:
-        SymbolicError: if a parameter has no value, or a size or bound is a symbol.
+        sizes: the number that every symbol in a size stands for, where identities and zeros need it.
     """
-    definitions = tuple(definitions)
-    seen: dict[Any, Any] = {}
 
-    def number(size: Expr) -> int:
-        if not size.is_Integer:
-            raise SymbolicError(f"{size} is a symbol: put in a number, for example with expression.subs")
-        return int(size)
+    def __init__(
+        self,
+        values: Mapping[Parameter, Any] | Callable[[Parameter], Any],
+        arithmetic: Arithmetic,
+        definitions: Iterable[Definition] = (),
+        sizes: Mapping[Symbol, Any] | None = None,
+    ) -> None:
+        self.values, self.arithmetic = values, arithmetic
+        self.definitions, self.sizes = tuple(definitions), sizes or {}
+        self.seen: dict[Any, Any] = {}
 
-    def parameter(p: Parameter) -> Any:
-        if (meaning := lookup(p, definitions, {})) is not None:
-            return value(meaning)
-        if callable(values):
-            return values(p)
-        if p not in values:
-            raise SymbolicError(f"{p} has no value: give a matrix of {p.shape[0]} × {p.shape[1]} numbers for it")
-        return values[p]
+    def value(self, expression: MatrixExpr) -> Any:
+        """Return the value of an expression.
 
-    def total(parts: list[Any]) -> Any:
-        first, *rest = map(value, parts)
+        Args:
+            expression: a matrix expression whose indices and bounds are numbers.
+
+        Raises:
+            SymbolicError: if a parameter has no value, or a size or bound is a symbol.
+        """
+        if expression not in self.seen:
+            self.seen[expression] = self._compute(expression)
+        return self.seen[expression]
+
+    def _number(self, size: Expr) -> int:
+        number = size.xreplace(self.sizes)
+        if not number.is_Integer:
+            raise SymbolicError(f"{size} is a symbol: give a number for it")
+        return int(number)
+
+    def _parameter(self, parameter: Parameter) -> Any:
+        if (meaning := lookup(parameter, self.definitions, {})) is not None:
+            return self.value(meaning)
+        if callable(self.values):
+            return self.values(parameter)
+        if parameter not in self.values:
+            rows, columns = parameter.shape
+            raise SymbolicError(f"{parameter} has no value: give a matrix of {rows} × {columns} numbers for it")
+        return self.values[parameter]
+
+    def _sum(self, summands: Iterable[MatrixExpr]) -> Any:
+        first, *rest = map(self.value, summands)
         for part in rest:
             first = first + part
         return first
 
-    def compute(e: MatrixExpr) -> Any:
+    def _product(self, product: MatMul) -> Any:
+        coefficient, factors = product.as_coeff_matrices()
+        result = self.value(factors[-1])
+        for factor in reversed(factors[:-1]):  # from the right, so that a product with a vector stays one
+            result = self.arithmetic.multiply(self.value(factor), result)
+        return result if coefficient == 1 else self.arithmetic.scale(coefficient, result)
+
+    def _compute(self, e: MatrixExpr) -> Any:
+        a = self.arithmetic
         match e:
             case Parameter():
-                return parameter(e)
+                return self._parameter(e)
             case MatAdd():
-                return total(list(e.args))
+                return self._sum(e.args)
             case MatMul():
-                coefficient, factors = e.as_coeff_matrices()
-                result = value(factors[-1])
-                for factor in reversed(factors[:-1]):
-                    result = arithmetic.multiply(value(factor), result)
-                return result if coefficient == 1 else arithmetic.scale(coefficient, result)
+                return self._product(e)
             case Transpose():
-                return arithmetic.transpose(value(e.arg))
+                return a.transpose(self.value(e.arg))
             case Activation():
-                return arithmetic.activations[e.order](value(e.argument))
+                return a.activations[e.order](self.value(e.argument))
             case Diagonal():
-                return arithmetic.diagonal(value(e.vector))
+                return a.diagonal(self.value(e.vector))
             case HadamardProduct():
                 left, right = e.args
-                return arithmetic.multiply(arithmetic.diagonal(value(left)), value(right))
+                return a.multiply(a.diagonal(self.value(left)), self.value(right))
             case KroneckerProduct():
                 left, right = e.args
-                return arithmetic.kronecker(value(left), value(right))
+                return a.kronecker(self.value(left), self.value(right))
             case Vec():
-                return arithmetic.vec(value(e.matrix))
+                return a.vec(self.value(e.matrix))
             case IndexedSum():
-                terms = [e.at(k) for k in range(number(e.first), number(e.last) + 1)]
-                return total(terms) if terms else arithmetic.zeros(*map(number, e.shape))
+                terms = [e.at(k) for k in range(self._number(e.first), self._number(e.last) + 1)]
+                return self._sum(terms) if terms else a.zeros(*map(self._number, e.shape))
             case Identity():
-                return arithmetic.identity(number(e.shape[0]))
+                return a.identity(self._number(e.shape[0]))
             case ZeroMatrix():
-                return arithmetic.zeros(*map(number, e.shape))
+                return a.zeros(*map(self._number, e.shape))
         raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")
-
-    def value(e: MatrixExpr) -> Any:
-        if e not in seen:
-            seen[e] = compute(e)
-        return seen[e]
-
-    return value(expression)

@@ -117,6 +117,7 @@ def word_expression(word: Word, shape: Shape) -> MatrixExpr:
     return MatrixProduct(*map(_atom_expression, word))
 
 
+@lru_cache(maxsize=1 << 16)
 def _atom_expression(atom: Atom) -> MatrixExpr:
     match atom.kind, atom.parts:
         case "parameter", (parameter,):
@@ -428,7 +429,7 @@ def normal_form(expression: MatrixExpr, definitions: Iterable[Definition] = ()) 
         >>> d = symbols("d", integer=True, positive=True)
         >>> A, B = Parameter("A", (), d, d), Parameter("B", (), d, d)
         >>> print(normal_form((A + B) * (A - B)).expression())
-        A*A - A*B + B*A - B*B
+        A A + B A − A B − B B
     """
     return Normaliser(definitions).form(expression)
 

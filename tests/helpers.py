@@ -6,18 +6,10 @@ import numpy as np
 from flax import nnx
 
 from duat_jax.nn import BLOCKS, Stack
+from duat_jax.verification import randomised
 
 FEATURES, HEADS, NEURONS = 6, 2, 10
 BLOCK_NAMES = tuple(BLOCKS)
-
-
-def randomised(module, key=0, scale=0.3):
-    """Return a module with noise on every parameter, biases and norms too."""
-    leaves, tree = jax.tree.flatten(module)
-    keys = jax.random.split(jax.random.key(key), len(leaves))
-    return jax.tree.unflatten(
-        tree, [leaf + scale * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys)]
-    )
 
 
 def make_stack(block, layers=2, *, activation="gelu", causal=True, dtype=jnp.float64, key=0):

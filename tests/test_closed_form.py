@@ -13,23 +13,9 @@ import duat_jax as duat
 from duat_jax.matrix_vector import vec
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.recursion import unroll_terms
-from duat_jax.residual import residual_term
+from duat_jax.residual import residual_terms
 
 LAYERS = 3
-
-
-def residual_terms(stack, dynamics):
-    """Return every block's dense residual term from its weights and the recorded patterns and scales."""
-    # A name that occurs once has no number.
-    held = {key if "/" in key else f"{key}/0": value for key, value in dynamics.held.items()}
-    return [
-        residual_term(
-            block,
-            held[f"attention.pattern/{i}"],
-            tuple(held[f"{norm}.scale/{i}"] for norm in ("norm_1", "norm_2") if f"{norm}.scale/{i}" in held),
-        )
-        for i, block in enumerate(stack.blocks)
-    ]
 
 
 @pytest.fixture(params=BLOCK_NAMES, scope="module")

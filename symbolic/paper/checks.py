@@ -7,7 +7,7 @@ from sympy import Expr, ImmutableMatrix, Max, MatrixExpr, S
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation
 from symbolic.errors import ShapeMismatch
-from symbolic.interpreter import exact, interpret
+from symbolic.interpreter import Interpreter, exact
 from symbolic.paper.claims import Check
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.stack import Stack
@@ -74,6 +74,6 @@ def scalar(expression: MatrixExpr, values: Mapping[Parameter, int], stack: Stack
         values: a number for every parameter.
         stack: the symbols, whose sizes become 1.
     """
-    ones = {stack.width: S.One, stack.neurons: S.One}
-    numbers = {p.xreplace(ones): ImmutableMatrix([[v]]) for p, v in values.items()}
-    return interpret(expression.xreplace(ones), numbers, exact(lambda t: Max(0, t)))[0]
+    numbers = {p: ImmutableMatrix([[v]]) for p, v in values.items()}
+    sizes = {stack.width: S.One, stack.neurons: S.One}
+    return Interpreter(numbers, exact(lambda t: Max(0, t)), sizes=sizes).value(expression)[0]

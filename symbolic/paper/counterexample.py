@@ -1,13 +1,12 @@
 """A search for exact numbers at which two expressions differ."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from zlib import crc32
 
-from sympy import Expr, ImmutableMatrix, Max, MatrixExpr, Symbol, sstr
+from sympy import Expr, ImmutableMatrix, Integer, MatrixExpr, Max, Symbol, sstr
 
 from symbolic.definitions import Definition
-from symbolic.interpreter import exact, interpret
+from symbolic.interpreter import Interpreter, exact
 from symbolic.normal_form import equal
 from symbolic.stack import i
 from symbolic.symbols import Parameter
@@ -20,14 +19,15 @@ def _relu(t: Expr) -> Expr:
     return Max(0, t)
 
 
-def sample(parameter: Parameter, seed: int) -> ImmutableMatrix:
+def sample(parameter: Parameter, seed: int, sizes: Mapping[Symbol, int] | None = None) -> ImmutableMatrix:
     """Return a small matrix of whole numbers that depends on the parameter's name and a seed only.
 
     Args:
-        parameter: the parameter; its sizes are numbers.
+        parameter: the parameter.
         seed: which of the samples.
+        sizes: the numbers that symbols in its shape stand for.
     """
-    rows, columns = map(int, parameter.shape)
+    rows, columns = (int(size.xreplace(sizes or {})) for size in parameter.shape)
     return ImmutableMatrix(
         rows, columns, lambda r, c: _NUMBERS[crc32(f"{parameter} {r} {c} {seed}".encode()) % len(_NUMBERS)]
     )
@@ -37,41 +37,36 @@ def _numbers(matrix: ImmutableMatrix) -> str:
     return sstr(matrix[0]) if matrix.shape == (1, 1) else sstr(matrix.tolist())
 
 
-def counterexample(
-    left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = (), at: Mapping[Symbol, Any] | None = None
-) -> str | None:
+def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> str | None:
     """Return whole numbers at which the two sides differ, with `σ` the ReLU, in words; None if the search finds none.
+
+    A symbolic layer `i` becomes layer 1.
 
     Args:
         left: one side.
         right: the other side.
         using: what parameters stand for, such as the network itself.
-        at: values for symbolic indices; layer 1 for `i` if absent.
 
     Example:
         >>> from symbolic.stack import Stack
         >>> s = Stack()
         >>> print(counterexample(s.W(1, 1) * s.x(0), s.W(1, 1) * s.x(0) + s.b(1, 3)))
-        all sizes 1, W′₁,₁ = -1, b′₁,₃ = 2, x′₀ = 1: -1 on the left, 1 on the right
+        all sizes 1, W′₁,₁ = 1, b′₁,₃ = -1, x′₀ = 3: 3 on the left, 2 on the right
     """
-    using = tuple(using)
-    indices = {i: 1, **(at or {})}
+    indices = {i: Integer(1)}
+    left, right = left.xreplace(indices), right.xreplace(indices)
+    using = [d if d.variables else Definition(d.left.xreplace(indices), d.right.xreplace(indices)) for d in using]
+    symbols = {s for e in (left, right) for p in e.atoms(Parameter) for n in p.shape for s in n.free_symbols}
     for size in _SIZES:
-        sizes = {s: size for e in (left, right) for p in e.atoms(Parameter) for n in p.shape for s in n.free_symbols}
-        numbers = {**sizes, **indices}
-        defined = tuple(
-            Definition(d.left.xreplace(sizes), d.right.xreplace(sizes), d.variables, d.where)
-            if d.variables
-            else Definition(d.left.xreplace(numbers), d.right.xreplace(numbers))
-            for d in using
-        )
+        sizes = dict.fromkeys(symbols, Integer(size))
         for seed in range(_TRIES):
             values: dict[Parameter, ImmutableMatrix] = {}
 
-            def value(p: Parameter, values: dict = values, seed: int = seed) -> ImmutableMatrix:
-                return values.setdefault(p, sample(p, seed))
+            def value(p: Parameter, values: dict = values, seed: int = seed, sizes: dict = sizes) -> ImmutableMatrix:
+                return values.setdefault(p, sample(p, seed, sizes))
 
-            sides = [interpret(e.xreplace(numbers), value, exact(_relu), defined) for e in (left, right)]
+            interpreter = Interpreter(value, exact(_relu), using, sizes)
+            sides = [interpreter.value(e) for e in (left, right)]
             if sides[0] != sides[1]:
                 given = ", ".join(f"{p} = {_numbers(values[p])}" for p in sorted(values, key=str))
                 return f"all sizes {size}, {given}: {_numbers(sides[0])} on the left, {_numbers(sides[1])} on the right"
@@ -90,19 +85,16 @@ class Outcome:
         self.holds, self.how = holds, how
 
 
-def identity(
-    left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = (), at: Mapping[Symbol, Any] | None = None
-) -> Outcome:
+def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> Outcome:
     """Decide an equation: proved by the normal form, or refuted by a counterexample.
 
     Args:
         left: left side.
         right: right side.
         using: what parameters stand for.
-        at: values of symbolic indices for a counterexample.
     """
     using = tuple(using)
     if equal(left, right, using):
         return Outcome(True, "proved: both sides have the same normal form")
-    numbers = counterexample(left, right, using, at)
+    numbers = counterexample(left, right, using)
     return Outcome(False, f"counterexample, σ = ReLU, {numbers}" if numbers else "the normal forms differ")

@@ -1,23 +1,18 @@
-"""The command `duat`.  JAX is imported when a command runs, not for `--help`."""
+"""The command `duat explain`."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duat_jax.cli.output import check_output, one_line_errors, write, write_json
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from duat_jax.explanation import Explanation
-
-application = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-)
 
 
 class Dtype(StrEnum):
@@ -25,22 +20,6 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
-
-
-@application.callback()
-def main() -> None:
-    """Explain exactly what a Transformer computes."""
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    from duat_jax.errors import DuatError
-
-    try:
-        yield
-    except (DuatError, OSError) as error:
-        typer.echo("duat: " + " ".join(str(error).split()), err=True)
-        raise typer.Exit(2) from None
 
 
 def _token(tokenizer: "Tokenizer", text: str, what: str) -> int:
@@ -67,30 +46,6 @@ def _ids(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
     return tokenizer.encode(text).ids
 
 
-def _check_output(path: Path) -> None:
-    """Raise before anything is computed if a file can't be written there."""
-    from duat_jax.errors import BadText
-
-    if path.is_dir() or not path.name:
-        raise BadText(f"{str(path)!r} is a directory: give the name of a file")
-    if not path.absolute().parent.is_dir():
-        raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; what isn't an ordinary file, such as a device, is written to."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _png(explanation: "Explanation") -> bytes:
     import io
 
@@ -99,7 +54,6 @@ def _png(explanation: "Explanation") -> bytes:
     return buffer.getvalue()
 
 
-@application.command()
 def explain(
     text: Annotated[str, typer.Argument(help="The text that the model reads.")],
     model: Annotated[Path | None, typer.Option(help="Checkpoint directory; the embedded model if absent.")] = None,
@@ -113,13 +67,13 @@ def explain(
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:
     """Show one output of a model as a complete table of who contributed what, summing to it exactly."""
-    with _one_line_errors():
+    with one_line_errors():
         from duat_jax.errors import BadText
 
         if json_file not in (None, "-"):
-            _check_output(Path(json_file))
+            check_output(Path(json_file))
         if plot is not None:
-            _check_output(plot)
+            check_output(plot)
             if plot.suffix.lower() != ".png":
                 raise BadText(f"{plot} must end in .png")
         for given in filter(None, (text, target, contrast, against)):
@@ -145,14 +99,11 @@ def explain(
             tokenizer=tokenizer,
         )
         if plot is not None:
-            _write(plot, _png(explanation))
+            write(plot, _png(explanation))
         if json_file is not None:
             name = "embedded" if model is None else str(model)
             content = json.dumps(explanation.as_dict(name, top), indent=2, ensure_ascii=False) + "\n"
-            if json_file == "-":
-                sys.stdout.write(content)
-            else:
-                _write(Path(json_file), content.encode())
+            write_json(json_file, content)
         if json_file != "-":
             from rich.console import Console
 

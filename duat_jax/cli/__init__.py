@@ -1,0 +1,21 @@
+"""The command `duat`.  JAX and sympy are imported when a command runs, not for `--help`."""
+
+import typer
+
+from duat_jax.cli.audit import audit
+from duat_jax.cli.derive import derive
+from duat_jax.cli.explain import explain
+from duat_jax.cli.verify import verify
+
+application = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+@application.callback()
+def main() -> None:
+    """Explain exactly what a Transformer computes, and derive and check the closed form behind it."""
+
+
+for command in (explain, derive, audit, verify):
+    application.command()(command)

@@ -1,0 +1,56 @@
+"""The command `duat derive`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.output import one_line_errors
+
+
+class Format(StrEnum):
+    """How derivations are printed."""
+
+    unicode = "unicode"
+    latex = "latex"
+    document = "document"
+
+
+def derive(
+    depth: Annotated[int | None, typer.Option(help="The unrolled form of this many layers.")] = None,
+    proof: Annotated[bool, typer.Option("--proof", help="The closed form at every depth, by induction.")] = False,
+    block: Annotated[
+        str | None,
+        typer.Option(help="paper, paper-residual, pre-norm, post-norm, parallel or convolution."),
+    ] = None,
+    what: Annotated[
+        str | None,
+        typer.Option(
+            help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention, normalisation,"
+            " mlp, diamond, lemma, lora or pruning; recursions if absent."
+        ),
+    ] = None,
+    format: Annotated[  # noqa: A002
+        Format, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
+    ] = Format.unicode,
+) -> None:
+    """Derive the closed form step by step, every step checked, as text or LaTeX."""
+    with one_line_errors():
+        from symbolic.derivation import document, section
+        from symbolic.derive import derive as derivations
+        from symbolic.errors import SymbolicError
+
+        asked = [name for name, given in (("proof", proof), ("unroll", depth is not None)) if given]
+        if len({*asked, *([what] if what else [])}) > 1:
+            raise SymbolicError("--depth is for unroll and --proof for proof: give one of them, without another --what")
+        name = what or (asked[0] if asked else ("block" if block else "recursions"))
+        found = derivations(name, depth=depth, block=block)
+        match format:
+            case Format.document:
+                typer.echo(document(map(section, found)), nl=False)
+            case Format.latex:
+                typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in found))
+            case Format.unicode:
+                typer.echo("\n\n".join(map(str, found)))
+        if not all(d.verified for d in found):
+            raise typer.Exit(1)

@@ -1,0 +1,65 @@
+"""The command `duat verify`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duat_jax.cli.output import check_output, one_line_errors, write_json
+
+if TYPE_CHECKING:
+    from duat_jax.verification import Verification
+
+
+def _as_dict(result: "Verification") -> dict:
+    return {
+        "name": result.name,
+        "depth": result.depth,
+        "holds": result.holds,
+        "differences": [
+            {"with": d.route, "largest": d.largest, "tolerance": d.tolerance, "holds": d.holds}
+            for d in result.differences
+        ],
+    }
+
+
+def _print(results: "list[Verification]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from duat_jax.viz.table import WIDTH
+
+    table = Table("network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False)
+    for result in results:
+        for d in result.differences:
+            ok = "holds" if d.holds else "FAILS"
+            table.add_row(result.name, str(result.depth), d.route, f"{d.largest:.1e}", f"{d.tolerance:.1e}", ok)
+    console = Console()
+    (console if console.is_terminal else Console(width=WIDTH)).print(table)
+
+
+def verify(
+    depth: Annotated[int | None, typer.Option(help="Layers; 4 if absent, or all layers of a model.")] = None,
+    block: Annotated[
+        str | None, typer.Option(help="paper, paper-residual, pre-norm, post-norm or parallel; all if absent.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="A checkpoint directory, in the place of random networks.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Compare the symbolic form with the numeric closed form and the plain forward pass of real networks, in float64."""
+    with one_line_errors():
+        if json_file not in (None, "-"):
+            check_output(Path(json_file))
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        from duat_jax import verification
+
+        results = list(verification.networks(depth=depth, block=block, model=model))
+        if json_file is not None:
+            write_json(json_file, json.dumps([_as_dict(r) for r in results], indent=2) + "\n")
+        if json_file != "-":
+            _print(results)
+        if not all(result.holds for result in results):
+            raise typer.Exit(1)

@@ -221,7 +221,9 @@ def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verif
         ("closed form by record and replay", _recorded(form, depth)),
         ("closed form by the recursions", _recursive(forms, vec(x))),
     )
-    return Verification(name, depth, tuple(_difference(route, symbolic, other, sizes, depth) for route, other in routes))
+    return Verification(
+        name, depth, tuple(_difference(route, symbolic, other, sizes, depth) for route, other in routes)
+    )
 
 
 def random_stack(block: str, depth: int, key: int = 0) -> Stack:
@@ -264,9 +266,7 @@ def randomised(module: Module, key: int = 0, scale: float = 0.3) -> Module:
     return jax.tree.unflatten(tree, noisy)
 
 
-def networks(
-    depth: int | None = None, block: str | None = None, model: Path | None = None
-) -> Iterator[Verification]:
+def networks(depth: int | None = None, block: str | None = None, model: Path | None = None) -> Iterator[Verification]:
     """Verify random networks of one or all block types, or a checkpoint.
 
     Args:

@@ -43,7 +43,9 @@ def audit(equation: str | int | None = None) -> tuple[Finding, ...]:
     if not claims:
         numbers = sorted({int(claim.equation) for claim in CLAIMS if claim.equation.isdigit()})
         names = ", ".join(f"'{c}'" for c in dict.fromkeys(c.equation for c in CLAIMS) if not c.isdigit())
-        raise SymbolicError(f"there is no equation {wanted!r}: give a number from {numbers[0]} to {numbers[-1]}, or one of {names}")
+        raise SymbolicError(
+            f"there is no equation {wanted!r}: give a number from {numbers[0]} to {numbers[-1]}, or one of {names}"
+        )
     return tuple(claim.decide() for claim in claims)
 
 

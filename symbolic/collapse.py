@@ -57,7 +57,9 @@ def collapse(stack: Stack | None = None) -> Derivation:
         *(definition(rule.left, rule.right) for rule in rules if rule.variables),
         equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
         definition(x(i), hypothesis.right, "hypothesis"),
-        Step(x(k), whole(k) * x(0) + rest(k), "step", equal(x(k), whole(k) * x(0) + rest(k), (layer, hypothesis, *rules))),
+        Step(
+            x(k), whole(k) * x(0) + rest(k), "step", equal(x(k), whole(k) * x(0) + rest(k), (layer, hypothesis, *rules))
+        ),
         definition(whole(i), split.right, "hypothesis: the linear path, and each term's share"),
         equality(
             whole(k),
@@ -66,4 +68,6 @@ def collapse(stack: Stack | None = None) -> Derivation:
             (split, *rules, *s.recursions),
         ),
     )
-    return Derivation("The collapse to one affine map", steps, "The slopes s and offsets t are held at their values on this input.")
+    return Derivation(
+        "The collapse to one affine map", steps, "The slopes s and offsets t are held at their values on this input."
+    )

@@ -54,7 +54,12 @@ def contributions(stack: Stack | None = None) -> Derivation:
     steps = (
         definition(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         definition(read.left, read.right, "what it reads"),
-        equality(y(k), step.right, "one layer, by Eq. 20", (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled)),
+        equality(
+            y(k),
+            step.right,
+            "one layer, by Eq. 20",
+            (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
+        ),
         equality(y(0), start.right, "base", (start,)),
         definition(hypothesis.left, hypothesis.right, "hypothesis"),
         equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (step, hypothesis)),
@@ -64,6 +69,10 @@ def contributions(stack: Stack | None = None) -> Derivation:
             "a term is read the same in every layer that it is carried through, j ≤ i",
             (carried, Definition(s.C(j, k), s.W(k, 1) * s.C(j, i))),
         ),
-        Step(Transpose(u(k)) * s.W(k, 3) * term(k), neurons, "split over neurons, entry by entry", _split_over_neurons()),
+        Step(
+            Transpose(u(k)) * s.W(k, 3) * term(k), neurons, "split over neurons, entry by entry", _split_over_neurons()
+        ),
     )
-    return Derivation("Contributions, and their sum", steps, "Every share is exact; together with the biases they are the output.")
+    return Derivation(
+        "Contributions, and their sum", steps, "Every share is exact; together with the biases they are the output."
+    )

@@ -13,7 +13,11 @@ Bounds = dict[Symbol, Expr]
 def _nonnegative(value: Expr) -> bool:
     """Tell whether an index is at least 0 for all values of its symbols, each of which is at least 0."""
     constant, symbolic = value.as_coeff_Add()
-    return bool(constant.is_integer and constant >= 0 and (symbolic == 0 or all(t.is_Symbol for t in symbolic.args or (symbolic,))))
+    return bool(
+        constant.is_integer
+        and constant >= 0
+        and (symbolic == 0 or all(t.is_Symbol for t in symbolic.args or (symbolic,)))
+    )
 
 
 def _at_most(small: Expr, large: Expr, bounds: Bounds) -> bool:

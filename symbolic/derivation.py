@@ -174,7 +174,10 @@ class Derivation:
         for step in self.steps:
             left = "" if step.left is None else sstr(step.left)
             mark = "✓" if step.verified else "✗"
-            rows.append(f"{mark} {left:>{width}} {step.relation} {sstr(step.right)}" + (f"    [{step.rule}]" if step.rule else ""))
+            rows.append(
+                f"{mark} {left:>{width}} {step.relation} {sstr(step.right)}"
+                + (f"    [{step.rule}]" if step.rule else "")
+            )
         return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
 
     def __str__(self) -> str:

@@ -57,7 +57,9 @@ def derive(what: str = "recursions", *, depth: int | None = None, block: str | N
     if depth is not None and what != "unroll":
         raise SymbolicError(f"{what} has no depth: it holds for every one; leave the depth out, or ask for unroll")
     if block is not None and what not in _WITH_BLOCK:
-        raise SymbolicError(f"{what} is the same for every block: leave the block out, or ask for {', '.join(_WITH_BLOCK)}")
+        raise SymbolicError(
+            f"{what} is the same for every block: leave the block out, or ask for {', '.join(_WITH_BLOCK)}"
+        )
     names = BLOCKS if block is None else (block,)
     match what:
         case "unroll":

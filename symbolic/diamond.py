@@ -49,10 +49,17 @@ def diamond_derivation() -> Derivation:
     w1, w2, x = Parameter("W", (1,), d, d), Parameter("W", (2,), d, d), Parameter("x", (), d, 1)
     w, v = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
     steps = (
-        Step(Transpose(Parameter("W", (), 3, 2)) * Parameter("x", (), 3, 1), column_sums(w, v), "W ⋄ x, entry by entry", same(w.T * v, column_sums(w, v))),
+        Step(
+            Transpose(Parameter("W", (), 3, 2)) * Parameter("x", (), 3, 1),
+            column_sums(w, v),
+            "W ⋄ x, entry by entry",
+            same(w.T * v, column_sums(w, v)),
+        ),
         equality(diamond(w1, diamond(w2, x)), diamond(diamond(w2.T, w1), x), "W_1 ⋄ [x ⋄ W_2] = (W_2^T ⋄ W_1) ⋄ x"),
         equality(diamond(w2, diamond(w1, x)), diamond(diamond(w1.T, w2), x), "[W_1 ⋄ x] ⋄ W_2 = (W_1^T ⋄ W_2) ⋄ x"),
         equality(diamond(diamond(w1, w2), x), w2.T * w1 * x, "from the left: (A ⋄ B) ⋄ x = B^T A x"),
-        equality(diamond(w1, diamond(w2, x)), w1.T * w2.T * x, "from the right: A ⋄ (B ⋄ x) = A^T B^T x, another vector"),
+        equality(
+            diamond(w1, diamond(w2, x)), w1.T * w2.T * x, "from the right: A ⋄ (B ⋄ x) = A^T B^T x, another vector"
+        ),
     )
     return Derivation("The diamond product", steps, "It is not associative, so the identities need their brackets.")

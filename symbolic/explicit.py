@@ -59,9 +59,9 @@ def matrix_of(output: ImmutableMatrix, variable: ImmutableMatrix) -> ImmutableMa
         SymbolicError: if the output isn't linear in the variable.
     """
     matrix = vec(output).jacobian(vec(variable))
-    if matrix.free_symbols & variable.free_symbols or (matrix * vec(variable) - vec(output)).expand() != ImmutableMatrix.zeros(
-        len(output), 1
-    ):
+    if matrix.free_symbols & variable.free_symbols or (
+        matrix * vec(variable) - vec(output)
+    ).expand() != ImmutableMatrix.zeros(len(output), 1):
         raise SymbolicError("the output isn't linear in the variable: hold what multiplies it")
     return ImmutableMatrix(matrix.expand())
 

@@ -52,13 +52,20 @@ def prove(
             "hypothesis, Eq. 27",
             (hypothesis, *parameters),
         ),
-        equality(Activation(pre_activation), Activation(argument), "recursions of B and c, Eq. 27", (hypothesis, *known)),
+        equality(
+            Activation(pre_activation), Activation(argument), "recursions of B and c, Eq. 27", (hypothesis, *known)
+        ),
         equality(
             s.UAT(i + 1),
             s.W(i + 1, 1) * s.UAT(i) + s.W(i + 1, 3) * Activation(argument),
             "recursion of C, Eq. 32–34",
             known,
         ),
-        Step(s.x(i + 1), s.form(i + 1), "Eq. 33 at depth i + 1", equal(s.x(i + 1), s.form(i + 1), (layer, hypothesis, *known))),
+        Step(
+            s.x(i + 1),
+            s.form(i + 1),
+            "Eq. 33 at depth i + 1",
+            equal(s.x(i + 1), s.form(i + 1), (layer, hypothesis, *known)),
+        ),
     )
     return Derivation(title, steps, "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")

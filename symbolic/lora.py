@@ -12,13 +12,23 @@ from symbolic.errors import SymbolicError
 from symbolic.induction import prove
 from symbolic.normal_form import NormalForm, Word, equal, normal_form
 from symbolic.stack import Stack, check_depth, i
-from symbolic.symbols import Activation, Diagonal, IndexedSum, Kronecker, MatrixProduct, MatrixSum, Parameter, Variable, Vec
+from symbolic.symbols import (
+    Activation,
+    Diagonal,
+    IndexedSum,
+    Kronecker,
+    MatrixProduct,
+    MatrixSum,
+    Parameter,
+    Variable,
+    Vec,
+)
 
 
 class AdaptedStack(Stack):
     """The same stack with every matrix `W'_{k,m}` replaced by `W'_{k,m} + ΔW'_{k,m}`."""
 
-    def W(self, k: object, role: int) -> MatrixExpr:  # noqa: N802
+    def W(self, k: object, role: int) -> MatrixExpr:
         """Return the adapted matrix.
 
         Args:
@@ -150,20 +160,34 @@ def lora(stack: Stack | None = None, depth: int = 3) -> Derivation:
     z = Definition(pre_activation, s.B(k) * s.x(0) + s.c(k), (i,))
     uat = Definition(s.UAT(k), s.W(k, 1) * s.UAT(i) + s.W(k, 3) * activation, (i,))
     changes: list[Step] = []
-    exact = [*zeros, Definition(delta(s.UAT(0)), ZeroMatrix(s.width, 1)), Definition(s.UAT(0), ZeroMatrix(s.width, 1)), z, uat]
+    exact = [
+        *zeros,
+        Definition(delta(s.UAT(0)), ZeroMatrix(s.width, 1)),
+        Definition(s.UAT(0), ZeroMatrix(s.width, 1)),
+        z,
+        uat,
+    ]
     for rule in (*(r for r in rules if r.variables and r.left.letter != "UAT"), z, uat):
         change = change_of(rule)
         formal = equal(first_order(rule.right, _change), change.first)
         changes.append(Step(change.left, change.first, "first order", formal, "≈"))
         whole = change.first + change.higher
-        changes.append(equality(change.left, whole, "exact", (Definition(change.left, _adapted(rule.right) - rule.right),)))
+        changes.append(
+            equality(change.left, whole, "exact", (Definition(change.left, _adapted(rule.right) - rule.right),))
+        )
         exact.append(Definition(change.left, whole, rule.variables, rule.where))
     moved = Activation(pre_activation + delta(pre_activation)) - Activation(pre_activation)
     slope = Diagonal(Activation(pre_activation, 1)) * delta(pre_activation)
-    changes.append(Step(delta(activation), slope, "first order", equal(first_order(Activation(pre_activation), _change), slope), "≈"))
+    changes.append(
+        Step(
+            delta(activation), slope, "first order", equal(first_order(Activation(pre_activation), _change), slope), "≈"
+        )
+    )
     changes.append(definition(delta(activation), moved, "exact"))
     exact += [Definition(delta(activation), moved, (i,)), Definition(activation, Activation(pre_activation), (i,))]
-    form = (s.P(depth) + delta(s.P(depth))) * s.x(0) + s.q(depth) + delta(s.q(depth)) + s.UAT(depth) + delta(s.UAT(depth))
+    form = (
+        (s.P(depth) + delta(s.P(depth))) * s.x(0) + s.q(depth) + delta(s.q(depth)) + s.UAT(depth) + delta(s.UAT(depth))
+    )
     closed = normal_form(form, [*exact, *rules]) == normal_form(s.x(depth), [adapted.equation_20])
     steps = (
         equality(x * (weight + down * up), x * weight + x * (down * up), "Eq. 17: ΔW = A B of rank r"),
@@ -177,4 +201,6 @@ def lora(stack: Stack | None = None, depth: int = 3) -> Derivation:
         *changes,
         Step(s.x(depth), form, f"against the adapted network at depth {depth}", closed),
     )
-    return Derivation("LoRA, carried through every layer", steps, "Drop the lines marked exact to get the first order alone.")
+    return Derivation(
+        "LoRA, carried through every layer", steps, "Drop the lines marked exact to get the first order alone."
+    )

@@ -23,7 +23,11 @@ def check_sizes(**sizes: int) -> None:
     Raises:
         SymbolicError: naming all that are wrong.
     """
-    wrong = [f"{name} = {size}" for name, size in sizes.items() if isinstance(size, bool) or not isinstance(size, int) or size < 1]
+    wrong = [
+        f"{name} = {size}"
+        for name, size in sizes.items()
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1
+    ]
     if wrong:
         raise SymbolicError(f"{', '.join(wrong)}: entries are written out for positive whole numbers only")
 
@@ -237,7 +241,10 @@ def linear_derivation(tokens: int = 2, features: int = 2) -> Derivation:
         Step(Kronecker(Parameter("W", (), tokens, tokens), Identity(features)), on_rows.matrix, small, on_rows.agree),
         equality(Vec(x * columns), Kronecker(Identity(n), columns.T) * Vec(x), "acting on features: W' = I_N ⊗ W^T"),
         Step(
-            Kronecker(Identity(tokens), Parameter("W", (), features, features).T), on_features.matrix, small, on_features.agree
+            Kronecker(Identity(tokens), Parameter("W", (), features, features).T),
+            on_features.matrix,
+            small,
+            on_features.agree,
         ),
     )
     return Derivation("Linear maps as matrices on vec(x)", steps)
@@ -299,7 +306,12 @@ def normalisation_derivation() -> Derivation:
         True
     """
     n, m = symbols("N M", integer=True, positive=True)
-    x, scale, gain, shift = Variable("x", (), n, m), Parameter("r", (), n, 1), Parameter("gamma", (), m, 1), Parameter("beta", (), m, 1)
+    x, scale, gain, shift = (
+        Variable("x", (), n, m),
+        Parameter("r", (), n, 1),
+        Parameter("gamma", (), m, 1),
+        Parameter("beta", (), m, 1),
+    )
     ones_m, ones_n = Parameter("1", ("M",), m, 1), Parameter("1", ("N",), n, 1)
     centre = Parameter("Z", (), m, m)
     mean = Definition(centre, Identity(m) - (1 / m) * ones_m * ones_m.T)
@@ -309,7 +321,12 @@ def normalisation_derivation() -> Derivation:
     matrix = Kronecker(Diagonal(scale), (centre * Diagonal(gain)).T)
     steps = (
         definition(centre, mean.right, "subtracts the mean over features"),
-        equality(layer, Diagonal(scale) * x * centre * Diagonal(gain) + ones_n * shift.T, "LayerNorm, its scales r = 1/s held", (mean,)),
+        equality(
+            layer,
+            Diagonal(scale) * x * centre * Diagonal(gain) + ones_n * shift.T,
+            "LayerNorm, its scales r = 1/s held",
+            (mean,),
+        ),
         equality(Vec(layer), matrix * Vec(x) + Kronecker(ones_n, shift), "D' and d' of LayerNorm", (mean,)),
         equality(Vec(rms), Kronecker(Diagonal(scale), Diagonal(gain)) * Vec(x), "D' of RMSNorm"),
     )

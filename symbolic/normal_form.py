@@ -59,7 +59,11 @@ class Atom:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Atom) and hash(self) == hash(other) and (self.kind, self.parts) == (other.kind, other.parts)
+        return (
+            isinstance(other, Atom)
+            and hash(self) == hash(other)
+            and (self.kind, self.parts) == (other.kind, other.parts)
+        )
 
 
 @lru_cache(maxsize=1 << 16)
@@ -154,7 +158,9 @@ def _transposed(word: Word) -> Word:
                 return inner
             case "parameter", (inner,):
                 return _atom("transpose", (inner,), shape)
-        raise SymbolicError(f"the transpose of {_atom_expression(atom)} has no normal form: transpose its factors instead")
+        raise SymbolicError(
+            f"the transpose of {_atom_expression(atom)} has no normal form: transpose its factors instead"
+        )
 
     return tuple(one(atom) for atom in reversed(word))
 
@@ -208,7 +214,8 @@ def _shallow(word: Word) -> tuple[Any, ...]:
 def _commuted(word: Word) -> Word:
     """Return a word with the factors of every `v ⊙ w = diag(v) w = diag(w) v` in one order."""
     word = tuple(
-        _atom("sum", (_commuted(atom.parts[0]), *atom.parts[1:]), atom.shape) if atom.kind == "sum" else atom for atom in word
+        _atom("sum", (_commuted(atom.parts[0]), *atom.parts[1:]), atom.shape) if atom.kind == "sum" else atom
+        for atom in word
     )
     end = max((k + 1 for k, atom in enumerate(word) if atom.shape[1] == 1), default=0)
     tail: Word = word[end:]

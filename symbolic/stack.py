@@ -51,16 +51,18 @@ class Stack:
         """Return `x'_k`, the residual stream after layer k."""
         return Parameter("x'", (k,), self.width, 1)
 
-    def W(self, k: Any, role: int) -> Parameter:  # noqa: N802
+    def W(self, k: Any, role: int) -> Parameter:
         """Return `W'_{k,1}` on the linear path, `W'_{k,2}` inside the activation, or `W'_{k,3}` outside it."""
-        rows, columns = {1: (self.width, self.width), 2: (self.neurons, self.width), 3: (self.width, self.neurons)}[role]
+        rows, columns = {1: (self.width, self.width), 2: (self.neurons, self.width), 3: (self.width, self.neurons)}[
+            role
+        ]
         return Parameter("W'", (k, role), rows, columns)
 
     def b(self, k: Any, role: int) -> Parameter:
         """Return `b'_{k,2}` inside the activation, or `b'_{k,3}` on the linear path."""
         return Parameter("b'", (k, role), self.neurons if role == 2 else self.width, 1)
 
-    def P(self, k: Any) -> Parameter:  # noqa: N802
+    def P(self, k: Any) -> Parameter:
         """Return `P_k`, which carries the input to layer k."""
         return Parameter("P", (k,), self.width, self.width)
 
@@ -68,7 +70,7 @@ class Stack:
         """Return `q_k`, the biases carried to layer k."""
         return Parameter("q", (k,), self.width, 1)
 
-    def B(self, k: Any) -> Parameter:  # noqa: N802
+    def B(self, k: Any) -> Parameter:
         """Return `B_k`, which carries the input into the activation of layer k."""
         return Parameter("B", (k,), self.neurons, self.width)
 
@@ -76,11 +78,11 @@ class Stack:
         """Return `c_k`, the bias inside the activation of layer k, with all earlier terms in it."""
         return Parameter("c", (k,), self.neurons, 1)
 
-    def C(self, k: Any, layer: Any) -> Parameter:  # noqa: N802
+    def C(self, k: Any, layer: Any) -> Parameter:
         """Return `C_k^{(layer)}`, which carries the activation of layer k to a later layer."""
         return Parameter("C", (k,), self.width, self.neurons, (layer,))
 
-    def UAT(self, k: Any) -> Parameter:  # noqa: N802
+    def UAT(self, k: Any) -> Parameter:
         """Return `UAT^R_k`, the sum of all terms at layer k."""
         return Parameter("UAT", (k,), self.width, 1)
 

@@ -3,7 +3,21 @@
 from itertools import pairwise
 from typing import Any
 
-from sympy import Basic, Expr, HadamardProduct, Identity, Integer, KroneckerProduct, MatrixExpr, Mul, Symbol, Transpose, Tuple, ZeroMatrix, sympify
+from sympy import (
+    Basic,
+    Expr,
+    HadamardProduct,
+    Identity,
+    Integer,
+    KroneckerProduct,
+    MatrixExpr,
+    Mul,
+    Symbol,
+    Transpose,
+    Tuple,
+    ZeroMatrix,
+    sympify,
+)
 from sympy.core.decorators import call_highest_priority
 from sympy.core.symbol import Str
 from sympy.matrices.expressions import MatAdd, MatMul
@@ -143,7 +157,9 @@ class MatrixSum(Matrix, MatAdd):
             if not isinstance(summand, MatrixExpr):
                 raise ShapeMismatch(f"{summand} is no matrix: only matrices of one shape add")
             check_sum(first, summand)
-        flat = [part for s in summands for part in (s.args if isinstance(s, MatAdd) else (s,)) if not part.is_ZeroMatrix]
+        flat = [
+            part for s in summands for part in (s.args if isinstance(s, MatAdd) else (s,)) if not part.is_ZeroMatrix
+        ]
         if len(flat) < 2:
             return flat[0] if flat else first
         return Basic.__new__(cls, *flat)
@@ -183,7 +199,12 @@ class MatrixProduct(Matrix, MatMul):
         coefficient, factors = self.as_coeff_matrices()
         sign, size = ("−", -coefficient) if coefficient.could_extract_minus_sign() else ("", coefficient)
         texts = [printer.parenthesize(factor, PRECEDENCE["Mul"]) for factor in factors]
-        return sign + " ".join([] if size == 1 else [printer.parenthesize(size, PRECEDENCE["Mul"])]) + (" " if size != 1 else "") + " ".join(texts)
+        return (
+            sign
+            + " ".join([] if size == 1 else [printer.parenthesize(size, PRECEDENCE["Mul"])])
+            + (" " if size != 1 else "")
+            + " ".join(texts)
+        )
 
 
 class Kronecker(Matrix, KroneckerProduct):
@@ -282,7 +303,9 @@ class Parameter(Matrix):
         return text
 
     def _sympystr(self, printer: Printer) -> str:
-        text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
+        text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(
+            self.lower, printer, _SUBSCRIPT, "[{}]"
+        )
         return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
 
 
@@ -407,20 +430,20 @@ BOUND = tuple(Symbol(name, integer=True, positive=True) for name in "jklmpqrs")
 class _Typesetter(LatexPrinter):
     """sympy's LaTeX, with transposes and identities as the papers write them."""
 
-    def _print_Transpose(self, expression: Transpose) -> str:  # noqa: N802
+    def _print_Transpose(self, expression: Transpose) -> str:
         inner = self._print(expression.arg)
         if not isinstance(expression.arg, Parameter):
             return rf"\left({inner}\right)^{{T}}"
         simple = "'" not in expression.arg.letter and not expression.arg.upper
         return rf"{inner}^{{T}}" if simple else rf"{{{inner}}}^{{T}}"  # a prime and a T are two superscripts
 
-    def _print_Identity(self, expression: Identity) -> str:  # noqa: N802
+    def _print_Identity(self, expression: Identity) -> str:
         return r"\mathbf{I}"
 
-    def _print_ZeroMatrix(self, expression: ZeroMatrix) -> str:  # noqa: N802
+    def _print_ZeroMatrix(self, expression: ZeroMatrix) -> str:
         return r"\mathbf{0}"
 
-    def _print_Hadamard(self, expression: Hadamard) -> str:  # noqa: N802
+    def _print_Hadamard(self, expression: Hadamard) -> str:
         return r" \odot ".join(self.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in expression.args)
 
 

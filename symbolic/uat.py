@@ -45,7 +45,9 @@ def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
     """
     sizes = symbols(f"t1:{len(variables) + 1}", nonnegative=True)
     return all(
-        bool(difference.subs({v: s * t for v, s, t in zip(variables, signs, sizes, strict=True)}).expand().is_nonnegative)
+        bool(
+            difference.subs({v: s * t for v, s, t in zip(variables, signs, sizes, strict=True)}).expand().is_nonnegative
+        )
         for signs in product((1, -1), repeat=len(variables))
     )
 
@@ -58,7 +60,12 @@ def split_of_sums(terms: int = 5) -> bool:
     """
     t = symbols(f"t1:{terms + 1}")
     return all(
-        (sum(t) - sum(v for v, k in zip(t, kept, strict=True) if k) - sum(v for v, k in zip(t, kept, strict=True) if not k)) == 0
+        (
+            sum(t)
+            - sum(v for v, k in zip(t, kept, strict=True) if k)
+            - sum(v for v, k in zip(t, kept, strict=True) if not k)
+        )
+        == 0
         for kept in product((True, False), repeat=terms)
     )
 

@@ -90,7 +90,9 @@ def two_layers(stack: Stack | None = None) -> Derivation:
         equality(s.x(2), s.general_term(2, x1), "Eq. 21 substituted", eq20),
         equality(
             s.x(2),
-            s.W(2, 1) * first + s.b(2, 3) + s.W(2, 1) * s.W(1, 3) * s1
+            s.W(2, 1) * first
+            + s.b(2, 3)
+            + s.W(2, 1) * s.W(1, 3) * s1
             + s.W(2, 3) * Activation(s.W(2, 2) * first + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * s1),
             "multiplied out",
             eq20,

@@ -30,7 +30,7 @@ def derive(
             " mlp, diamond, lemma, lora or pruning; recursions if absent."
         ),
     ] = None,
-    format: Annotated[  # noqa: A002
+    format: Annotated[
         Format, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
     ] = Format.unicode,
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn errors that the user can mend into one line and exit status 2."""

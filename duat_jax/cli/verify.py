@@ -30,7 +30,9 @@ def _print(results: "list[Verification]") -> None:
 
     from duat_jax.viz.table import WIDTH
 
-    table = Table("network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False)
+    table = Table(
+        "network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False
+    )
     for result in results:
         for d in result.differences:
             ok = "holds" if d.holds else "FAILS"

@@ -93,7 +93,8 @@ def _order_as_printed() -> Outcome:
 
 def _order_of_untransposed() -> Outcome:
     good = all(
-        (a.output.matrix * a.value.matrix - a.whole.matrix).expand().is_zero_matrix for a in (attention(*size) for size in _SMALL)
+        (a.output.matrix * a.value.matrix - a.whole.matrix).expand().is_zero_matrix
+        for a in (attention(*size) for size in _SMALL)
     )
     return Outcome(good, f"W'_O W'_{{HV}} = W'_{{HVO}} entry by entry at {len(_SMALL)} sizes")
 
@@ -121,14 +122,18 @@ def _dense_if_nonzero() -> Outcome:
 
 def _generic_density() -> Outcome:
     free = [attention(*size).whole.density for size in _SMALL]
-    return Outcome(set(free) == {Fraction(1)}, f"every entry is a polynomial other than 0, at {len(_SMALL)} sizes: density 1")
+    return Outcome(
+        set(free) == {Fraction(1)}, f"every entry is a polynomial other than 0, at {len(_SMALL)} sizes: density 1"
+    )
 
 
 def _causal_density() -> Outcome:
     found = {n: attention(n, 2, 1, causal=True).whole.density for n in (2, 3, 4)}
     return Outcome(
         set(found.values()) == {Fraction(1)},
-        "with a causal mask the density is " + ", ".join(f"{d} at N = {n}" for n, d in found.items()) + ": (N + 1)/(2 N)",
+        "with a causal mask the density is "
+        + ", ".join(f"{d} at N = {n}" for n, d in found.items())
+        + ": (N + 1)/(2 N)",
     )
 
 
@@ -208,7 +213,12 @@ CLAIMS = (
         "000",
         r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{O}^{\prime}\mathbf{W}_{HV}^{\prime}",
         _order_as_printed,
-        (("the primed matrices are the transposed ones, as the text after Eq. 5 lets W' stand for its transpose", _order_of_untransposed),),
+        (
+            (
+                "the primed matrices are the transposed ones, as the text after Eq. 5 lets W' stand for its transpose",
+                _order_of_untransposed,
+            ),
+        ),
         remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' as printed around it the order is the other one, as version 001 has it.",
         corrected=r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{HV}^{\prime}\mathbf{W}_{O}^{\prime}",
         correction=order_of_transposed,

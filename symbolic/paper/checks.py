@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sympy import Expr, ImmutableMatrix, Max, MatrixExpr, S
+from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
 
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation

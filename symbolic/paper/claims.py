@@ -90,5 +90,11 @@ class Claim:
             corrected = self.corrected
             parts.append(f"corrected: {proof.how}" if proof.holds else f"the correction isn't proved: {proof.how}")
         return Finding(
-            self.equation, self.source, self.printed, verdict, " ".join(reasons) or outcome.how, corrected, "; ".join(parts)
+            self.equation,
+            self.source,
+            self.printed,
+            verdict,
+            " ".join(reasons) or outcome.how,
+            corrected,
+            "; ".join(parts),
         )

@@ -48,8 +48,13 @@ def _second_identity(from_left: bool) -> Outcome:
 
 def _bad_line(expected: MatrixExpr, first: MatrixExpr, second: MatrixExpr) -> Outcome:
     """Decide whether `A ⋄ B ⋄ x` without transposes equals what it should, in either bracketing."""
-    outcomes = [identity(expected, diamond(diamond(first, second), _X)), identity(expected, diamond(first, diamond(second, _X)))]
-    return Outcome(any(o.holds for o in outcomes), f"from the left: {outcomes[0].how}; from the right: {outcomes[1].how}")
+    outcomes = [
+        identity(expected, diamond(diamond(first, second), _X)),
+        identity(expected, diamond(first, diamond(second, _X))),
+    ]
+    return Outcome(
+        any(o.holds for o in outcomes), f"from the left: {outcomes[0].how}; from the right: {outcomes[1].how}"
+    )
 
 
 def _distributes() -> Outcome:
@@ -90,7 +95,10 @@ def _columns_as_printed() -> Outcome:
     w = entries(Parameter("W", (), 3, 3))
     printed = [w[0, k // 2] if k % 2 == 0 else 0 for k in range(6)]
     first = list(linear_on_rows(3, 2).matrix.T[:, 0])
-    return Outcome(first == printed and linear_on_rows(3, 2).agree, "the first column is the printed one, N = 3, M = 2, and W' fits")
+    return Outcome(
+        first == printed and linear_on_rows(3, 2).agree,
+        "the first column is the printed one, N = 3, M = 2, and W' fits",
+    )
 
 
 def _sparsity() -> Outcome:
@@ -108,7 +116,10 @@ def _head_is_dense() -> Outcome:
     sizes = ((2, 2), (3, 2), (2, 3))
     good = all(attention(n, m, 1).value.density == 1 for n, m in sizes)
     whole = attention(2, 4, 2).value.density
-    return Outcome(good, f"for one head every entry is a product of variables; for all heads together the density is 1/h ({whole} at h = 2)")
+    return Outcome(
+        good,
+        f"for one head every entry is a product of variables; for all heads together the density is 1/h ({whole} at h = 2)",
+    )
 
 
 def _pattern_is_parameter() -> Outcome:

@@ -101,9 +101,7 @@ _LETS = [
     Assignment(_S.W(2, 2), _S.W(2, 2) * _S.W(1, 1)),
     Assignment(
         _S.b(2, 2),
-        _S.W(2, 2) * _S.b(1, 3)
-        + _S.b(2, 2)
-        + _S.W(2, 2) * _S.W(1, 3) * Activation(_S.W(1, 2) * _S.x(0) + _S.b(1, 2)),
+        _S.W(2, 2) * _S.b(1, 3) + _S.b(2, 2) + _S.W(2, 2) * _S.W(1, 3) * Activation(_S.W(1, 2) * _S.x(0) + _S.b(1, 2)),
     ),
 ]
 _FORM_23 = (
@@ -379,7 +377,12 @@ CLAIMS = (
         r"+\mathbf{W}^{\prime}_{1,3}\sigma(\mathbf{W}^{\prime}_{1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,2})"
         r"+\mathbf{W}^{\prime}_{2,3}\sigma(\mathbf{W}^{\prime}_{2,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{2,2})",
         lambda: _eq_23(in_order(_LETS)),
-        (("the five symbols are set all at once, with their original values on the right", lambda: _eq_23(all_at_once(_LETS))),),
+        (
+            (
+                "the five symbols are set all at once, with their original values on the right",
+                lambda: _eq_23(all_at_once(_LETS)),
+            ),
+        ),
         corrected=r"\mathbf{x}'_{2}=\mathbf{P}_{2}\mathbf{x}'_{0}+\mathbf{q}_{2}"
         r"+\mathbf{C}_{1}^{(2)}\sigma(\mathbf{B}_{1}\mathbf{x}'_{0}+\mathbf{c}_{1})+\mathbf{C}_{2}^{(2)}\sigma(\mathbf{B}_{2}\mathbf{x}'_{0}+\mathbf{c}_{2})",
         correction=recursions_proved,

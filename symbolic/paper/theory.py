@@ -27,7 +27,8 @@ def _any_activation() -> Outcome:
     square, affine = (f.subs(x, 0) - 2 * f.subs(x, half) + f.subs(x, 1) for f in (x**2, a * x + b))
     distance = (square - affine.expand()) / 4
     return Outcome(
-        not distance > 0, f"counterexample: with σ(t) = t every G is affine, and |G − x²| ≥ {distance} somewhere on [0, 1]"
+        not distance > 0,
+        f"counterexample: with σ(t) = t every G is affine, and |G − x²| ≥ {distance} somewhere on [0, 1]",
     )
 
 
@@ -40,7 +41,9 @@ def _form_is_dynamic() -> Outcome:
     n = Symbol("n", integer=True, positive=True)
     y, x, w = Parameter("y", (), n, 1), Parameter("x", (), n, 1), Parameter("W", (), n, n)
     trivial = (w - w) * Activation(x) + y
-    return Outcome(equal(trivial, y), "well formed; W(x) = 0 and b(x) = y give every function, proved by the normal form")
+    return Outcome(
+        equal(trivial, y), "well formed; W(x) = 0 and b(x) = y give every function, proved by the normal form"
+    )
 
 
 def _split() -> Outcome:
@@ -85,7 +88,9 @@ def _remove_a_layer() -> Outcome:
 
 
 def _drop_held_terms() -> Outcome:
-    return Outcome(pruning().steps[4].verified, "with all else held the output changes by the dropped terms alone, proved")
+    return Outcome(
+        pruning().steps[4].verified, "with all else held the output changes by the dropped terms alone, proved"
+    )
 
 
 def _lora_is_linear() -> Outcome:
@@ -125,9 +130,13 @@ def _lora_in_all_layers() -> Outcome:
 
 def _layer_by_layer() -> Outcome:
     s, adapted = Stack(), AdaptedStack()
-    only_first = normal_form(s.c(2), (Definition(delta(s.W(2, 2)), ZeroMatrix(s.neurons, s.width)), *adapted.recursions))
+    only_first = normal_form(
+        s.c(2), (Definition(delta(s.W(2, 2)), ZeroMatrix(s.neurons, s.width)), *adapted.recursions)
+    )
     moved = only_first != normal_form(s.c(2), s.recursions)
-    return Outcome(not moved, "with an adapter in layer 1 alone, c_2, the bias inside layer 2's activation, is another one")
+    return Outcome(
+        not moved, "with an adapter in layer 1 alone, c_2, the bias inside layer 2's activation, is another one"
+    )
 
 
 _G = r"\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)"

@@ -4,7 +4,7 @@ DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint slow notebook benchmark train evaluate test-lowest clean
+.PHONY: demo test lint slow notebook typeset benchmark train evaluate test-lowest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ lint: $(VENV)/.test
 
 notebook: $(VENV)/.test  ## execute the notebooks and keep their outputs
 	$(BIN)/python -m notebooks.execute
+
+typeset: $(VENV)/.test  ## compile every formula with LaTeX and KaTeX (needs pdflatex, node and npm)
+	npm ci --prefix typesetting --loglevel=error --no-audit --no-fund
+	$(BIN)/python -m typesetting.check
 
 benchmark: $(VENV)/.test
 	$(BIN)/python -m benchmarks.table

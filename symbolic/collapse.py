@@ -5,8 +5,9 @@ from sympy import Identity, MatrixExpr, ZeroMatrix
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.normal_form import equal
+from symbolic.operations import Diagonal, IndexedSum
 from symbolic.stack import Stack, i, j
-from symbolic.symbols import Diagonal, IndexedSum, Parameter
+from symbolic.symbols import Parameter
 
 
 def collapse(stack: Stack | None = None) -> Derivation:

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 from sympy import Expr, MatrixExpr
 
 from symbolic.definitions import Definition
-from symbolic.normal_form import NormalForm, Word, normal_form, word_expression
+from symbolic.normal_form import normal_form
 from symbolic.symbols import Parameter
+from symbolic.words import NormalForm, Word, word_expression
 
 
 class Term(NamedTuple):

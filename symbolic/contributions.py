@@ -5,8 +5,9 @@ from sympy import ImmutableMatrix, MatrixExpr, Transpose
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.explicit import entries, same
+from symbolic.operations import Activation, Diagonal, IndexedSum
 from symbolic.stack import Stack, i, j
-from symbolic.symbols import Activation, Diagonal, IndexedSum, Parameter
+from symbolic.symbols import Parameter
 
 
 def _split_over_neurons(width: int = 2, neurons: int = 3) -> bool:

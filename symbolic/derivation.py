@@ -1,6 +1,5 @@
 """A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +7,10 @@ from typing import Any
 from sympy import MatrixExpr, sstr
 from sympy.matrices.expressions import MatAdd
 
+from symbolic.algebra import check_sum
 from symbolic.definitions import Definition
+from symbolic.latex import escaped, typeset
 from symbolic.normal_form import equal
-from symbolic.symbols import check_sum, typeset
 
 _LINE = 110  # characters of plain text after which a sum goes on in a new line
 
@@ -92,36 +92,6 @@ def _grouped(expression: Any) -> list[list[str]]:
         sign = "" if text.startswith("-") or k == 0 else "+ "
         lines[-1].append(sign + text)
     return lines
-
-
-_GLYPHS = {
-    "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
-    "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",
-    "Λ": r"\Lambda", "α": r"\alpha", "≈": r"\approx", "Ĥ": r"\hat{H}",
-}  # fmt: skip
-_INDEXED = re.compile(r"(?:\w|\))'?(?:[_^](?:\{[^}]*\}|\w))+")
-
-
-def escaped(text: str) -> str:
-    """Return words as LaTeX text, with indexed letters and Greek in them as mathematics.
-
-    Args:
-        text: plain words, in which `W'_{i,1}` and `σ` may occur.
-    """
-
-    def plain(words: str) -> str:
-        for character, replacement in (("&", r"\&"), ("%", r"\%"), ("#", r"\#"), ("_", r"\_")):
-            words = words.replace(character, replacement)
-        return "".join(f"${_GLYPHS[c]}$" if c in _GLYPHS else c for c in words)
-
-    def mathematics(found: str) -> str:
-        return "$" + "".join(_GLYPHS[c] + " " if c in _GLYPHS else c for c in found) + "$"
-
-    parts, end = [], 0
-    for match in _INDEXED.finditer(text):
-        parts += [plain(text[end : match.start()]), mathematics(match.group())]
-        end = match.end()
-    return "".join([*parts, plain(text[end:])])
 
 
 def _latex_lines(step: Step) -> list[str]:

@@ -2,9 +2,10 @@
 
 from sympy import ImmutableMatrix, MatrixExpr, Transpose, symbols
 
+from symbolic.algebra import check_product
 from symbolic.derivation import Derivation, Step, equality
 from symbolic.explicit import entries, same
-from symbolic.symbols import Parameter, check_product
+from symbolic.symbols import Parameter
 
 
 def diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:

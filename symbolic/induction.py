@@ -3,8 +3,8 @@
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.normal_form import equal
+from symbolic.operations import Activation
 from symbolic.stack import Stack, i
-from symbolic.symbols import Activation
 
 
 def prove(

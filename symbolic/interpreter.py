@@ -10,7 +10,8 @@ from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul
 from symbolic.definitions import Definition, lookup
 from symbolic.errors import SymbolicError
 from symbolic.explicit import kronecker, vec
-from symbolic.symbols import Activation, Diagonal, IndexedSum, Parameter, Vec
+from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
+from symbolic.symbols import Parameter
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,16 @@ from typing import NamedTuple
 from sympy import Identity, MatrixExpr, Transpose, ZeroMatrix, symbols
 from sympy.matrices.expressions import MatAdd, MatMul
 
+from symbolic.algebra import Kronecker, MatrixProduct, MatrixSum
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.errors import SymbolicError
 from symbolic.induction import prove
-from symbolic.normal_form import NormalForm, Word, equal, normal_form
+from symbolic.normal_form import equal, normal_form
+from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
 from symbolic.stack import Stack, check_depth, i
-from symbolic.symbols import (
-    Activation,
-    Diagonal,
-    IndexedSum,
-    Kronecker,
-    MatrixProduct,
-    MatrixSum,
-    Parameter,
-    Variable,
-    Vec,
-)
+from symbolic.symbols import Parameter, Variable
+from symbolic.words import NormalForm, Word
 
 
 class AdaptedStack(Stack):

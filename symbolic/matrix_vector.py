@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from sympy import Identity, ImmutableMatrix, Rational, Symbol, Transpose, exp, sqrt, symbols
 
+from symbolic.algebra import Hadamard, Kronecker
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.errors import SymbolicError
 from symbolic.explicit import density, entries, kronecker, matrix_of, same
-from symbolic.symbols import Activation, Diagonal, Hadamard, IndexedSum, Kronecker, Parameter, Variable, Vec
+from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
+from symbolic.symbols import Parameter, Variable
 
 _k = Symbol("k", integer=True)
 

@@ -7,7 +7,8 @@ from sympy import Identity, MatrixExpr, Symbol, ZeroMatrix, sympify
 
 from symbolic.definitions import Definition
 from symbolic.errors import SymbolicError
-from symbolic.symbols import Activation, IndexedSum, Parameter
+from symbolic.operations import Activation, IndexedSum
+from symbolic.symbols import Parameter
 
 i, j = Symbol("i", integer=True), Symbol("j", integer=True)
 

@@ -10,8 +10,9 @@ from symbolic.derivation import Derivation, Step, equality
 from symbolic.errors import SymbolicError
 from symbolic.induction import prove
 from symbolic.normal_form import equal
+from symbolic.operations import Activation, Diagonal
 from symbolic.stack import Stack, i
-from symbolic.symbols import Activation, Diagonal, Parameter
+from symbolic.symbols import Parameter
 from symbolic.unrolled import unroll
 
 

@@ -6,8 +6,9 @@ from sympy import Abs, Expr, Symbol, symbols
 
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, equality
+from symbolic.operations import Activation, IndexedSum
 from symbolic.stack import Stack, j
-from symbolic.symbols import Activation, IndexedSum, Parameter
+from symbolic.symbols import Parameter
 
 
 def lemma_1() -> Derivation:

@@ -6,8 +6,8 @@ from symbolic.collected import collect
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.normal_form import Normaliser, equal, normal_form
+from symbolic.operations import Activation, IndexedSum
 from symbolic.stack import Stack, check_depth, i, j
-from symbolic.symbols import Activation, IndexedSum
 
 _IN_FULL = 3  # layers up to which the form is also written out without names
 

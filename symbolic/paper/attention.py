@@ -14,10 +14,11 @@ from symbolic.matrix_vector import (
     mlp_derivation,
     pattern,
 )
+from symbolic.operations import IndexedSum
 from symbolic.paper.checks import chain, derived
 from symbolic.paper.claims import Claim
 from symbolic.paper.counterexample import Outcome, identity
-from symbolic.symbols import IndexedSum, Parameter
+from symbolic.symbols import Parameter
 
 _SMALL = ((1, 2, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (2, 4, 2))  # tokens, features, heads
 

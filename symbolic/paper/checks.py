@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
 
+from symbolic.algebra import MatrixSum
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation
 from symbolic.errors import ShapeMismatch
@@ -11,7 +12,7 @@ from symbolic.interpreter import Interpreter, exact
 from symbolic.paper.claims import Check
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.stack import Stack
-from symbolic.symbols import MatrixSum, Parameter
+from symbolic.symbols import Parameter
 
 
 def derived(derivation: Derivation, what: str) -> Outcome:

@@ -33,7 +33,7 @@ class Finding:
     check: str
 
     def _repr_latex_(self) -> str:
-        from symbolic.derivation import escaped
+        from symbolic.latex import escaped
 
         lines = [rf"\textbf{{{escaped(f'Equation {self.equation} ({self.source}): {self.verdict}')}}}", self.printed]
         if self.corrected:

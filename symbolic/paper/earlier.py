@@ -4,10 +4,12 @@ from fractions import Fraction
 
 from sympy import Identity, MatrixExpr, Transpose, symbols
 
+from symbolic.algebra import Kronecker
 from symbolic.diamond import column_sums, diamond, diamond_derivation
 from symbolic.explicit import density, entries, same
 from symbolic.induction import prove
 from symbolic.matrix_vector import attention, linear_on_rows, pattern
+from symbolic.operations import Activation, Vec
 from symbolic.paper.attention import held_pattern, order_of_transposed, pattern_moves
 from symbolic.paper.checks import derived
 from symbolic.paper.claims import Claim
@@ -15,7 +17,7 @@ from symbolic.paper.counterexample import Outcome, identity
 from symbolic.paper.residual import bias_two_indices, closed_form_proved, recursions_proved
 from symbolic.paper.theory import cited, pruning_bound
 from symbolic.stack import Stack, i
-from symbolic.symbols import Activation, Kronecker, Parameter, Variable, Vec
+from symbolic.symbols import Parameter, Variable
 from symbolic.transformer import parameters
 
 _D = symbols("d", integer=True, positive=True)

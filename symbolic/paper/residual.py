@@ -5,7 +5,8 @@ from sympy import MatrixExpr
 from symbolic.definitions import Definition
 from symbolic.induction import prove
 from symbolic.matrix_vector import mlp_derivation
-from symbolic.normal_form import Atom, NormalForm, normal_form
+from symbolic.normal_form import normal_form
+from symbolic.operations import Activation, IndexedSum
 from symbolic.paper.attention import held_pattern, pattern_moves
 from symbolic.paper.checks import adds, at_depths, chain, derived
 from symbolic.paper.claims import Claim
@@ -21,9 +22,10 @@ from symbolic.paper.updates import (
     reach,
 )
 from symbolic.stack import Stack, i, j
-from symbolic.symbols import Activation, IndexedSum, Parameter
+from symbolic.symbols import Parameter
 from symbolic.transformer import parameters, prove_block
 from symbolic.unrolled import recursions
+from symbolic.words import Atom, NormalForm
 
 _S = Stack()
 _K = i + 1

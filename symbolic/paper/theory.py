@@ -2,14 +2,16 @@
 
 from sympy import Abs, MatrixExpr, Rational, Symbol, ZeroMatrix, symbols
 
+from symbolic.algebra import MatrixSum
 from symbolic.definitions import Definition
 from symbolic.lora import AdaptedStack, delta, lora
 from symbolic.normal_form import equal, normal_form
+from symbolic.operations import Activation
 from symbolic.paper.checks import adds, at_depths, derived, scalar
 from symbolic.paper.claims import Claim
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.stack import Stack
-from symbolic.symbols import Activation, MatrixSum, Parameter
+from symbolic.symbols import Parameter
 from symbolic.uat import holds_for_all_signs, lemma_1, pruning, split_of_sums
 
 

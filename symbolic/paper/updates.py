@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from sympy import MatrixExpr
 
+from symbolic.algebra import MatrixSum
 from symbolic.definitions import Definition
 from symbolic.normal_form import normal_form
+from symbolic.operations import Activation
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.stack import Stack, i
-from symbolic.symbols import Activation, MatrixSum, Parameter
+from symbolic.symbols import Parameter
 
 DEPTHS = (1, 2, 3, 4)
 

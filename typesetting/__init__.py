@@ -1,0 +1,1 @@
+"""Compile every formula that the project can print."""

@@ -3,7 +3,7 @@
 Independent of record and replay, and their reference: the table of block types written out.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -157,5 +157,5 @@ def residual_terms(stack: Stack, dynamics: Dynamics) -> list[ResidualTerm]:
             held[f"attention.pattern/{i}"],
             tuple(held[f"{norm}.scale/{i}"] for norm in ("norm_1", "norm_2") if f"{norm}.scale/{i}" in held),
         )
-        for i, block in enumerate(stack.blocks)
+        for i, block in enumerate(cast(list[PaperBlock | PreNormBlock], stack.blocks))
     ]

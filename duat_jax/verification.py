@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -111,7 +111,7 @@ def _forward(form: ClosedForm, stack: Stack, x: Array) -> dict[str, Array]:
 def _recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
     """Return the parts of the closed form as record and replay give them."""
     activations = form.dynamics.activations
-    found = {}
+    found: dict[str, Array] = {}
     for i in range(1, depth + 1):
         site, index = form.terms[i - 1]
         found |= {
@@ -127,7 +127,7 @@ def _recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
 
 def _recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
     """Return the parts of the closed form as the dense recursions give them."""
-    found = {}
+    found: dict[str, Array] = {}
     for i, form in enumerate(forms[1:], 1):
         born = form.terms[-1]
         last = forms[-1].terms[i - 1]
@@ -144,8 +144,8 @@ def _recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
 
 
 def _sizes(forms: list[Unrolled], terms: list[ResidualTerm], x0: Array) -> dict[str, float]:
-    """Return `Σ|parts|` of every vector: the sum of the absolute values of the products that make it up, at its largest."""
-    found = {}
+    """Return `Σ|parts|` of every vector, the absolute values of the products that make it up, at its largest entry."""
+    found: dict[str, float] = {}
     for i, form in enumerate(forms[1:], 1):
         before, inner = forms[i - 1], terms[i - 1].inner
         carried = sum(jnp.abs(t.outer) @ jnp.abs(t.activation) for t in form.terms)
@@ -173,9 +173,13 @@ def _difference(
     return Difference(route, largest, tolerance, max(error / bound for error, bound in found))
 
 
+def _first(stack: Stack) -> Any:
+    return stack.blocks[0]
+
+
 def _check_size(stack: Stack, x: Array) -> None:
     tokens, features = x.shape
-    neurons = stack.blocks[0].mlp.input.kernel.shape[1]
+    neurons = _first(stack).mlp.input.kernel.shape[1]
     entries = len(stack.blocks) * tokens**2 * features * (features + 3 * neurons)
     if (needed := entries * x.dtype.itemsize) > _LARGEST:
         raise DuatError(
@@ -185,11 +189,11 @@ def _check_size(stack: Stack, x: Array) -> None:
 
 
 def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verification:
-    """Evaluate the symbolic form with a network's own parameters, and compare it with all other routes to the same numbers.
+    """Evaluate the symbolic form with a network's own parameters, and compare it with every other route.
 
-    The parameters are the blocks' weights and their held dynamics as dense matrices. Compared are the residual stream of
-    every layer with the plain forward pass, and every part of the form (`P_i x_0`, `q_i`, `UAT^R_i`, `B_j x_0`, `c_j` and
-    `C_j σ(·)`) with the closed form that record and replay give, and with the dense recursions.
+    The parameters are the blocks' weights and their held dynamics as dense matrices. Compared are the residual stream
+    of every layer with the plain forward pass, and every part of the form (`P_i x_0`, `q_i`, `UAT^R_i`, `B_j x_0`,
+    `c_j` and `C_j σ(·)`) with the closed form that record and replay give, and with the dense recursions.
 
     Args:
         stack: the blocks.
@@ -210,7 +214,7 @@ def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verif
     Source: Wang & Li, Eq. 20–34.
     """
     _check_size(stack, x)
-    depth, activation = len(stack.blocks), stack.blocks[0].mlp.activation
+    depth, activation = len(stack.blocks), _first(stack).mlp.activation
     form = unroll(stack, x)
     terms = residual_terms(stack, form.dynamics)
     forms = unroll_terms(terms, ACTIVATIONS[activation], vec(x))

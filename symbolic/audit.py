@@ -50,7 +50,7 @@ def audit(equation: str | int | None = None) -> tuple[Finding, ...]:
 
 
 def as_dicts(findings: tuple[Finding, ...]) -> list[dict[str, str]]:
-    """Return findings as a list of objects with `equation`, `source`, `printed`, `verdict`, `reason`, `corrected`, `check`.
+    """Return findings as objects with `equation`, `source`, `printed`, `verdict`, `reason`, `corrected` and `check`.
 
     Args:
         findings: the findings.

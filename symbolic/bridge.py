@@ -35,12 +35,17 @@ def _nothing(*_: object) -> int:
     return 0
 
 
+_NOTHING = Arithmetic(
+    _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, (_nothing, _nothing)
+)
+
+
 class _Reader(Interpreter):
     """Computes nothing, and notes which parameters are asked for."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
         self.found: dict[str, Parameter] = {}
-        super().__init__(self._note, Arithmetic(*[_nothing] * 8, activations=(_nothing, _nothing)), definitions)
+        super().__init__(self._note, _NOTHING, definitions)
 
     def _note(self, parameter: Parameter) -> int:
         self.found[name_of(parameter)] = parameter
@@ -118,8 +123,8 @@ def to_jax(
         definitions: what parameters stand for; their arrays needn't be given.
 
     Returns:
-        A function of a mapping from names (`name_of`) to arrays, matrices `[rows, columns]` and vectors `[rows]`; it returns
-        a matrix, or a vector where the expression is one; a dictionary of them for several expressions.
+        A function of a mapping from names (`name_of`) to arrays, matrices `[rows, columns]` and vectors `[rows]`; it
+        returns a matrix, or a vector where the expression is one; a dictionary of them for several expressions.
 
     Raises:
         SymbolicError: when called, naming every array that is missing.

@@ -1,5 +1,7 @@
 """Contributions: one read-out pulled back through the linear path splits the output exactly."""
 
+from typing import Any
+
 from sympy import ImmutableMatrix, MatrixExpr, Transpose
 
 from symbolic.definitions import Definition
@@ -20,7 +22,8 @@ def _split_over_neurons(width: int = 2, neurons: int = 3) -> bool:
 def contributions(stack: Stack | None = None) -> Derivation:
     """Derive `⟨u_L, x_L⟩ = ⟨u_0, x_0⟩ + Σ_j ⟨u_j, b'_{j,3}⟩ + Σ_j ⟨u_j, W'_{j,3} σ(·)⟩` for every depth, by induction.
 
-    The read-out is pulled back once, `u_{i} = W'_{i+1,1}ᵀ u_{i+1}`, and every term is read by the covector of its own layer.
+    The read-out is pulled back once, `u_{i} = W'_{i+1,1}ᵀ u_{i+1}`, and every term is read by the covector of its own
+    layer.
 
     Args:
         stack: the symbols.
@@ -38,7 +41,7 @@ def contributions(stack: Stack | None = None) -> Derivation:
     def y(m: object) -> Parameter:
         return Parameter("y", (m,), 1, 1)
 
-    def term(m: object) -> MatrixExpr:
+    def term(m: Any) -> MatrixExpr:
         return Activation(s.W(m, 2) * s.x(m - 1) + s.b(m, 2))
 
     def share(m: object) -> MatrixExpr:

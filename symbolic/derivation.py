@@ -12,7 +12,8 @@ from symbolic.definitions import Definition
 from symbolic.latex import escaped, typeset
 from symbolic.normal_form import equal
 
-_LINE = 110  # characters of plain text after which a sum goes on in a new line
+_LINE = 105  # characters of plain text that one line of a formula holds beside its left side
+_ALIGNED = 24  # left sides up to this length are aligned in plain text
 
 
 @dataclass(frozen=True)
@@ -78,30 +79,33 @@ def _summands(expression: Any) -> list[Any]:
     return list(expression.args) if isinstance(expression, MatAdd) else [expression]
 
 
-def _grouped(expression: Any) -> list[list[str]]:
-    """Return the LaTeX of a sum's terms, in lines of readable length, each term with its sign."""
+def _lines(expression: Any, room: int) -> tuple[list[str], int]:
+    """Return the LaTeX of a sum in lines of readable length, and the length of the last one in plain text."""
     lines: list[list[str]] = [[]]
     length = 0
     for k, summand in enumerate(_summands(expression)):
-        text = typeset(summand)
-        plain = len(sstr(summand))
-        if lines[-1] and length + plain > _LINE:
+        text, plain = typeset(summand), len(sstr(summand))
+        if lines[-1] and length + plain > room:
             lines.append([])
             length = 0
         length += plain + 3
-        sign = "" if text.startswith("-") or k == 0 else "+ "
-        lines[-1].append(sign + text)
-    return lines
+        lines[-1].append(text if text.startswith("-") or k == 0 else "+ " + text)
+    return [" ".join(line) for line in lines], length
 
 
 def _latex_lines(step: Step) -> list[str]:
     relation = _LATEX_RELATION[step.relation]
     if not step.verified:
         relation = rf"\overset{{?}}{{{relation}}}"
-    first, *rest = [" ".join(line) for line in _grouped(step.right)]
-    left = "" if step.left is None else typeset(step.left)
-    rule = rf" && \text{{{escaped(step.rule)}}}" if step.rule else ""
-    return [f"{left} &{relation} {first}{rule}", *(rf"&\qquad {line}" for line in rest)]
+    left, width = ("", 0) if step.left is None else (typeset(step.left), len(sstr(step.left)))
+    lines, length = _lines(step.right, _LINE - width)
+    rows = [f"{left} &{relation} {lines[0]}", *(rf"&\qquad {line}" for line in lines[1:])]
+    if not step.rule:
+        return rows
+    rule = rf"\text{{{escaped(step.rule)}}}"
+    if width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
+        return [*rows, rf"&\qquad\qquad {rule}"]
+    return [*rows[:-1], rf"{rows[-1]} && {rule}"]
 
 
 @dataclass(frozen=True)
@@ -139,15 +143,12 @@ class Derivation:
 
     def unicode(self) -> str:
         """Return the derivation as plain text."""
-        width = max((len(sstr(step.left)) for step in self.steps if step.left is not None), default=0)
+        lefts = ["" if step.left is None else sstr(step.left) for step in self.steps]
+        width = max((len(left) for left in lefts if len(left) <= _ALIGNED), default=0)
         rows = [self.title, "─" * len(self.title)]
-        for step in self.steps:
-            left = "" if step.left is None else sstr(step.left)
-            mark = "✓" if step.verified else "✗"
-            rows.append(
-                f"{mark} {left:>{width}} {step.relation} {sstr(step.right)}"
-                + (f"    [{step.rule}]" if step.rule else "")
-            )
+        for step, left in zip(self.steps, lefts, strict=True):
+            rule = f"    [{step.rule}]" if step.rule else ""
+            rows.append(f"{'✓' if step.verified else '✗'} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
         return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
 
     def __str__(self) -> str:
@@ -174,7 +175,7 @@ def section(derivation: Derivation) -> str:
     Args:
         derivation: the derivation.
     """
-    remark = escaped(derivation.remark) + "\n\n" if derivation.remark else ""
+    remark = escaped(derivation.remark) + "\n" if derivation.remark else ""
     return (
         f"\\section*{{{escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.lines()}\n\\end{{align*}}\n"
         f"\\emph{{{derivation.verdict}.}}\n"

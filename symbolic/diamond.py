@@ -26,7 +26,7 @@ def diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:
 
 
 def column_sums(w: ImmutableMatrix, x: ImmutableMatrix) -> ImmutableMatrix:
-    """Return `W ⋄ x` as the papers compute it: the i-th entry is the sum of the i-th column of W times x, entry by entry.
+    """Return `W ⋄ x` as the papers compute it: entry i is the i-th column of W times x, summed.
 
     Args:
         w: `[m, n]`.

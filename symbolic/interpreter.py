@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Symbol, Transpose, ZeroMatrix
@@ -41,6 +42,10 @@ class Arithmetic:
     activations: tuple[Callable[[Any], Any], ...]
 
 
+def _entrywise(function: Callable[[Any], Any], matrix: ImmutableMatrix) -> ImmutableMatrix:
+    return matrix.applyfunc(function)
+
+
 def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None = None) -> Arithmetic:
     """Return exact arithmetic with matrices of rational numbers.
 
@@ -58,7 +63,7 @@ def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None =
         identity=ImmutableMatrix.eye,
         zeros=ImmutableMatrix.zeros,
         scale=lambda c, a: c * a,
-        activations=tuple(lambda m, f=f: m.applyfunc(f) for f in functions),
+        activations=tuple(partial(_entrywise, f) for f in functions),
     )
 
 

@@ -38,7 +38,8 @@ def delta(parameter: Parameter) -> Parameter:
     Args:
         parameter: the parameter.
     """
-    return Parameter("Δ" + parameter.letter, parameter.lower, *parameter.shape, parameter.upper)
+    rows, columns = parameter.shape
+    return Parameter("Δ" + parameter.letter, parameter.lower, rows, columns, parameter.upper)
 
 
 def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr | None]) -> MatrixExpr:

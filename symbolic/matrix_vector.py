@@ -1,4 +1,4 @@
-"""The matrix-vector method: every linear map of a Transformer as one matrix on `vec(x)`, entry by entry and as a Kronecker sum."""
+"""The matrix-vector method: linear maps as matrices on `vec(x)`, entry by entry and as Kronecker sums."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -190,7 +190,7 @@ def convolution(tokens: int, kernel: int) -> Explicit:
 
 
 def densities() -> dict[str, Rational]:
-    """Return the densities as exact fractions in the number of tokens N, of features M, and the kernel's width k ≤ N, odd.
+    """Return densities as exact fractions in the tokens N, the features M, and an odd kernel width k ≤ N.
 
     Example:
         >>> print(densities()["attention, causal mask"])

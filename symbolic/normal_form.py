@@ -131,7 +131,7 @@ class Normaliser:
 
     @staticmethod
     def _diagonal(vector: NormalForm, shape: Shape) -> NormalForm:
-        words = {}
+        words: dict[Word, Expr] = {}
         for word, coefficient in vector.words.items():
             atom = atom_of("diagonal", (NormalForm(vector.shape, {word: S.One}),), shape)
             words[(atom,)] = coefficient
@@ -160,10 +160,12 @@ class Normaliser:
         if base is not None:
             index = BOUND[len(bounds)]
             body = self.form(expression.at(index), {**bounds, index: base})
-            words = {}
+            words: dict[Word, Expr] = {}
             for word, coefficient in body.words.items():
                 if coefficient.has(index):
-                    raise SymbolicError(f"{expression} has a coefficient in its index: put it in a parameter of its own")
+                    raise SymbolicError(
+                        f"{expression} has a coefficient in its index: put it in a parameter of its own"
+                    )
                 words[(atom_of("sum", (word, index, first, base), body.shape),)] = coefficient
             forms.append(NormalForm(body.shape, words))
             parts.append(expression)

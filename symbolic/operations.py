@@ -41,7 +41,7 @@ class Activation(Matrix):
     shape = property(lambda self: self.args[0].shape)
 
     def _latex(self, printer: Printer) -> str:
-        return rf"\sigma{chr(39) * self.order}\left({printer._print(self.argument)}\right)"
+        return rf"\sigma{chr(39) * self.order}\!\left({printer._print(self.argument)}\right)"
 
     def _sympystr(self, printer: Printer) -> str:
         return f"σ{'′' * self.order}({printer._print(self.argument)})"
@@ -67,7 +67,7 @@ class Diagonal(Matrix):
         return self
 
     def _latex(self, printer: Printer) -> str:
-        return rf"\operatorname{{diag}}\left({printer._print(self.vector)}\right)"
+        return rf"\operatorname{{diag}}\!\left({printer._print(self.vector)}\right)"
 
     def _sympystr(self, printer: Printer) -> str:
         return f"diag({printer._print(self.vector)})"
@@ -88,7 +88,7 @@ class Vec(Matrix):
     shape = property(lambda self: (self.args[0].shape[0] * self.args[0].shape[1], Integer(1)))
 
     def _latex(self, printer: Printer) -> str:
-        return rf"\operatorname{{vec}}\left({printer._print(self.matrix)}\right)"
+        return rf"\operatorname{{vec}}\!\left({printer._print(self.matrix)}\right)"
 
     def _sympystr(self, printer: Printer) -> str:
         return f"vec({printer._print(self.matrix)})"

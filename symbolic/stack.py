@@ -1,4 +1,4 @@
-"""The symbols of a stack of residual terms: the papers' letters for a block's own parameters, two indices for the unrolled ones."""
+"""The symbols of a stack: the papers' letters for a block's own parameters, others for the unrolled ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,8 @@ from symbolic.operations import Activation, IndexedSum
 from symbolic.symbols import Parameter
 
 i, j = Symbol("i", integer=True), Symbol("j", integer=True)
+
+_WIDTH, _NEURONS = (Symbol(name, integer=True, positive=True) for name in "dn")
 
 
 def check_depth(depth: Any) -> int:
@@ -31,17 +33,17 @@ def check_depth(depth: Any) -> int:
 class Stack:
     """The symbols of a stack of residual terms, with their shapes.
 
-    A block's own parameters carry the papers' letters, `W'_{i,k}` and `b'_{i,k}`; the unrolled ones have letters of their own,
-    since the papers' one symbol for both is ambiguous: `P_i` for the updated `W'_{i,1}`, `q_i` for `b'_{i,3}`, `B_j` for
-    `W'_{j,2}`, `c_j` for `b'_{j,2}`, `C_j^{(i)}` for `W'_{j,3}` carried to layer `i`.
+    A block's own parameters carry the papers' letters, `W'_{i,k}` and `b'_{i,k}`; the unrolled ones have letters of
+    their own, since the papers' one symbol for both is ambiguous: `P_i` for the updated `W'_{i,1}`, `q_i` for
+    `b'_{i,3}`, `B_j` for `W'_{j,2}`, `c_j` for `b'_{j,2}`, `C_j^{(i)}` for `W'_{j,3}` carried to layer `i`.
 
     Args:
         width: length of the residual stream as a vector, `N M`; a symbol or a number.
         neurons: length of an activation as a vector; a symbol or a number.
     """
 
-    width: Any = Symbol("d", integer=True, positive=True)
-    neurons: Any = Symbol("n", integer=True, positive=True)
+    width: Any = _WIDTH
+    neurons: Any = _NEURONS
 
     def __post_init__(self) -> None:
         for size in (self.width, self.neurons):

@@ -43,7 +43,7 @@ def _small(indices: Tuple, printer: Printer, table: dict[str, str], otherwise: s
 
 
 class Parameter(Matrix):
-    """A named matrix or vector, such as `W'_{i,1}` or `b'_{i,2}`.
+    r"""A named matrix or vector, such as `W'_{i,1}` or `b'_{i,2}`.
 
     Args:
         letter: its letter, with a prime if it acts on `vec(x)`.
@@ -59,7 +59,7 @@ class Parameter(Matrix):
         >>> print(W)
         W′ᵢ₊₁,₁
         >>> print(W._repr_latex_())
-        $\\displaystyle \\mathbf{W}'_{i + 1,1}$
+        $\displaystyle \mathbf{W}'_{i + 1,1}$
     """
 
     def __new__(cls, letter: Any, lower: Any, rows: Any, columns: Any, upper: Any = ()) -> "Parameter":
@@ -83,7 +83,8 @@ class Parameter(Matrix):
             indices: all lower indices and then all upper ones.
         """
         cut = len(self.lower)
-        return Parameter(self.letter, indices[:cut], *self.shape, indices[cut:])
+        rows, columns = self.shape
+        return Parameter(self.letter, indices[:cut], rows, columns, indices[cut:])
 
     def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
         name = self.letter.strip("'").lower()

@@ -6,7 +6,7 @@ from sympy import Identity, MatrixExpr
 
 from symbolic.collected import collect
 from symbolic.definitions import Definition
-from symbolic.derivation import Derivation, Step, equality
+from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.errors import SymbolicError
 from symbolic.induction import prove
 from symbolic.normal_form import equal
@@ -20,7 +20,8 @@ class Block(NamedTuple):
     """What one layer computes, in the symbols of its own parts, and its parameters in Eq. 20.
 
     Args:
-        formula: `x'_{i+1}`.
+        middle: what its MLP reads besides norms, `y'_{i+1}`; None where that is the stream itself.
+        result: `x'_{i+1}`, in which `y'_{i+1}` may occur.
         path: `W'_{i+1,1}`.
         offset: `b'_{i+1,3}`.
         inner: `W'_{i+1,2}`.
@@ -28,7 +29,8 @@ class Block(NamedTuple):
         outer: `W'_{i+1,3}`.
     """
 
-    formula: MatrixExpr
+    middle: MatrixExpr | None
+    result: MatrixExpr
     path: MatrixExpr
     offset: MatrixExpr
     inner: MatrixExpr
@@ -36,58 +38,62 @@ class Block(NamedTuple):
     outer: MatrixExpr
 
 
+def _middle(stack: Stack) -> Parameter:
+    return Parameter("y'", (i + 1,), stack.width, 1)
+
+
 class _Parts:
     """The parts of layer `i + 1`: attention `A x + a`, norms `D x + d`, an MLP `F_2 σ(F_1 x + f_1) + f_2`."""
 
     def __init__(self, stack: Stack, gated: bool) -> None:
         d, n, k = stack.width, stack.neurons, i + 1
-        self.x, self.identity = stack.x(i), Identity(d)
+        self.x, self.y, self.identity = stack.x(i), _middle(stack), Identity(d)
         self.A, self.a = Parameter("A'", (k,), d, d), Parameter("a'", (k,), d, 1)
         self.D1, self.d1 = Parameter("D'", (k, 1), d, d), Parameter("d'", (k, 1), d, 1)
         self.D2, self.d2 = Parameter("D'", (k, 2), d, d), Parameter("d'", (k, 2), d, 1)
         self.F1, self.f1 = Parameter("F'", (k, 1), n, d), Parameter("f'", (k, 1), n, 1)
         self.f2 = Parameter("f'", (k, 2), d, 1)
         self.R = Parameter("R'", (k,), d, d)
-        F2 = Parameter("F'", (k, 2), d, n)
-        self.F2 = F2 * Diagonal(Parameter("g'", (k,), n, 1)) if gated else F2
+        outer = Parameter("F'", (k, 2), d, n)
+        self.F2 = outer * Diagonal(Parameter("g'", (k,), n, 1)) if gated else outer
 
     def mlp(self, x: MatrixExpr) -> MatrixExpr:
         return self.F2 * Activation(self.F1 * x + self.f1) + self.f2
 
 
 def _paper(p: _Parts) -> Block:
-    y = p.A * p.x
-    return Block(y + p.mlp(y), p.A, p.f2, p.F1 * p.A, p.f1, p.F2)
+    return Block(p.A * p.x, p.y + p.mlp(p.y), p.A, p.f2, p.F1 * p.A, p.f1, p.F2)
 
 
 def _paper_residual(p: _Parts) -> Block:
-    y = p.x + p.A * p.x
     path = p.identity + p.A
-    return Block(y + p.mlp(y), path, p.f2, p.F1 * path, p.f1, p.F2)
+    return Block(p.x + p.A * p.x, p.y + p.mlp(p.y), path, p.f2, p.F1 * path, p.f1, p.F2)
 
 
 def _pre_norm(p: _Parts) -> Block:
-    y = p.x + p.A * (p.D1 * p.x + p.d1) + p.a
+    middle = p.x + p.A * (p.D1 * p.x + p.d1) + p.a
     path, offset = p.identity + p.A * p.D1, p.A * p.d1 + p.a
     bias = p.F1 * (p.D2 * offset + p.d2) + p.f1
-    return Block(y + p.mlp(p.D2 * y + p.d2), path, offset + p.f2, p.F1 * p.D2 * path, bias, p.F2)
+    result = p.y + p.mlp(p.D2 * p.y + p.d2)
+    return Block(middle, result, path, offset + p.f2, p.F1 * p.D2 * path, bias, p.F2)
 
 
 def _post_norm(p: _Parts) -> Block:
-    y = p.D1 * (p.x + p.A * p.x + p.a) + p.d1
+    middle = p.D1 * (p.x + p.A * p.x + p.a) + p.d1
     path, offset = p.D1 * (p.identity + p.A), p.D1 * p.a + p.d1
-    whole = p.D2 * (y + p.mlp(y)) + p.d2
-    return Block(whole, p.D2 * path, p.D2 * (offset + p.f2) + p.d2, p.F1 * path, p.F1 * offset + p.f1, p.D2 * p.F2)
+    result = p.D2 * (p.y + p.mlp(p.y)) + p.d2
+    bias = p.F1 * offset + p.f1
+    return Block(middle, result, p.D2 * path, p.D2 * (offset + p.f2) + p.d2, p.F1 * path, bias, p.D2 * p.F2)
 
 
 def _parallel(p: _Parts) -> Block:
-    whole = p.x + p.A * (p.D1 * p.x + p.d1) + p.a + p.mlp(p.D2 * p.x + p.d2)
+    result = p.x + p.A * (p.D1 * p.x + p.d1) + p.a + p.mlp(p.D2 * p.x + p.d2)
     offset = p.A * p.d1 + p.a + p.f2
-    return Block(whole, p.identity + p.A * p.D1, offset, p.F1 * p.D2, p.F1 * p.d2 + p.f1, p.F2)
+    return Block(None, result, p.identity + p.A * p.D1, offset, p.F1 * p.D2, p.F1 * p.d2 + p.f1, p.F2)
 
 
 def _convolution(p: _Parts) -> Block:
-    return Block(p.R * p.x + p.mlp(p.x), p.R, p.f2, p.F1, p.f1, p.F2)
+    return Block(None, p.R * p.x + p.mlp(p.x), p.R, p.f2, p.F1, p.f1, p.F2)
 
 
 _BLOCKS = {
@@ -117,6 +123,23 @@ def block(name: str, stack: Stack | None = None, *, gated: bool = False) -> Bloc
     return _BLOCKS[name][0](_Parts(stack or Stack(), gated))
 
 
+def layer(name: str, stack: Stack | None = None, *, gated: bool = False) -> Definition:
+    """Return `x'_{i+1}` of one block type in `x'_i`, for every layer.
+
+    Args:
+        name: one of `BLOCKS`.
+        stack: the symbols.
+        gated: whether the MLP is gated.
+
+    Raises:
+        SymbolicError: if there is no such block.
+    """
+    s = stack or Stack()
+    made = block(name, s, gated=gated)
+    result = made.result if made.middle is None else made.result.xreplace({_middle(s): made.middle})
+    return Definition(s.x(i + 1), result, (i,))
+
+
 def parameters(name: str, stack: Stack | None = None, *, gated: bool = False) -> tuple[Definition, ...]:
     """Return what `W'_{i+1,k}` and `b'_{i+1,k}` are for a block type.
 
@@ -132,13 +155,13 @@ def parameters(name: str, stack: Stack | None = None, *, gated: bool = False) ->
     Source: Wang & Li, Eq. 20 and 28–31, and the same for blocks that the papers don't treat.
     """
     s = stack or Stack()
-    layer = block(name, s, gated=gated)
+    made = block(name, s, gated=gated)
     pairs = (
-        (s.W(i + 1, 1), layer.path),
-        (s.b(i + 1, 3), layer.offset),
-        (s.W(i + 1, 2), layer.inner),
-        (s.b(i + 1, 2), layer.bias),
-        (s.W(i + 1, 3), layer.outer),
+        (s.W(i + 1, 1), made.path),
+        (s.b(i + 1, 3), made.offset),
+        (s.W(i + 1, 2), made.inner),
+        (s.b(i + 1, 2), made.bias),
+        (s.W(i + 1, 3), made.outer),
     )
     return tuple(Definition(left, right, (i,)) for left, right in pairs)
 
@@ -154,18 +177,18 @@ def general_term(name: str, stack: Stack | None = None, *, gated: bool = False) 
     Source: Wang & Li, Eq. 28–31.
     """
     s = stack or Stack()
-    layer = block(name, s, gated=gated)
-    found = collect(layer.formula, s.x(i))
+    made, whole, table = block(name, s, gated=gated), layer(name, s, gated=gated), parameters(name, s, gated=gated)
+    found = collect(whole.right, s.x(i))
     (term,) = found.terms
     read_off = (found.path, found.offset, term.inner, term.bias, term.outer)
-    table = parameters(name, s, gated=gated)
     steps = (
-        Step(s.x(i + 1), layer.formula, _BLOCKS[name][1], True, ":="),
+        *(() if made.middle is None else (definition(_middle(s), made.middle, ""),)),
+        definition(s.x(i + 1), made.result, _BLOCKS[name][1]),
         *(
             Step(entry.left, entry.right, "read off", equal(entry.right, read))
             for entry, read in zip(table, read_off, strict=True)
         ),
-        equality(s.x(i + 1), s.general_term(i + 1), "Eq. 20", (Definition(s.x(i + 1), layer.formula), *table)),
+        equality(s.x(i + 1), s.general_term(i + 1), "Eq. 20", (whole, *table)),
     )
     kind = f"{name} block" + (" with a gated MLP" if gated else "")
     return Derivation(f"The general term of the {kind}", steps)
@@ -184,10 +207,9 @@ def prove_block(name: str, stack: Stack | None = None, *, gated: bool = False) -
         9 of 9 steps verified
     """
     s = stack or Stack()
-    layer = Definition(s.x(i + 1), block(name, s, gated=gated).formula, (i,))
     kind = f"{name} blocks" + (" with gated MLPs" if gated else "")
     title = f"The closed form at every depth, for {kind}"
-    return prove(s, layer=layer, parameters=parameters(name, s, gated=gated), title=title)
+    return prove(s, layer=layer(name, s, gated=gated), parameters=parameters(name, s, gated=gated), title=title)
 
 
 def unroll_block(name: str, depth: int, stack: Stack | None = None, *, gated: bool = False) -> Derivation:
@@ -204,6 +226,5 @@ def unroll_block(name: str, depth: int, stack: Stack | None = None, *, gated: bo
         True
     """
     s = stack or Stack()
-    layer = Definition(s.x(i + 1), block(name, s, gated=gated).formula, (i,))
-    table = parameters(name, s, gated=gated)
-    return unroll(depth, s, layer, table, f"The unrolled form of {name} blocks" + (" with gated MLPs" if gated else ""))
+    title = f"The unrolled form of {name} blocks" + (" with gated MLPs" if gated else "")
+    return unroll(depth, s, layer(name, s, gated=gated), parameters(name, s, gated=gated), title)

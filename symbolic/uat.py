@@ -5,7 +5,7 @@ from itertools import product
 from sympy import Abs, Expr, Symbol, symbols
 
 from symbolic.definitions import Definition
-from symbolic.derivation import Derivation, Step, equality
+from symbolic.derivation import Derivation, Step, definition, equality, named
 from symbolic.operations import Activation, IndexedSum
 from symbolic.stack import Stack, j
 from symbolic.symbols import Parameter
@@ -38,7 +38,7 @@ def lemma_1() -> Derivation:
 
 
 def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
-    """Tell whether an expression in real numbers and their absolute values is never negative, case by case of their signs.
+    """Tell whether an expression in real numbers and absolute values is never negative, by the signs.
 
     Args:
         difference: what should be at least 0.
@@ -72,11 +72,11 @@ def split_of_sums(terms: int = 5) -> bool:
 
 
 def pruning() -> Derivation:
-    """Derive the pruning inequality, for one sum and for the unrolled form, and what the network does when it is run again.
+    """Derive the pruning inequality, for a sum and for the unrolled form, held and run again.
 
-    With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the unrolled
-    form it bounds what is dropped with everything else held; when the pruned network is run again, the later terms move too,
-    by the amount in the last line.
+    With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the
+    unrolled form it bounds what is dropped with everything else held; when the pruned network is run again, the later
+    terms move too, by the amount in the last line.
 
     Example:
         >>> pruning().verified
@@ -93,23 +93,31 @@ def pruning() -> Derivation:
     below = holds_for_all_signs(((Abs(a) - Abs(b)) ** 2 - (Abs(a) - Abs(b)) ** 2).expand(), a, b)
     s = Stack()
     x0, x1 = s.x(0), s.general_term(1)
-    s1_ = Activation(s.W(1, 2) * x0 + s.b(1, 2))
     dropped = s.W(1, 1) * x0 + s.b(1, 3)
-    pruned = Definition(Parameter("x~'", (2,), s.width, 1), s.general_term(2, dropped))
-    z2 = s.W(2, 2) * x1 + s.b(2, 2)
-    effect = s.W(2, 1) * s.W(1, 3) * s1_ + s.W(2, 3) * (Activation(z2) - Activation(z2 - s.W(2, 2) * s.W(1, 3) * s1_))
+    without = Parameter("x~'", (2,), s.width, 1)
+    activation, argument = Parameter("s", (1,), s.neurons, 1), Parameter("z", (2,), s.neurons, 1)
+    names = (
+        Definition(activation, Activation(s.W(1, 2) * x0 + s.b(1, 2))),
+        Definition(argument, s.W(2, 2) * x1 + s.b(2, 2)),
+    )
+    pruned = Definition(without, s.general_term(2, dropped))
+    effect = s.W(2, 1) * s.W(1, 3) * activation + s.W(2, 3) * (
+        Activation(argument) - Activation(argument - s.W(2, 2) * s.W(1, 3) * activation)
+    )
     steps = (
         Step(Abs(s1 + s2 - f), epsilon, "Eq. 13: the assumption, with S_1 kept and S_2 dropped", split_of_sums(), "<"),
         Step(Abs(Abs(kept) - Abs(s2)), Abs(s1 + s2 - f), "reverse triangle inequality, by the signs", reverse, "≤"),
         Step(Abs(Abs(kept) - Abs(s2)), epsilon, "Eq. 15", reverse, "<"),
         Step(Abs(kept), epsilon + Abs(s2), "Eq. 16, since t ≤ |t| for t = |S_1 − f| − |S_2|", reverse and below, "<"),
         equality(
-            s.form(2) - (s.form(2) - s.C(1, 2) * s.activation(1)),
+            s.form(2) - (s.P(2) * x0 + s.q(2) + s.C(2, 2) * s.activation(2)),
             s.C(1, 2) * s.activation(1),
             "term 1 of two layers dropped, all else held",
             s.recursions,
         ),
-        equality(s.x(2) - pruned.left, effect, "the same, and the network run again", (s.equation_20, pruned)),
+        *named(*names),
+        definition(without, pruned.right, "the network without term 1, run again"),
+        equality(s.x(2) - without, effect, "its difference: the later term moves too", (s.equation_20, pruned, *names)),
     )
     remark = "Held and run again differ by how later terms move: a small S_2 alone doesn't bound the second."
     return Derivation("What pruning costs", steps, remark)

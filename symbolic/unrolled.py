@@ -9,7 +9,7 @@ from symbolic.normal_form import Normaliser, equal, normal_form
 from symbolic.operations import Activation, IndexedSum
 from symbolic.stack import Stack, check_depth, i, j
 
-_IN_FULL = 3  # layers up to which the form is also written out without names
+_IN_FULL = 250  # characters up to which the form is also written out without names
 
 
 def unroll(
@@ -21,9 +21,9 @@ def unroll(
 ) -> Derivation:
     """Derive the unrolled form at a concrete depth from substitution alone, with its shared parts named.
 
-    In every layer the named form of the layer before is substituted in Eq. 20, the result is sorted by `x'_0`, and what is
-    found gets the next names. The equation `x'_i = P_i x'_0 + q_i + UAT^R_i` is then compared with the whole network, one layer
-    substituted in the next without any name.
+    In every layer the named form of the layer before is substituted in Eq. 20, the result is sorted by `x'_0`, and
+    what is found gets the next names. The equation `x'_i = P_i x'_0 + q_i + UAT^R_i` is then compared with the whole
+    network, one layer substituted in the next without any name.
 
     Args:
         depth: number of layers.
@@ -63,10 +63,15 @@ def unroll(
         steps += [definition(name.left, name.right, "named") for name in new]
         verified = network.form(stack.x(k)) == named_form.form(stack.form(k))
         steps.append(Step(stack.x(k), stack.form(k), "equals the network, layer substituted in layer", verified))
-    if depth <= _IN_FULL:
-        whole = network.form(stack.x(depth)).expression()
+    # The form without names grows by a factor in every layer: only a short one is worth a look.
+    if depth <= 3 and len(str(whole := network.form(stack.x(depth)).expression())) <= _IN_FULL:
         steps.append(equality(stack.x(depth), whole, "in full", [layer or stack.equation_20]))
-    remark = f"{depth} layers are one affine map of the input plus {depth} term{'s' if depth > 1 else ''}."
+    plural = (
+        "layers are one affine map of the input plus {} terms."
+        if depth > 1
+        else "layer is one affine map of the input plus {} term."
+    )
+    remark = f"{depth} {plural.format(depth)}"
     return Derivation(f"{title} at depth {depth}", tuple(steps), remark)
 
 
@@ -141,16 +146,15 @@ def recursions(stack: Stack | None = None, depth: int = 3) -> Derivation:
         s.B(i + 1): (term.inner, "updated W'_{i+1,2}"),
         s.c(i + 1): (term.bias, "updated b'_{i+1,2}, with all earlier terms"),
     }
+    sorted_form = found.path * s.x(0) + found.offset + term.outer * Activation(term.inner * s.x(0) + term.bias)
+    known = (Definition(s.x(i), s.form(i)), s.equation_20)
     rules = s.recursions
     born = s.W(i + 1, 3) * s.activation(i + 1)
     carried = IndexedSum(s.C(j, i + 1) * s.activation(j), j, 1, i)
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = (
-        equality(
-            next_layer,
-            found.path * s.x(0) + found.offset + term.outer * Activation(term.inner * s.x(0) + term.bias),
-            "sorted by x'_0",
-        ),
+        Step(s.x(i + 1), next_layer, "Eq. 20, with the form of layer i in it", equal(s.x(i + 1), next_layer, known)),
+        Step(None, sorted_form, "sorted by x'_0", equal(next_layer, sorted_form)),
         *(
             Step(rule.left, rule.right, derived[rule.left][1], equal(rule.right, derived[rule.left][0]))
             for rule in rules

@@ -26,7 +26,8 @@ def derive(
     what: Annotated[
         str | None,
         typer.Option(
-            help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention, normalisation,"
+            help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention,"
+            " normalisation,"
             " mlp, diamond, lemma, lora or pruning; recursions if absent."
         ),
     ] = None,

@@ -49,7 +49,7 @@ def verify(
     model: Annotated[Path | None, typer.Option(help="A checkpoint directory, in the place of random networks.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:
-    """Compare the symbolic form with the numeric closed form and the plain forward pass of real networks, in float64."""
+    """Compare the symbolic form with the numeric closed form and the forward pass of real networks, in float64."""
     with one_line_errors():
         if json_file not in (None, "-"):
             check_output(Path(json_file))

@@ -54,7 +54,8 @@ def _mixes_tokens() -> Outcome:
     crossing = [any(m[r, c] != 0 for r in (0, 1) for c in (2, 3)) for m in (rows, features)]
     return Outcome(
         crossing[0] == crossing[1],
-        f"with W of N × N, token 1 of W x contains {rows[0, 2]} times token 2; a Transformer's MLP acts on each token alone",
+        f"with W of N × N, token 1 of W x contains {rows[0, 2]} times token 2; a Transformer's MLP acts on each"
+        " token alone",
     )
 
 
@@ -77,6 +78,10 @@ def _attention_is_formed() -> Outcome:
     )
 
 
+def _product(entry: Expr) -> str:
+    return str(entry).replace("*", " ")
+
+
 def _order_as_printed() -> Outcome:
     """With the three matrices applied transposed, as Eq. 9 and the lines before it print them."""
     small = attention(2, 2, 2)
@@ -88,7 +93,8 @@ def _order_as_printed() -> Outcome:
     r, c = place
     return Outcome(
         False,
-        f"entry ({r + 1}, {c + 1}) for N = M = h = 2: the printed order gives {printed.expand()[r, c]}, attention needs {needed[r, c]}",
+        f"entry ({r + 1}, {c + 1}) for N = M = h = 2: the printed order gives {_product(printed.expand()[r, c])},"
+        f" attention needs {_product(needed[r, c])}",
     )
 
 
@@ -116,7 +122,8 @@ def _dense_if_nonzero() -> Outcome:
     whole = kronecker(held, (w_v * w_o).T)
     return Outcome(
         density(whole) == 1,
-        "counterexample, N = M = 2, one head, all entries of H 1/2, W_V = [[1, 1], [1, 1]], W_O = [[1, 1], [-1, -1]]: no variable is"
+        "counterexample, N = M = 2, one head, all entries of H 1/2, W_V = [[1, 1], [1, 1]], W_O = [[1, 1], [-1,"
+        " -1]]: no variable is"
         f" zero and W'_{{HVO}} has density {density(whole)}",
     )
 
@@ -196,7 +203,8 @@ CLAIMS = (
         r"\mathbf{V}_{i}=\mathbf{H}_{i}\mathbf{V}_{i}=\mathbf{H}_{i}[\mathbf{x}_{i}\mathbf{W}_{Vi}]=\hat{\mathbf{H}}_{i}",
         _attention_is_formed,
         definition=True,
-        remark="The papers' own variant: heads see slices of the features, and scores are divided by the root of M, where others take the"
+        remark="The papers' own variant: heads see slices of the features, and scores are divided by the root"
+        " of M, where others take the"
         " head's width. Only H changes with that.",
     ),
     Claim(
@@ -206,7 +214,8 @@ CLAIMS = (
         pattern_moves,
         (("with the patterns H_i held at their values on this input", held_pattern),),
         corrected=r"(\mathbf{W}_{HVO}^{\prime})^{T}=\sum_{k=1}^{h}\mathbf{H}_{k}\otimes"
-        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T},\quad\mathbf{H}_{k}\text{ held}",
+        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T}"
+        r",\quad\mathbf{H}_{k}\text{ held}",
         correction=held_pattern,
     ),
     Claim(
@@ -220,7 +229,8 @@ CLAIMS = (
                 _order_of_untransposed,
             ),
         ),
-        remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' as printed around it the order is the other one, as version 001 has it.",
+        remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' as printed around it the order is the other one, as version"
+        " 001 has it.",
         corrected=r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{HV}^{\prime}\mathbf{W}_{O}^{\prime}",
         correction=order_of_transposed,
     ),
@@ -232,16 +242,19 @@ CLAIMS = (
         _dense_if_nonzero,
         (("'essentially': for all but special values, and without a mask", _generic_density),),
         remark="With a causal mask (N + 1)/(2 N) of the entries remain.",
-        corrected=r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}\text{ with a causal one}",
+        corrected=r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}"
+        r"\text{ with a causal one}",
         correction=_generic_density,
     ),
     Claim(
         "whole context",
         "000",
-        r"\text{each element in }\mathring{\mathbf{H}}\text{ encapsulates comprehensive information from both preceding and subsequent contexts}",
+        r"\text{each element in }\mathring{\mathbf{H}}\text{ encapsulates comprehensive information from both"
+        " preceding and subsequent contexts}",
         _causal_density,
         (("no causal mask", _generic_density),),
-        remark="A language model that predicts the next token has a causal mask, and its tokens see preceding ones only.",
+        remark="A language model that predicts the next token has a causal mask, and its tokens see preceding"
+        " ones only.",
         corrected=r"\text{from preceding contexts, and from subsequent ones without a causal mask}",
         correction=_generic_density,
     ),
@@ -252,7 +265,8 @@ CLAIMS = (
         pattern_moves,
         (("Eq. 9 with W' for (W'_{HVO})^T, the patterns held", held_pattern),),
         corrected=r"\mathbf{W}^{\prime}=\sum_{k=1}^{h}\mathbf{H}_{k}\otimes"
-        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T},\quad\mathbf{H}_{k}\text{ held}",
+        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T}"
+        r",\quad\mathbf{H}_{k}\text{ held}",
         correction=held_pattern,
     ),
     Claim(

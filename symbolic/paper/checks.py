@@ -1,6 +1,6 @@
 """What the checks of several claims share: chains of equal lines, derivations as evidence, and numbers put in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
 
@@ -9,7 +9,6 @@ from symbolic.definitions import Definition
 from symbolic.derivation import Derivation
 from symbolic.errors import ShapeMismatch
 from symbolic.interpreter import Interpreter, exact
-from symbolic.paper.claims import Check
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.stack import Stack
 from symbolic.symbols import Parameter
@@ -54,17 +53,18 @@ def adds(*summands: MatrixExpr) -> Outcome:
     return Outcome(True, "well formed: all shapes fit")
 
 
-def at_depths(check: "Mapping[int, Check]") -> Outcome:
+def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcome:
     """Decide a claim at one depth after the other, and say up to which it holds.
 
     Args:
-        check: a check for every depth.
+        decide: decides it at one depth.
+        depths: the depths, ascending.
     """
-    for depth, decide in check.items():
-        outcome = decide()
+    for depth in depths:
+        outcome = decide(depth)
         if not outcome.holds:
             return Outcome(False, f"right up to depth {depth - 1}, wrong at depth {depth} ({outcome.how})")
-    return Outcome(True, f"right at depths {min(check)} to {max(check)}")
+    return Outcome(True, f"right at depths {depths[0]} to {depths[-1]}")
 
 
 def scalar(expression: MatrixExpr, values: Mapping[Parameter, int], stack: Stack) -> Expr:

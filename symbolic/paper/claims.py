@@ -35,7 +35,8 @@ class Finding:
     def _repr_latex_(self) -> str:
         from symbolic.latex import escaped
 
-        lines = [rf"\textbf{{{escaped(f'Equation {self.equation} ({self.source}): {self.verdict}')}}}", self.printed]
+        what = f"Equation {self.equation}" if self.equation.isdigit() else self.equation.capitalize()
+        lines = [rf"\textbf{{{escaped(f'{what} ({self.source}): {self.verdict}')}}}", self.printed]
         if self.corrected:
             lines += [r"\text{corrected:}", self.corrected]
         return "$$\\begin{gathered}\n" + " \\\\\n".join(lines) + "\n\\end{gathered}$$"

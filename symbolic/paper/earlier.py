@@ -1,4 +1,4 @@
-"""What versions 001 and 003 state differently: the diamond product, the order of factors, density, and the closed form."""
+"""What versions 001 and 003 state differently: diamond product, order of factors, density, closed form."""
 
 from fractions import Fraction
 
@@ -120,7 +120,8 @@ def _head_is_dense() -> Outcome:
     whole = attention(2, 4, 2).value.density
     return Outcome(
         good,
-        f"for one head every entry is a product of variables; for all heads together the density is 1/h ({whole} at h = 2)",
+        "for one head every entry is a product of variables; for all heads together the density is 1/h"
+        f" ({whole} at h = 2)",
     )
 
 
@@ -137,7 +138,8 @@ def _two_sums() -> Outcome:
     claimed = abs(terms[0] - f) < epsilon + abs(terms[0])
     return Outcome(
         not premise or claimed,
-        f"counterexample, terms 0 and 10, N_1 = N_2 = 1, f = 10, ε = 1: |0 + 10 − f| < ε, and {abs(terms[0] - f)} < ε + 0 is wrong",
+        "counterexample, terms 0 and 10, N_1 = N_2 = 1, f = 10, ε = 1: |0 + 10 − f| < ε, and"
+        f" {abs(terms[0] - f)} < ε + 0 is wrong",
     )
 
 
@@ -261,7 +263,8 @@ CLAIMS = (
         r"\mathbf{W}_{1}\diamond[\mathbf{W}_{2}^{T}\mathbf{x}]=\cdots=(\mathbf{W}_{2}\mathbf{W}_{1})\diamond\mathbf{x}"
         r"=\mathbf{W}_{2}\diamond\mathbf{W}_{1}\diamond\mathbf{x}=\mathbf{W}_{2}^{T}\diamond\mathbf{W}_{1}\diamond\mathbf{x}",
         lambda: _bad_line(_W1.T * _W2.T * _X, _W2, _W1),
-        remark="The line without the transpose equals neither neighbour; the last line is the identity, bracketed from the left.",
+        remark="The line without the transpose equals neither neighbour; the last line is the identity,"
+        " bracketed from the left.",
         corrected=r"(\mathbf{W}_{2}\mathbf{W}_{1})\diamond\mathbf{x}=(\mathbf{W}_{2}^{T}\diamond\mathbf{W}_{1})\diamond\mathbf{x}",
         correction=lambda: _first_identity(True),
     ),
@@ -271,7 +274,8 @@ CLAIMS = (
         r"[\mathbf{W}_{1}^{T}\mathbf{x}]\diamond\mathbf{W}_{2}=\cdots=[\mathbf{W}_{1}\mathbf{W}_{2}]\diamond\mathbf{x}"
         r"=\mathbf{W}_{1}\diamond\mathbf{W}_{2}\diamond\mathbf{x}=\mathbf{W}_{1}^{T}\diamond\mathbf{W}_{2}\diamond\mathbf{x}",
         lambda: _bad_line(_W2.T * _W1.T * _X, _W1, _W2),
-        remark="The line without the transpose equals neither neighbour; the last line is the identity, bracketed from the left.",
+        remark="The line without the transpose equals neither neighbour; the last line is the identity,"
+        " bracketed from the left.",
         corrected=r"[\mathbf{W}_{1}\mathbf{W}_{2}]\diamond\mathbf{x}=(\mathbf{W}_{1}^{T}\diamond\mathbf{W}_{2})\diamond\mathbf{x}",
         correction=lambda: _second_identity(True),
     ),
@@ -297,12 +301,14 @@ CLAIMS = (
         "001",
         r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{WH}^{\prime T}\diamond\mathbf{W}_{O}^{\prime}",
         _transposed_order,
-        remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest version exchanges.",
+        remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest"
+        " version exchanges.",
     ),
     Claim(
         "H as a parameter",
         "001",
-        r"\mathbf{H}_{i}\text{ is derived from }\mathbf{W}_{Qi}\text{ and }\mathbf{W}_{Ki}\text{ and can be directly regarded as a parameter matrix}",
+        r"\mathbf{H}_{i}\text{ is derived from }\mathbf{W}_{Qi}\text{ and }\mathbf{W}_{Ki}\text{ and can be"
+        " directly regarded as a parameter matrix}",
         _pattern_is_parameter,
         (("held at its value on this input", held_pattern),),
         remark="The newest version adds x_i to what it is derived from.",
@@ -369,7 +375,8 @@ CLAIMS = (
         "Lemma 2",
         "003",
         r"\mathbf{x}'_{i+1}=(\mathbf{W}'_{i+1,1}\mathbf{x}'_{i}+\mathbf{b}'_{i+1,3})"
-        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}'_{i}+\mathbf{b}'_{i+1,2})\text{, stacked, has the form of the UAT}",
+        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}'_{i}+\mathbf{b}'_{i+1,2})\text{, stacked,"
+        " has the form of the UAT}",
         lambda: derived(prove(), "the closed form at every depth"),
         remark="With biases that depend on the input: the newest version calls that form DUAT.",
     ),
@@ -405,7 +412,8 @@ CLAIMS = (
     Claim(
         "dynamic parameters",
         "003",
-        r"\text{all }\mathbf{W}'_{j,1},\mathbf{W}'_{j,2}\text{ and }\mathbf{W}'_{j,3}\text{ for the }i\text{-th layer, }j=1,\ldots,i"
+        r"\text{all }\mathbf{W}'_{j,1},\mathbf{W}'_{j,2}\text{ and }\mathbf{W}'_{j,3}\text{ for the }i\text{-th"
+        r" layer, }j=1,\ldots,i"
         r"\text{, are dynamically changing with the input}",
         _last_outer_is_dynamic,
         corrected=r"\mathbf{W}'_{j,1},\mathbf{W}'_{j,2}\text{ for }j\le i\text{, and }\mathbf{W}'_{j,3}\text{ for }j<i",

@@ -1,4 +1,7 @@
-"""The residual network and its closed form: Eq. 11, 12 and 20–34, with the update rules and definitions between them."""
+"""The residual network and its closed form: Eq. 11, 12 and 20–34, with the rules between them."""
+
+from functools import partial
+from typing import Any
 
 from sympy import MatrixExpr
 
@@ -49,10 +52,10 @@ def recursions_proved() -> Outcome:
 def _own_symbols() -> Outcome:
     """Eq. 33 with every symbol as a layer's own parameter."""
     layer = paper_layer(_S)
-    return at_depths({d: lambda d=d: identity(_S.x(d), closed_form(_S, d), [layer]) for d in DEPTHS})
+    return at_depths(lambda d: identity(_S.x(d), closed_form(_S, d), [layer]), DEPTHS)
 
 
-def _bias_rule(k: object, summand: MatrixExpr, before: MatrixExpr) -> MatrixExpr:
+def _bias_rule(k: Any, summand: MatrixExpr, before: MatrixExpr) -> MatrixExpr:
     return _S.W(k, 2) * before + _S.b(k, 2) + _S.W(k, 2) * IndexedSum(summand, j, 1, k - 1)
 
 
@@ -63,7 +66,7 @@ def _bias_own() -> Outcome:
     def at(depth: int) -> Outcome:
         return identity(_S.c(depth), _bias_rule(depth, own, _S.b(depth - 1, 3)), _S.recursions)
 
-    return at_depths({d: lambda d=d: at(d) for d in DEPTHS[1:]})
+    return at_depths(at, DEPTHS[1:])
 
 
 def bias_two_indices() -> Outcome:
@@ -174,7 +177,7 @@ def _settings(state: dict[Parameter, MatrixExpr]) -> Outcome:
 
 
 def _settings_as_meant() -> Outcome:
-    """The first four all at once; then `UAT^R_{i+1}` with the layer's own `W'_{i+1,1}` and the updated symbols inside σ."""
+    """The first four at once; then `UAT^R_{i+1}` with the layer's own `W'_{i+1,1}`, and updated symbols inside σ."""
     state = all_at_once(_SETTINGS)
     uat = _S.W(_K, 1) * _S.UAT(i) + _NEW_TERM.xreplace(state)
     return _settings(state | {_S.UAT(_K): uat})
@@ -241,7 +244,8 @@ def _dynamic_parameters(stated: set[int], depth: int = 4) -> Outcome:
     found = _dynamic(depth)
     return Outcome(
         found == stated,
-        f"of {depth} layers, the W'_{{j,3}} that contain attention are those with j in {sorted(found)}; stated: {sorted(stated)}",
+        f"of {depth} layers, the W'_{{j,3}} that contain attention are those with j in {sorted(found)}; stated:"
+        " {sorted(stated)}",
     )
 
 
@@ -281,7 +285,8 @@ _GENERAL = (
     r"+\mathbf{W}^{\prime}_{OUTER,3}\sigma(\mathbf{W}^{\prime}_{i+1,2}\mathbf{x}^{\prime}_{i}+\mathbf{b}^{\prime}_{i+1,2})"
 )
 _TWO_INDICES = "the symbols are the updated ones, in two indices"
-_ORDER_REMARK = "One symbol stands for a parameter before and after its update; from depth 3 on W'_{j,3} lacks factors in every reading."
+_ORDER_REMARK = "One symbol stands for a parameter before and after its update; from depth 3 on W'_{j,3} lacks"
+" factors in every reading."
 
 
 def _update_rules(source: str, name: str) -> Claim:
@@ -291,7 +296,7 @@ def _update_rules(source: str, name: str) -> Claim:
         source,
         _PRINTED_RULES,
         lambda: reach(first),
-        tuple((READINGS[key], lambda key=key: reach(key)) for key in others),
+        tuple((READINGS[key], partial(reach, key)) for key in others),
         remark=_ORDER_REMARK,
         corrected=_RULES,
         correction=recursions_proved,
@@ -317,7 +322,8 @@ CLAIMS = (
         _bias_own,
         (
             (
-                "on the right W'_{j,2} and b'_{j,2} are the layer's own, W'_{k,3} is carried to layer j − 1, all else is updated",
+                "on the right W'_{j,2} and b'_{j,2} are the layer's own, W'_{k,3} is carried to layer j − 1,"
+                " all else is updated",
                 bias_two_indices,
             ),
         ),
@@ -327,7 +333,8 @@ CLAIMS = (
     Claim(
         "bias and j-layer UAT",
         "000",
-        r"\text{The term }\mathbf{b}^{\prime}_{j,2}\text{ is approximated by the }j\text{ layer UAT with }\mathbf{x}_{0}\text{ as input}",
+        r"\text{The term }\mathbf{b}^{\prime}_{j,2}\text{ is approximated by the }j\text{ layer UAT with"
+        " }\\mathbf{x}_{0}\text{ as input}",
         lambda: _terms_inside(4),
         (("the UAT that stands inside layer j, which has the terms of j − 1 layers", lambda: _terms_inside(3)),),
         remark="It equals an affine map of what j − 1 layers compute, exactly.",
@@ -440,7 +447,8 @@ CLAIMS = (
         lambda: _settings(in_order([*_SETTINGS, _NEW_UAT])),
         (
             (
-                "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols are updated",
+                "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols"
+                " are updated",
                 _settings_as_meant,
             ),
         ),
@@ -473,14 +481,16 @@ CLAIMS = (
         r"=\mathbf{W}^{\prime}_{i+1,1}\mathbf{x}^{\prime}_{i}+\mathbf{W}^{\prime}_{i+1,3}"
         r"\sigma(\mathbf{W}^{\prime}_{i+1,2}\mathbf{W}^{\prime}_{i+1,1}\mathbf{x}^{\prime}_{i}+\mathbf{b}^{\prime}_{i+1,2})+\mathbf{b}^{\prime}_{i+1,3}",
         _eq_30,
-        remark="A block without attention residual and normalisation; blocks that have them are instances of Eq. 20 too.",
+        remark="A block without attention residual and normalisation; blocks that have them are instances of"
+        " Eq. 20 too.",
     ),
     Claim(
         "31",
         "000",
         _GENERAL.replace("OUTER", "i"),
         lambda: _eq_31(i),
-        remark="With W'_{i+1,2} W'_{i+1,1} in the place of W'_{i+1,2}, as set above it; the index of W'_{i,3} is one too low.",
+        remark="With W'_{i+1,2} W'_{i+1,1} in the place of W'_{i+1,2}, as set above it; the index of W'_{i,3}"
+        " is one too low.",
         corrected=_GENERAL.replace("OUTER", "i+1"),
         correction=lambda: _eq_31(_K),
     ),
@@ -488,7 +498,8 @@ CLAIMS = (
         "32",
         "000",
         _GENERAL.replace("OUTER", "i")
-        + r"=\cdots=[\mathbf{W}^{\prime}_{i+1,1}\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,1}\mathbf{b}_{i,1}"
+        + r"=\cdots=[\mathbf{W}^{\prime}_{i+1,1}\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,1}"
+        r"\mathbf{b}_{i,1}"
         r"+\mathbf{b}^{\prime}_{i+1,3})]+\mathbf{W}^{\prime}_{i+1,1}UAT^{R}_{i}+\mathbf{W}^{\prime}_{i,3}\sigma\{\mathbf{W}^{\prime}_{i+1,2}"
         r"\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,2}\mathbf{b}_{i,1}+\mathbf{b}^{\prime}_{i+1,2})"
         r"+\mathbf{W}^{\prime}_{i+1,2}UAT^{R}_{i}\}",

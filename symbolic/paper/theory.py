@@ -57,7 +57,8 @@ def _other_bias() -> Outcome:
     premise, kept, dropped = abs(1 + 0 - 1), abs(3 - 1), abs(0)
     return Outcome(
         abs(kept - dropped) <= premise,
-        "counterexample with θ_j other than b_j, σ = ReLU, W = 0, α = 1, b = (1, 0), θ = (3, 0), f = 1: the left side of Eq. 14"
+        "counterexample with θ_j other than b_j, σ = ReLU, W = 0, α = 1, b = (1, 0), θ = (3, 0), f = 1: the"
+        " left side of Eq. 14"
         f" is {premise}, that of Eq. 15 is {abs(kept - dropped)}",
     )
 
@@ -84,7 +85,8 @@ def _remove_a_layer() -> Outcome:
     without = scalar(s.general_term(2, s.W(1, 1) * s.x(0) + s.b(1, 3)), values, s)
     return Outcome(
         abs(whole - without) <= abs(own),
-        "counterexample, σ = ReLU, all sizes 1, W'_{2,1} = 0, all other matrices and x'_0 = 1, biases 0: layer 1's own term is"
+        "counterexample, σ = ReLU, all sizes 1, W'_{2,1} = 0, all other matrices and x'_0 = 1, biases 0: layer"
+        " 1's own term is"
         f" {own} at the output {whole}; without it the network, run again, gives {without}",
     )
 
@@ -123,7 +125,7 @@ def _eq_18_as_product(shift: int) -> Outcome:
         only_mlp = [Definition(delta(s.W(k, 1)), ZeroMatrix(s.width, s.width)) for k in range(1, depth + 1)]
         return identity(adapted.x(depth), form, (adapted.equation_20, *only_mlp, *s.recursions))
 
-    return at_depths({depth: lambda depth=depth: at(depth) for depth in (1, 2)})
+    return at_depths(at, (1, 2))
 
 
 def _lora_in_all_layers() -> Outcome:
@@ -148,7 +150,8 @@ _THETA = r"\theta"
 
 
 def _partial(k: int, bias: str) -> str:
-    return rf"\sum_{{j\in\Lambda_{{{k}}}}}\alpha_{{j}}\sigma\left(\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}+{bias}_{{j}}\right)"
+    argument = rf"\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}+{bias}_{{j}}"
+    return rf"\sum_{{j\in\Lambda_{{{k}}}}}\alpha_{{j}}\sigma\left({argument}\right)"
 
 
 CLAIMS = (
@@ -195,11 +198,13 @@ CLAIMS = (
     Claim(
         "15",
         "000",
-        rf"\big|\left|{_partial(1, _THETA)}-f(\mathbf{{x}})\right|-\left|{_partial(2, _THETA)}\right|\big|<\varepsilon",
+        rf"\left|\left|{_partial(1, _THETA)}-f(\mathbf{{x}})\right|"
+        rf"-\left|{_partial(2, _THETA)}\right|\right|<\varepsilon",
         _other_bias,
         (("θ_j is the b_j of Eq. 14", reverse_triangle),),
         remark="The limit S_2 → 0 isn't needed.",
-        corrected=rf"\big|\left|{_partial(1, 'b')}-f(\mathbf{{x}})\right|-\left|{_partial(2, 'b')}\right|\big|<\varepsilon",
+        corrected=rf"\left|\left|{_partial(1, 'b')}-f(\mathbf{{x}})\right|-\left|{_partial(2, 'b')}\right|"
+        rf"\right|<\varepsilon",
         correction=pruning_bound,
     ),
     Claim(
@@ -239,7 +244,8 @@ CLAIMS = (
             ("the second + read as a product", lambda: _eq_18_as_product(1)),
             ("besides, ΔW_{j,2} and ΔW_{j,3} for ΔW_{j+1,2} and ΔW_{j+1,3}", lambda: _eq_18_as_product(0)),
         ),
-        remark="The sum lacks a product, the update is one layer off, and from two layers on it is also carried by later layers and"
+        remark="The sum lacks a product, the update is one layer off, and from two layers on it is also carried"
+        " by later layers and"
         " moves b'_{j,2}.",
         corrected=r"\mathbf{x}'_{i}=(\mathbf{P}_{i}+\Delta\mathbf{P}_{i})\mathbf{x}'_{0}+\mathbf{q}_{i}+\Delta\mathbf{q}_{i}"
         r"+\sum_{j=1}^{i}(\mathbf{C}_{j}^{(i)}+\Delta\mathbf{C}_{j}^{(i)})"

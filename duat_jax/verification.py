@@ -23,6 +23,7 @@ from symbolic.normal_form import Normaliser
 
 Module = TypeVar("Module")
 
+EMBEDDED = Path(__file__).parent / "models" / "embedded"
 _TOKENS = 3
 _LARGEST = 8e9  # bytes of dense matrices above which the check is refused
 

@@ -15,7 +15,9 @@ def main() -> None:
     for path in sorted(Path(__file__).parent.glob("*.ipynb")):
         began = time.perf_counter()
         notebook = nbformat.read(path, as_version=4)
-        NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False).execute()
+        NotebookClient(
+            notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True
+        ).execute()
         # The kernel's own version would make every machine's file another one.
         notebook.metadata = nbformat.from_dict(
             {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}

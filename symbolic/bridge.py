@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from sympy import Expr, Identity, Integer, MatrixExpr, Symbol, ZeroMatrix
+from sympy import Expr, Integer, MatrixExpr, Symbol
 
 from symbolic.definitions import Definition
 from symbolic.errors import ShapeMismatch, SymbolicError
@@ -51,8 +51,11 @@ class _Reader(Interpreter):
         self.found[name_of(parameter)] = parameter
         return 0
 
-    def _compute(self, expression: MatrixExpr) -> int:
-        return 0 if isinstance(expression, Identity | ZeroMatrix) else super()._compute(expression)
+    def _zeros(self, like: MatrixExpr) -> int:
+        return 0
+
+    def _identity(self, like: MatrixExpr) -> int:
+        return 0
 
 
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:

@@ -13,6 +13,7 @@ from symbolic.latex import escaped, typeset
 from symbolic.normal_form import equal
 
 _LINE = 105  # characters of plain text that one line of a formula holds beside its left side
+_BESIDE = 36  # characters of a rule that stands beside its formula
 _ALIGNED = 24  # left sides up to this length are aligned in plain text
 
 
@@ -103,7 +104,7 @@ def _latex_lines(step: Step) -> list[str]:
     if not step.rule:
         return rows
     rule = rf"\text{{{escaped(step.rule)}}}"
-    if width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
+    if len(step.rule) > _BESIDE or width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
         return [*rows, rf"&\qquad\qquad {rule}"]
     return [*rows[:-1], rf"{rows[-1]} && {rule}"]
 
@@ -154,9 +155,13 @@ class Derivation:
     def __str__(self) -> str:
         return self.unicode()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
     def _repr_latex_(self) -> str:
-        head = rf"\textbf{{{escaped(self.title)}}}"
-        return f"$$\\begin{{gathered}}\n{head} \\\\\n{self.latex()}\n\\end{{gathered}}$$"
+        foot = [rf"\text{{{escaped(words)}}}" for words in (self.remark, self.verdict) if words]
+        rows = [rf"\textbf{{{escaped(self.title)}}}", self.latex(), *foot]
+        return "$$\\begin{gathered}\n" + " \\\\\n".join(rows) + "\n\\end{gathered}$$"
 
 
 _PREAMBLE = r"""\documentclass[10pt]{article}

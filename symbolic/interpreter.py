@@ -130,6 +130,12 @@ class Interpreter:
             result = self.arithmetic.multiply(self.value(factor), result)
         return result if coefficient == 1 else self.arithmetic.scale(coefficient, result)
 
+    def _zeros(self, like: MatrixExpr) -> Any:
+        return self.arithmetic.zeros(*map(self._number, like.shape))
+
+    def _identity(self, like: MatrixExpr) -> Any:
+        return self.arithmetic.identity(self._number(like.shape[0]))
+
     def _compute(self, e: MatrixExpr) -> Any:
         a = self.arithmetic
         match e:
@@ -155,9 +161,9 @@ class Interpreter:
                 return a.vec(self.value(e.matrix))
             case IndexedSum():
                 terms = [e.at(k) for k in range(self._number(e.first), self._number(e.last) + 1)]
-                return self._sum(terms) if terms else a.zeros(*map(self._number, e.shape))
+                return self._sum(terms) if terms else self._zeros(e)
             case Identity():
-                return a.identity(self._number(e.shape[0]))
+                return self._identity(e)
             case ZeroMatrix():
-                return a.zeros(*map(self._number, e.shape))
+                return self._zeros(e)
         raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")

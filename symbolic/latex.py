@@ -30,7 +30,8 @@ class _Typesetter(LatexPrinter):
         return r" \odot ".join(self.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in expression.args)
 
     def _print_MatrixBase(self, expression: MatrixExpr) -> str:
-        return super()._print_MatrixBase(expression).replace(r"\frac", r"\dfrac")
+        text = super()._print_MatrixBase(expression)
+        return text.replace(r"\frac", r"\dfrac").replace(r"\\", r"\\[2ex]") if r"\frac" in text else text
 
 
 def typeset(expression: Any) -> str:

@@ -164,11 +164,13 @@ def lora(stack: Stack | None = None, depth: int = 3) -> Derivation:
     for rule in (*(r for r in rules if r.variables and r.left.letter != "UAT"), z, uat):
         change = change_of(rule)
         formal = equal(first_order(rule.right, _change), change.first)
-        changes.append(Step(change.left, change.first, "first order", formal, "≈"))
         whole = change.first + change.higher
-        changes.append(
-            equality(change.left, whole, "exact", (Definition(change.left, _adapted(rule.right) - rule.right),))
-        )
+        difference = Definition(change.left, _adapted(rule.right) - rule.right)
+        if change.higher.is_ZeroMatrix:
+            changes.append(Step(change.left, whole, "exact", formal and equal(change.left, whole, (difference,))))
+        else:
+            changes.append(Step(change.left, change.first, "first order", formal, "≈"))
+            changes.append(equality(change.left, whole, "exact", (difference,)))
         exact.append(Definition(change.left, whole, rule.variables, rule.where))
     moved = Activation(pre_activation + delta(pre_activation)) - Activation(pre_activation)
     slope = Diagonal(Activation(pre_activation, 1)) * delta(pre_activation)

@@ -39,6 +39,7 @@ class Normaliser:
     def __init__(self, definitions: Iterable[Definition] = ()) -> None:
         self.definitions = tuple(definitions)
         self.seen: dict[Any, NormalForm] = {}
+        self.open: set[Parameter] = set()  # whose definitions are being put in
         self.shapes: dict[tuple[str, Any], Parameter] = {}
 
     def form(self, expression: MatrixExpr, bounds: Bounds | None = None) -> NormalForm:
@@ -103,7 +104,13 @@ class Normaliser:
         if meaning is None:
             return NormalForm(parameter.shape, {(parameter_atom(parameter),): S.One})
         check_sum(parameter, meaning)
-        return self.form(meaning, bounds)
+        if parameter in self.open:
+            raise SymbolicError(f"{parameter} is defined by itself: define it by parameters of earlier layers only")
+        self.open.add(parameter)
+        try:
+            return self.form(meaning, bounds)
+        finally:
+            self.open.remove(parameter)
 
     @staticmethod
     def _sum(forms: list[NormalForm], expressions: tuple[MatrixExpr, ...]) -> NormalForm:

@@ -164,6 +164,6 @@ def recursions(stack: Stack | None = None, depth: int = 3) -> Derivation:
         Step(s.C(j, i + 1), s.W(i + 1, 1) * s.C(j, i), "W'_{j,3} carried one layer on, for j ≤ i", True, ":="),
         equality(s.W(i + 1, 1) * s.UAT(i), carried, "so the earlier terms are carried", rules),
         equality(s.UAT(i + 1), s.W(i + 1, 1) * s.UAT(i) + born, "and one is born", rules),
-        Step(s.x(depth), s.form(depth), f"all together, against Eq. 20 substituted in itself {depth} times", whole),
+        Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole),
     )
     return Derivation("The recursions, for every depth", steps)

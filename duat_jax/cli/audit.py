@@ -25,17 +25,6 @@ def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
     return table
 
 
-def _details(finding: "Finding") -> str:
-    rows = [
-        f"Equation {finding.equation}, version {finding.source}: {finding.verdict}",
-        f"  printed    {finding.printed}",
-        f"  why        {finding.reason}",
-        *([f"  corrected  {finding.corrected}"] if finding.corrected else []),
-        f"  check      {finding.check}",
-    ]
-    return "\n".join(rows)
-
-
 def audit(
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
     equation: Annotated[str | None, typer.Option(help="One equation, by its number or its name in the table.")] = None,
@@ -53,7 +42,7 @@ def audit(
         if json_file == "-":
             return
         if equation is not None:
-            typer.echo("\n\n".join(map(_details, findings)))
+            typer.echo("\n\n".join(map(str, findings)))
             return
         from rich.console import Console
 

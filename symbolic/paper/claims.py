@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
 
+from symbolic.latex import escaped
 from symbolic.paper.counterexample import Outcome
 
+_WIDTH = 110  # characters of prose in a line under a formula
 HOLDS, READING, FAILS = "holds", "holds under a stated reading", "does not hold"
 
 Check = Callable[[], Outcome]
@@ -32,11 +36,28 @@ class Finding:
     corrected: str
     check: str
 
-    def _repr_latex_(self) -> str:
-        from symbolic.latex import escaped
+    @property
+    def title(self) -> str:
+        """Its equation, or what it is about, and the version of the paper."""
+        name = f"Equation {self.equation}" if self.equation.isdigit() else self.equation[0].upper() + self.equation[1:]
+        return f"{name}, version {self.source}"
 
-        what = f"Equation {self.equation}" if self.equation.isdigit() else self.equation.capitalize()
-        lines = [rf"\textbf{{{escaped(f'{what} ({self.source}): {self.verdict}')}}}", self.printed]
+    def __str__(self) -> str:
+        rows = [
+            f"{self.title}: {self.verdict}",
+            f"  printed    {self.printed}",
+            f"  why        {self.reason}",
+            *([f"  corrected  {self.corrected}"] if self.corrected else []),
+            f"  check      {self.check}",
+        ]
+        return "\n".join(rows)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_latex_(self) -> str:
+        lines = [rf"\textbf{{{escaped(f'{self.title}: {self.verdict}')}}}", self.printed]
+        lines += [rf"\text{{{escaped(line)}}}" for line in wrap(self.reason, _WIDTH)]
         if self.corrected:
             lines += [r"\text{corrected:}", self.corrected]
         return "$$\\begin{gathered}\n" + " \\\\\n".join(lines) + "\n\\end{gathered}$$"

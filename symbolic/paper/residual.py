@@ -245,7 +245,7 @@ def _dynamic_parameters(stated: set[int], depth: int = 4) -> Outcome:
     return Outcome(
         found == stated,
         f"of {depth} layers, the W'_{{j,3}} that contain attention are those with j in {sorted(found)}; stated:"
-        " {sorted(stated)}",
+        f" {sorted(stated)}",
     )
 
 
@@ -334,7 +334,7 @@ CLAIMS = (
         "bias and j-layer UAT",
         "000",
         r"\text{The term }\mathbf{b}^{\prime}_{j,2}\text{ is approximated by the }j\text{ layer UAT with"
-        " }\\mathbf{x}_{0}\text{ as input}",
+        r" }\mathbf{x}_{0}\text{ as input}",
         lambda: _terms_inside(4),
         (("the UAT that stands inside layer j, which has the terms of j − 1 layers", lambda: _terms_inside(3)),),
         remark="It equals an affine map of what j − 1 layers compute, exactly.",

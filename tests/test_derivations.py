@@ -1,0 +1,241 @@
+"""The derivations are proved, wrong ones are refused, and every explicit matrix is its Kronecker expression."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from sympy import Symbol, ZeroMatrix
+
+from symbolic.collapse import collapse
+from symbolic.contributions import contributions
+from symbolic.definitions import Definition
+from symbolic.derive import WHAT, derive
+from symbolic.errors import SymbolicError
+from symbolic.explicit import density, entries, matrix_of
+from symbolic.induction import prove
+from symbolic.lora import AdaptedStack, change_of, delta, first_order, lora
+from symbolic.matrix_vector import (
+    attention,
+    convolution,
+    densities,
+    linear_on_features,
+    linear_on_rows,
+    pattern,
+)
+from symbolic.normal_form import equal, normal_form
+from symbolic.operations import Activation, Diagonal, IndexedSum
+from symbolic.stack import Stack, i, j
+from symbolic.symbols import Parameter
+from symbolic.transformer import BLOCKS, general_term, layer, parameters, prove_block, unroll_block
+from symbolic.uat import holds_for_all_signs
+from symbolic.unrolled import recursions, unroll
+
+S = Stack()
+K = i + 1
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_every_step_of_every_derivation_is_verified(what):
+    for derivation in derive(what):
+        assert derivation.verified, derivation
+        assert derivation.steps
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 8, 32])
+def test_the_unrolled_form_equals_the_substituted_network(depth):
+    assert unroll(depth).verified
+    assert normal_form(S.x(depth), [S.equation_20]) == normal_form(S.form(depth), S.recursions)
+
+
+@pytest.mark.parametrize("depth", [1, 4, 7])
+def test_the_recursions_hold_together_at_every_depth(depth):
+    assert recursions(depth=depth).verified
+
+
+@pytest.mark.parametrize(("name", "gated"), list(product(BLOCKS, (False, True))))
+def test_every_block_is_an_instance_of_equation_20_and_unrolls_at_every_depth(name, gated):
+    assert general_term(name, gated=gated).verified
+    assert prove_block(name, gated=gated).verified
+    assert unroll_block(name, 5, gated=gated).verified
+
+
+def replaced(index, right):
+    rules = S.recursions
+    wrong = Definition(rules[index].left, right, rules[index].variables, rules[index].where)
+    return (*rules[:index], wrong, *rules[index + 1 :])
+
+
+W1, W2, W3 = (S.W(K, role) for role in (1, 2, 3))
+WRONG = {
+    "P_without_its_factor": (1, S.P(i)),
+    "P_in_swapped_order": (1, S.P(i) * W1),
+    "P_with_the_index_of_the_layer_before": (1, S.W(i, 1) * S.P(i)),
+    "q_with_a_wrong_sign": (3, W1 * S.q(i) - S.b(K, 3)),
+    "q_without_the_path": (3, S.q(i) + S.b(K, 3)),
+    "q_with_the_wrong_bias": (3, W1 * S.q(i) + S.b(i, 3)),
+    "B_with_a_shifted_index": (4, W2 * S.P(K)),
+    "B_without_the_path": (4, W2),
+    "c_without_the_earlier_terms": (5, S.b(K, 2) + W2 * S.q(i)),
+    "c_with_a_wrong_sign": (5, S.b(K, 2) - W2 * (S.q(i) + S.UAT(i))),
+    "C_born_with_a_shifted_index": (6, S.W(i - 1, 3)),
+    "C_not_carried": (7, S.C(j, i)),
+    "C_carried_by_the_wrong_layer": (7, S.W(i, 1) * S.C(j, i)),
+    "UAT_without_the_last_term": (8, IndexedSum(S.C(j, i) * S.activation(j), j, 1, i - 1)),
+    "UAT_with_swapped_indices": (8, IndexedSum(S.C(j, i) * Activation(S.B(j) * S.x(0) - S.c(j)), j, 1, i)),
+    "P_starts_at_zero": (0, ZeroMatrix(S.width, S.width)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_checker_refuses(name):
+    proof = prove(recursions=replaced(*WRONG[name]))
+    assert not proof.verified
+    assert not proof.steps[-1].verified or not proof.steps[0].verified
+    assert "NOT PROVED" in proof.verdict
+    assert r"\overset{?}" in proof.latex()
+
+
+def test_a_recursion_that_runs_in_a_circle_is_named():
+    with pytest.raises(SymbolicError, match=r"c.* is defined by itself"):
+        prove(recursions=replaced(5, S.b(K, 2) + W2 * (S.q(i) + S.UAT(K))))
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "convolution"])
+def test_the_checker_refuses_the_table_of_another_block(name):
+    other = "parallel" if name != "parallel" else "pre-norm"
+    assert not prove(layer=layer(name), parameters=parameters(other)).verified
+
+
+def test_a_definition_applies_only_where_its_condition_is_known():
+    carried = S.recursions[7]
+    assert carried.applied_to(S.C(2, 5)) is not None
+    assert carried.applied_to(S.C(5, 5)) is None
+    assert carried.applied_to(S.C(j, K)) is None
+    assert carried.applied_to(S.C(j, K), {j: i}) is not None
+
+
+def test_an_index_put_into_a_sum_isnt_captured_by_it():
+    uat = S.recursions[8]
+    put_in = uat.applied_to(S.UAT(j))
+    other = uat.applied_to(S.UAT(Symbol("m", integer=True)))
+    assert equal(put_in.xreplace({j: Symbol("m", integer=True)}), other)
+
+
+def test_the_collapse_and_the_contributions_hold_for_numbers_too():
+    stack = Stack(width=6, neurons=4)
+    assert collapse(stack).verified
+    assert contributions(stack).verified
+
+
+def test_lora_is_exact_and_its_first_order_is_the_differential():
+    assert lora(depth=5).verified
+    adapted = AdaptedStack()
+    whole = normal_form(adapted.recursions[1].right)
+    assert whole == normal_form((W1 + delta(W1)) * S.P(i))
+    change = change_of(S.recursions[1])
+    assert equal(change.first, delta(W1) * S.P(i) + W1 * delta(S.P(i)))
+    assert equal(change.higher, delta(W1) * delta(S.P(i)))
+
+
+def test_the_differential_of_an_activation_is_its_slope():
+    z = Parameter("z", (), S.neurons, 1)
+    assert equal(first_order(Activation(z), delta), Diagonal(Activation(z, 1)) * delta(z))
+
+
+def test_the_reverse_triangle_inequality_isnt_an_equation():
+    a, b = (Symbol(name, real=True) for name in "ab")
+    assert holds_for_all_signs((a + b) ** 2 - (abs(a) - abs(b)) ** 2, a, b)
+    assert not holds_for_all_signs((abs(a) - abs(b)) ** 2 - (a + b) ** 2, a, b)
+    assert not holds_for_all_signs((a + b) ** 2 - (abs(a) + abs(b)) ** 2, a, b)
+
+
+SIZES = [(1, 2, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (2, 4, 2), (3, 4, 4)]
+
+
+@pytest.mark.parametrize(("tokens", "features", "heads"), SIZES)
+@pytest.mark.parametrize("sliced", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_read_off_entry_by_entry_is_its_kronecker_sum(tokens, features, heads, sliced, causal):
+    found = attention(tokens, features, heads, sliced=sliced, causal=causal)
+    assert all(explicit.agree for explicit in found)
+    assert (found.output.matrix * found.value.matrix).expand() == found.whole.matrix
+    expected = Fraction(tokens + 1, 2 * tokens) if causal else Fraction(1)
+    assert found.whole.density == expected
+
+
+@pytest.mark.parametrize(("tokens", "features"), [(2, 3), (3, 2), (4, 4)])
+def test_the_densities_are_the_counted_ones(tokens, features):
+    formulas = {name: formula.subs({"N": 1}) for name, formula in densities().items()}
+    assert formulas
+    at = {Symbol("N", integer=True, positive=True): tokens, Symbol("M", integer=True, positive=True): features}
+    counted = {
+        "linear on rows, W x": linear_on_rows(tokens, features).density,
+        "linear on features, x W": linear_on_features(tokens, features).density,
+        "attention": attention(tokens, features, 1).whole.density,
+        "attention, causal mask": attention(tokens, features, 1, causal=True).whole.density,
+    }
+    for name, found in counted.items():
+        assert densities()[name].subs(at) == found, name
+
+
+@pytest.mark.parametrize(("tokens", "kernel"), [(3, 1), (3, 3), (5, 3), (7, 5), (6, 5)])
+def test_the_density_of_a_convolution_is_the_counted_one(tokens, kernel):
+    found = convolution(tokens, kernel)
+    assert found.agree
+    at = {Symbol("N", integer=True, positive=True): tokens, Symbol("k", integer=True, positive=True): kernel}
+    assert densities()["1D convolution"].subs(at) == found.density
+
+
+def test_the_pattern_is_the_softmax_of_the_scores():
+    from sympy import exp, sqrt
+
+    held, x, w = pattern(2, 2), entries(Parameter("x", (), 2, 2)), entries(Parameter("W", ("QK",), 2, 2))
+    score = (x * w * x.T)[1, 0] / sqrt(2)
+    other = (x * w * x.T)[1, 1] / sqrt(2)
+    assert (held[1, 0] - exp(score.expand()) / (exp(score.expand()) + exp(other.expand()))).together() == 0
+
+
+def test_a_matrix_is_read_off_linear_maps_only():
+    x = entries(Parameter("x", (), 2, 2))
+    assert density(matrix_of(x.T, x)) == Fraction(1, 4)
+    with pytest.raises(SymbolicError, match="isn't linear"):
+        matrix_of(x * x, x)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: unroll(0), ("depth is 0", "1 or more")),
+        (lambda: unroll(-2), ("depth is -2",)),
+        (lambda: unroll(True), ("depth",)),
+        (lambda: lora(depth=0), ("depth is 0",)),
+        (lambda: general_term("mamba"), ("'mamba'", "pre-norm")),
+        (lambda: derive("everything"), ("'everything'", "recursions")),
+        (lambda: derive("lora", depth=3), ("no depth",)),
+        (lambda: derive("lora", block="paper"), ("same for every block",)),
+        (lambda: attention(2, 3, 2), ("3 features", "2 heads")),
+        (lambda: attention(0, 2, 2.5), ("tokens = 0", "heads = 2.5")),
+        (lambda: convolution(4, 2), ("width 2", "odd")),
+        (lambda: entries(Parameter("W", (), S.width, 2)), ("d × 2", "numbers")),
+    ],
+)
+def test_bad_input_is_named_with_the_remedy(call, words):
+    with pytest.raises(SymbolicError) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_latex_of_depth_32_is_short_lines_of_named_parts():
+    lines = unroll(32).latex().splitlines()
+    assert max(map(len, lines)) < 300
+    assert sum(map(len, lines)) < 40_000
+    assert len(lines) > 32 * 6
+
+
+def test_a_derivation_shows_itself():
+    derivation = recursions()
+    assert derivation._repr_latex_().startswith("$$")
+    assert derivation.title in str(derivation)
+    assert derivation.unicode().count("✓") == len(derivation.steps)
+    assert S.W(1, 1)._repr_latex_() == r"$\displaystyle \mathbf{W}'_{1,1}$"
+    assert "P₂ x′₀ + q₂ + UAT₂" in str(S.form(2))

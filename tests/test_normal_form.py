@@ -1,0 +1,179 @@
+"""The normal form decides equality: what it must accept, what it must refuse, and that it never changes a value."""
+
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import Identity, ImmutableMatrix, Rational, Symbol, ZeroMatrix
+
+from symbolic.algebra import Hadamard, Kronecker
+from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.interpreter import Interpreter, exact
+from symbolic.normal_form import equal, normal_form
+from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
+from symbolic.stack import Stack
+from symbolic.symbols import Parameter, Variable
+
+N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
+I, J, K = (Symbol(name, integer=True) for name in "ijk")
+A, B, C = (Parameter(letter, (), N, N) for letter in "ABC")
+u, v, w = (Parameter(letter, (), N, 1) for letter in "uvw")
+X = Variable("x", (), N, M)
+
+
+def family(letter):
+    return lambda index: Parameter(letter, (index,), N, N)
+
+
+F, G = family("F"), family("G")
+
+
+def total(body, index, last=P):
+    return IndexedSum(body, index, 1, last)
+
+
+EQUAL = {
+    "products_distribute_over_sums": ((A + B) * (A - B), A * A - A * B + B * A - B * B),
+    "sums_commute": (A + B + C, C + A + B),
+    "the_identity_is_neutral": (A * Identity(N) + Identity(N) * B, A + B),
+    "a_difference_with_itself_is_zero": (A * B - A * B, ZeroMatrix(N, N)),
+    "the_transpose_of_a_product_is_reversed": ((A * B).T, B.T * A.T),
+    "transposing_twice_is_nothing": ((A.T + B).T, A + B.T),
+    "arguments_of_activations_are_normalised": (Activation((A + B) * v), Activation(B * v + A * v)),
+    "activations_nest": (Activation(A * Activation(B * v + u)), Activation(A * Activation(u + B * v))),
+    "coefficients_are_exact": (Rational(1, 3) * A + Rational(1, 6) * A, Rational(1, 2) * A),
+    "kronecker_products_multiply_factor_by_factor": (
+        Kronecker(A, B) * Kronecker(C, A),
+        Kronecker(A * C, B * A),
+    ),
+    "kronecker_is_bilinear": (Kronecker(A + B, C), Kronecker(A, C) + Kronecker(B, C)),
+    "kronecker_transposes_factor_by_factor": (Kronecker(A, B).T, Kronecker(A.T, B.T)),
+    "a_kronecker_product_of_identities_is_one": (
+        Kronecker(Identity(N), Identity(N)) * Kronecker(A, B),
+        Kronecker(A, B),
+    ),
+    "vec_of_a_product_is_a_kronecker_product": (
+        Vec(A * X * Parameter("W", (), M, P)),
+        Kronecker(A, Parameter("W", (), M, P).T) * Vec(X),
+    ),
+    "vec_commutes_with_the_activation": (Vec(Activation(A * X)), Activation(Kronecker(A, Identity(M)) * Vec(X))),
+    "vec_of_an_outer_product_is_a_kronecker_product": (Vec(u * v.T), Kronecker(u, v)),
+    "diagonals_commute_with_the_vector": (Diagonal(A * u) * v, Diagonal(v) * A * u),
+    "products_entry_by_entry_commute": (Hadamard(u, Hadamard(v, w)), Hadamard(w, Hadamard(u, v))),
+    "diag_is_linear": (Diagonal(u + v) * w, Diagonal(w) * u + Diagonal(w) * v),
+    "a_sum_gives_up_its_last_term": (total(F(J), J, I + 1), total(F(J), J, I) + F(I + 1)),
+    "a_sum_with_numbers_is_written_out": (total(F(J), J, 3), F(1) + F(2) + F(3)),
+    "an_empty_sum_is_zero": (total(F(J), J, 0), ZeroMatrix(N, N)),
+    "the_name_of_a_bound_index_is_nothing": (total(F(J), J), total(F(K), K)),
+    "factors_move_into_a_sum": (A * total(F(J), J) * B, total(A * F(J) * B, J)),
+    "a_product_of_sums_is_a_double_sum": (total(F(J), J) * total(G(J), J), total(total(F(J) * G(K), K), J)),
+    "a_sum_beside_an_activation_of_a_sum": (
+        total(F(J), J) * Activation(total(G(J), J) * v),
+        total(F(J) * Activation(total(G(K), K) * v), J),
+    ),
+}  # fmt: skip
+
+DIFFERENT = {
+    "factors_dont_commute": (A * B, B * A),
+    "a_transpose_isnt_the_matrix": (A.T, A),
+    "the_order_of_a_transposed_product_matters": ((A * B).T, A.T * B.T),
+    "signs_matter": (A - B, A + B),
+    "an_activation_isnt_linear": (Activation(A * (u + v)), Activation(A * u) + Activation(A * v)),
+    "an_activation_isnt_its_slope": (Activation(u), Activation(u, 1)),
+    "kronecker_factors_dont_commute": (Kronecker(A, B), Kronecker(B, A)),
+    "indices_matter": (F(1), F(2)),
+    "a_product_of_sums_isnt_a_sum_of_products": (total(F(J), J) * total(G(J), J), total(F(J) * G(J), J)),
+    "nor_a_double_sum_over_one_index": (total(F(J), J) * total(G(J), J), total(total(F(J) * G(J), J), J)),
+    "bounds_matter": (total(F(J), J, I), total(F(J), J, I + 1)),
+    "a_matrix_doesnt_leave_diag": (Diagonal(u) * A * v, A * Diagonal(u) * v),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal(name):
+    assert equal(*EQUAL[name])
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different(name):
+    assert not equal(*DIFFERENT[name])
+
+
+def random_expression(rng, depth, square):
+    """Return a random 2 × 2 or 2 × 1 expression."""
+    if depth == 0:
+        letters, columns = ("ABC", 2) if square else ("uvw", 1)
+        return Parameter(rng.choice(letters), (), 2, columns)
+    match rng.choice(("sum", "difference", "product", "scaled", "transpose", "activation", "diagonal")):
+        case "sum":
+            return random_expression(rng, depth - 1, square) + random_expression(rng, depth - 1, square)
+        case "difference":
+            return random_expression(rng, depth - 1, square) - random_expression(rng, depth - 1, square)
+        case "scaled":
+            return Rational(rng.randint(-3, 3), 2) * random_expression(rng, depth - 1, square)
+        case "transpose" if square:
+            return random_expression(rng, depth - 1, True).T
+        case "activation":
+            return Activation(random_expression(rng, depth - 1, square))
+        case "diagonal":
+            return Diagonal(random_expression(rng, depth - 1, False)) * random_expression(rng, depth - 1, square)
+        case _:
+            return random_expression(rng, depth - 1, True) * random_expression(rng, depth - 1, square)
+
+
+def value(expression, seed):
+    rng = random.Random(seed)
+    values = {
+        Parameter(letter, (), 2, columns): ImmutableMatrix(2, columns, lambda *_: Fraction(rng.randint(-4, 4), 3))
+        for letters, columns in (("ABC", 2), ("uvw", 1))
+        for letter in letters
+    }
+    return Interpreter(values, exact(lambda t: t**2 - t)).value(expression).applyfunc(lambda t: t.expand())
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 4), st.booleans())
+def test_the_normal_form_never_changes_a_value(seed, depth, square):
+    expression = random_expression(random.Random(seed), depth, square)
+    assert value(normal_form(expression).expression(), seed) == value(expression, seed)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 3))
+def test_what_is_equal_has_equal_values(seed, other, depth):
+    left, right = (random_expression(random.Random(s), depth, True) for s in (seed, other))
+    if equal(left, right):
+        assert value(left, 1) == value(right, 1)
+
+
+def test_a_normal_form_is_its_own_normal_form():
+    form = normal_form(Stack().x(3), [Stack().equation_20])
+    assert normal_form(form.expression()) == form
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: A * X.T, ("A is N × N", "M × N", "don't multiply")),
+        (lambda: A + X, ("don't add", "same shape")),
+        (lambda: equal(A, u), ("don't add",)),
+        (lambda: normal_form(A + Parameter("A", (), N, M) * X.T), ("two shapes", "another letter")),
+        (lambda: Diagonal(A), ("diag takes a vector", "N × N")),
+        (lambda: normal_form(Vec(A * B).T), ("transpose",)),
+        (lambda: normal_form(IndexedSum(J * A, J, 1, P)), ("coefficient", "index")),
+        (lambda: Parameter("W", (), 0, 2), ("0 × 2", "positive")),
+        (lambda: Stack(width=-3), ("-3", "positive")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_the_remedy(build, words):
+    with pytest.raises((ShapeMismatch, SymbolicError)) as caught:
+        build()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_sizes_may_be_numbers():
+    stack = Stack(width=6, neurons=8)
+    assert stack.W(1, 3).shape == (6, 8)
+    assert equal(stack.x(2), stack.form(2), [stack.equation_20, *stack.recursions])

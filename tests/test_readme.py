@@ -6,12 +6,14 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from duat_jax.cli import application
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -46,6 +48,33 @@ def test_the_shown_output_is_the_demos():
         np.testing.assert_allclose(
             [float(n) for n in NUMBER.findall(ours)], [float(n) for n in NUMBER.findall(theirs)], atol=0.11
         )
+
+
+SHOWN = [
+    block
+    for text in (README, DERIVATIONS)
+    for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    if re.match(r"\$ duat (derive|audit|verify)", block)
+]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0])
+def test_the_shown_derivations_audits_and_verifications_are_real(block):
+    command, _, expected = block.partition("\n")
+    result = CliRunner().invoke(application, shlex.split(command)[2:])
+    assert result.exit_code == 0, result.output
+
+    def lines(text):
+        # Rounding differs between machines.
+        return [re.sub(r"\s+", " ", re.sub(r"\d\.\de-\d+", "#", line)).strip() for line in text.strip().splitlines()]
+
+    assert lines(result.stdout) == lines(expected)
+
+
+def test_every_python_block_of_the_derivations_page_runs(capsys):
+    for block in re.findall(r"```python\n(.*?)```", DERIVATIONS, re.DOTALL):
+        exec(block, {})
+    assert "[4. 1.]" in capsys.readouterr().out
 
 
 def test_every_linked_file_exists():

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Symbol, Transpose, ZeroMatrix
-from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul
+from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul, MatPow
 
+from symbolic.algebra import MatrixProduct
 from symbolic.definitions import Definition, lookup
 from symbolic.errors import SymbolicError
 from symbolic.explicit import kronecker, vec
@@ -145,6 +146,8 @@ class Interpreter:
                 return self._sum(e.args)
             case MatMul():
                 return self._product(e)
+            case MatPow() if e.exp.is_Integer and e.exp > 0:
+                return self.value(MatrixProduct(*[e.base] * int(e.exp)))
             case Transpose():
                 return a.transpose(self.value(e.arg))
             case Activation():

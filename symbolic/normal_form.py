@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from sympy import Expr, HadamardProduct, Identity, Integer, KroneckerProduct, MatrixExpr, S, Transpose, ZeroMatrix
-from sympy.matrices.expressions import MatAdd, MatMul
+from sympy.matrices.expressions import MatAdd, MatMul, MatPow
 
-from symbolic.algebra import check_product, check_sum
+from symbolic.algebra import MatrixProduct, check_product, check_sum
 from symbolic.definitions import Bounds, Definition, lookup
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.operations import BOUND, Activation, Diagonal, IndexedSum, Vec
@@ -67,6 +67,8 @@ class Normaliser:
                 return self._sum([self.form(argument, bounds) for argument in expression.args], expression.args)
             case MatMul():
                 return self._product(expression, bounds)
+            case MatPow() if expression.exp.is_Integer and expression.exp > 0:
+                return self.form(MatrixProduct(*[expression.base] * int(expression.exp)), bounds)
             case Transpose():
                 inner = self.form(expression.arg, bounds)
                 return NormalForm(inner.shape[::-1], {transposed(word): c for word, c in inner.words.items()})

@@ -34,8 +34,12 @@ class Atom:
     shape: Shape
 
     @cached_property
+    def _content(self) -> tuple[Any, ...]:
+        return self.kind, self.parts, self.shape
+
+    @cached_property
     def _hash(self) -> int:
-        return hash((self.kind, self.parts))
+        return hash(self._content)
 
     def __hash__(self) -> int:
         return self._hash
@@ -43,11 +47,7 @@ class Atom:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return (
-            isinstance(other, Atom)
-            and hash(self) == hash(other)
-            and (self.kind, self.parts) == (other.kind, other.parts)
-        )
+        return isinstance(other, Atom) and self._hash == other._hash and self._content == other._content
 
 
 @lru_cache(maxsize=1 << 16)
@@ -82,7 +82,7 @@ class NormalForm:
             word = _commuted(word)
             total[word] = total.get(word, S.Zero) + coefficient
         self.words = {word: c for word, coefficient in total.items() if (c := coefficient.expand()) != 0}
-        self._hash = hash(frozenset(self.words.items()))
+        self._hash = hash((shape, frozenset(self.words.items())))
 
     def __hash__(self) -> int:
         return self._hash
@@ -90,7 +90,8 @@ class NormalForm:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, NormalForm) and self._hash == other._hash and self.words == other.words
+        same = isinstance(other, NormalForm) and self._hash == other._hash
+        return same and (self.shape, self.words) == (other.shape, other.words)
 
     def expression(self) -> MatrixExpr:
         """Return the normal form as a sympy expression."""

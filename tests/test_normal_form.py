@@ -43,6 +43,7 @@ EQUAL = {
     "transposing_twice_is_nothing": ((A.T + B).T, A + B.T),
     "arguments_of_activations_are_normalised": (Activation((A + B) * v), Activation(B * v + A * v)),
     "activations_nest": (Activation(A * Activation(B * v + u)), Activation(A * Activation(u + B * v))),
+    "powers_are_products": (A.T * A.T * u, (A * A).T * u),
     "coefficients_are_exact": (Rational(1, 3) * A + Rational(1, 6) * A, Rational(1, 2) * A),
     "kronecker_products_multiply_factor_by_factor": (
         Kronecker(A, B) * Kronecker(C, A),
@@ -130,7 +131,7 @@ def value(expression, seed):
         for letters, columns in (("ABC", 2), ("uvw", 1))
         for letter in letters
     }
-    return Interpreter(values, exact(lambda t: t**2 - t)).value(expression).applyfunc(lambda t: t.expand())
+    return [entry.expand() for entry in Interpreter(values, exact(lambda t: t**2 - t)).value(expression)]
 
 
 @settings(max_examples=120, deadline=None)
@@ -146,6 +147,15 @@ def test_what_is_equal_has_equal_values(seed, other, depth):
     left, right = (random_expression(random.Random(s), depth, True) for s in (seed, other))
     if equal(left, right):
         assert value(left, 1) == value(right, 1)
+
+
+def test_zeros_of_different_shapes_arent_one_thing():
+    square, column = (normal_form(Activation(ZeroMatrix(2, columns))) for columns in (2, 1))
+    assert square != column
+    assert normal_form(Activation(ZeroMatrix(2, 1))).expression().shape == (2, 1)
+    assert [Activation(ZeroMatrix(n, 1)).shape for n in (2, 3)] == [
+        normal_form(Activation(ZeroMatrix(n, 1))).expression().shape for n in (2, 3)
+    ]
 
 
 def test_a_normal_form_is_its_own_normal_form():

@@ -67,7 +67,7 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
 
             interpreter = Interpreter(value, exact(_relu), using, sizes)
             sides = [interpreter.value(e) for e in (left, right)]
-            if sides[0] != sides[1]:
+            if list(sides[0]) != list(sides[1]):
                 given = ", ".join(f"{p} = {_numbers(values[p])}" for p in sorted(values, key=str))
                 return f"all sizes {size}, {given}: {_numbers(sides[0])} on the left, {_numbers(sides[1])} on the right"
     return None

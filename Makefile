@@ -41,6 +41,7 @@ typeset: $(VENV)/.test  ## compile every formula with LaTeX and KaTeX (needs pdf
 benchmark: $(VENV)/.test
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.symbolic
 
 train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
 	$(BIN)/python -m training.train --output duat_jax/models/embedded

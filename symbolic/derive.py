@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from symbolic.collapse import collapse
 from symbolic.contributions import contributions
+from symbolic.density import density_derivation
 from symbolic.derivation import Derivation
 from symbolic.diamond import diamond_derivation
 from symbolic.errors import SymbolicError
@@ -28,6 +29,7 @@ _FIXED: dict[str, Callable[[], Derivation]] = {
     "attention": attention_derivation,
     "normalisation": normalisation_derivation,
     "mlp": mlp_derivation,
+    "density": density_derivation,
     "diamond": diamond_derivation,
     "lemma": lemma_1,
     "lora": lora,

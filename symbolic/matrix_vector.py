@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import NamedTuple
 
-from sympy import Identity, ImmutableMatrix, Rational, Symbol, Transpose, exp, sqrt, symbols
+from sympy import Identity, ImmutableMatrix, Symbol, Transpose, exp, sqrt, symbols
 
 from symbolic.algebra import Hadamard, Kronecker
 from symbolic.definitions import Definition
@@ -56,7 +56,15 @@ class Explicit(NamedTuple):
         return density(self.matrix)
 
 
-def _matrix(letter: str, rows: int, columns: int, *lower: object) -> ImmutableMatrix:
+def matrix(letter: str, rows: int, columns: int, *lower: object) -> ImmutableMatrix:
+    """Return an explicit matrix of symbols, `w_{1,1}, w_{1,2}, …`.
+
+    Args:
+        letter: its letter.
+        rows: number of rows.
+        columns: number of columns.
+        lower: its indices.
+    """
     return entries(Parameter(letter, lower, rows, columns))
 
 
@@ -74,7 +82,7 @@ def linear_on_rows(tokens: int, features: int) -> Explicit:
     Source: Wang & Li, Eq. 5.
     """
     check_sizes(tokens=tokens, features=features)
-    w, x = _matrix("W", tokens, tokens), _matrix("x", tokens, features)
+    w, x = matrix("W", tokens, tokens), matrix("x", tokens, features)
     return Explicit(matrix_of(w * x, x), kronecker(w, ImmutableMatrix.eye(features)))
 
 
@@ -92,12 +100,12 @@ def linear_on_features(tokens: int, features: int, outputs: int | None = None) -
     """
     outputs = features if outputs is None else outputs
     check_sizes(tokens=tokens, features=features, outputs=outputs)
-    w, x = _matrix("W", features, outputs), _matrix("x", tokens, features)
+    w, x = matrix("W", features, outputs), matrix("x", tokens, features)
     return Explicit(matrix_of(x * w, x), kronecker(ImmutableMatrix.eye(tokens), w.T))
 
 
 def _pattern(tokens: int, head: int, causal: bool) -> ImmutableMatrix:
-    pattern = _matrix("H", tokens, tokens, head)
+    pattern = matrix("H", tokens, tokens, head)
     return ImmutableMatrix(tokens, tokens, lambda n, m: 0 if causal and m > n else pattern[n, m])
 
 
@@ -146,14 +154,14 @@ def attention(tokens: int, features: int, heads: int, *, sliced: bool = True, ca
     if features % heads:
         raise SymbolicError(f"{features} features can't be sliced into {heads} heads: give a multiple of the heads")
     size = features // heads
-    x, w_o = _matrix("x", tokens, features), _matrix("W", features, features, "O")
+    x, w_o = matrix("x", tokens, features), matrix("W", features, features, "O")
     patterns = [_pattern(tokens, h + 1, causal) for h in range(heads)]
     slices = _slices(features, heads)
     inputs = slices if sliced else [ImmutableMatrix.eye(features)] * heads
-    values = [_matrix("V", size if sliced else features, size, h + 1) for h in range(heads)]
+    values = [matrix("V", size if sliced else features, size, h + 1) for h in range(heads)]
     mixed = [p * x * s * v for p, s, v in zip(patterns, inputs, values, strict=True)]
     concatenated = ImmutableMatrix.hstack(*mixed)
-    hat = _matrix("y", tokens, features)
+    hat = matrix("y", tokens, features)
 
     def summed(right: list[ImmutableMatrix]) -> ImmutableMatrix:
         first, *rest = (kronecker(p, r.T) for p, r in zip(patterns, right, strict=True))
@@ -164,46 +172,6 @@ def attention(tokens: int, features: int, heads: int, *, sliced: bool = True, ca
     output = Explicit(matrix_of(hat * w_o, hat), kronecker(ImmutableMatrix.eye(tokens), w_o.T))
     whole = Explicit(matrix_of(concatenated * w_o, x), summed([p * w_o for p in placed]))
     return Attention(value, output, whole)
-
-
-def convolution(tokens: int, kernel: int) -> Explicit:
-    """Return the Toeplitz matrix of a 1D convolution with zero padding, of as many outputs as inputs.
-
-    Args:
-        tokens: N.
-        kernel: its width k, odd.
-
-    Raises:
-        SymbolicError: if a size is no positive integer, or the kernel is even.
-
-    Example:
-        >>> print(convolution(5, 3).density)
-        13/25
-    """
-    check_sizes(tokens=tokens, kernel=kernel)
-    if kernel % 2 == 0:
-        raise SymbolicError(f"a kernel of width {kernel} has no middle: give an odd width")
-    w, x, half = _matrix("W", kernel, 1), _matrix("x", tokens, 1), kernel // 2
-    y = [sum(w[k] * x[n + k - half] for k in range(kernel) if 0 <= n + k - half < tokens) for n in range(tokens)]
-    toeplitz = ImmutableMatrix(tokens, tokens, lambda n, m: w[m - n + half] if 0 <= m - n + half < kernel else 0)
-    return Explicit(matrix_of(ImmutableMatrix(y), x), toeplitz)
-
-
-def densities() -> dict[str, Rational]:
-    """Return densities as exact fractions in the tokens N, the features M, and an odd kernel width k ≤ N.
-
-    Example:
-        >>> print(densities()["attention, causal mask"])
-        (N + 1)/(2*N)
-    """
-    n, m, k = symbols("N M k", integer=True, positive=True)
-    return {
-        "linear on rows, W x": 1 / m,
-        "linear on features, x W": 1 / n,
-        "attention": n / n,
-        "attention, causal mask": (n + 1) / (2 * n),
-        "1D convolution": ((4 * n * k - k**2 + 1) / (4 * n**2)),
-    }
 
 
 def pattern(tokens: int, features: int) -> ImmutableMatrix:
@@ -219,7 +187,7 @@ def pattern(tokens: int, features: int) -> ImmutableMatrix:
     Source: Wang & Li, Eq. 35.
     """
     check_sizes(tokens=tokens, features=features)
-    x, w = _matrix("x", tokens, features), _matrix("W", features, features, "QK")
+    x, w = matrix("x", tokens, features), matrix("W", features, features, "QK")
     weights = (x * w * x.T / sqrt(features)).expand().applyfunc(exp)
     return ImmutableMatrix(tokens, tokens, lambda n, m: weights[n, m] / sum(weights[n, :]))
 

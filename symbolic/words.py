@@ -90,8 +90,9 @@ class NormalForm:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        same = isinstance(other, NormalForm) and self._hash == other._hash
-        return same and (self.shape, self.words) == (other.shape, other.words)
+        if not isinstance(other, NormalForm) or self._hash != other._hash:
+            return False
+        return (self.shape, self.words) == (other.shape, other.words)
 
     def expression(self) -> MatrixExpr:
         """Return the normal form as a sympy expression."""

@@ -28,7 +28,7 @@ def derive(
         typer.Option(
             help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention,"
             " normalisation,"
-            " mlp, diamond, lemma, lora or pruning; recursions if absent."
+            " mlp, density, diamond, lemma, lora or pruning; recursions if absent."
         ),
     ] = None,
     format: Annotated[

@@ -1,0 +1,39 @@
+"""Claims: the proof for all kinds of blocks, and the unrolled form of 32 layers with its LaTeX, under 5 s each.
+
+Run `python -m benchmarks.symbolic`. Every repeat is a new process, so that nothing is remembered from the one before.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import sympy
+
+from benchmarks.environment import environment
+
+PROGRAMS = {
+    "proof_of_all_blocks": "from symbolic.derive import derive; work = lambda: derive('proof')",
+    "unrolled_form_of_32_layers": "from symbolic.unrolled import unroll; work = lambda: unroll(32).latex()",
+    "audit": "from symbolic.audit import audit as work",
+}
+MEASURE = "import time; began = time.perf_counter(); work(); print(time.perf_counter() - began)"
+REPEATS = 7
+
+
+def main() -> None:
+    """Measure, print, and keep the result."""
+    result = {"environment": environment() | {"sympy": sympy.__version__}, "repeats": REPEATS}
+    for name, code in PROGRAMS.items():
+        command = [sys.executable, "-c", f"{code}\n{MEASURE}"]
+        seconds = [
+            float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(REPEATS)
+        ]
+        result[name] = {"median_s": float(np.median(seconds)), "quartiles_s": np.percentile(seconds, [25, 75]).tolist()}
+        print(f"{name:27s} {result[name]['median_s']:.2f} s")
+    Path("benchmarks/results/symbolic.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

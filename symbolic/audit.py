@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from symbolic.errors import SymbolicError
-from symbolic.paper import attention, earlier, residual, theory
+from symbolic.paper import attention, closed_form, diamond, earlier, residual, theory
 from symbolic.paper.claims import Claim, Finding
 
 
@@ -18,7 +18,14 @@ def _in_printed_order(*parts: tuple[Claim, ...]) -> tuple[Claim, ...]:
     return tuple(claim for _, claim in sorted(placed, key=lambda pair: pair[0]))
 
 
-CLAIMS = (*_in_printed_order(theory.CLAIMS, attention.CLAIMS, residual.CLAIMS), *earlier.CLAIMS)
+def _by_version(*parts: tuple[Claim, ...]) -> list[Claim]:
+    return sorted((claim for claims in parts for claim in claims), key=lambda claim: claim.source)
+
+
+CLAIMS = (
+    *_in_printed_order(theory.CLAIMS, attention.CLAIMS, residual.CLAIMS, closed_form.CLAIMS),
+    *_by_version(diamond.CLAIMS, earlier.CLAIMS),
+)
 
 
 def audit(equation: str | int | None = None) -> tuple[Finding, ...]:

@@ -2,8 +2,9 @@
 
 from fractions import Fraction
 
-from sympy import Expr, ImmutableMatrix, Rational, Transpose, exp, log, sqrt, symbols
+from sympy import Expr, Identity, ImmutableMatrix, Rational, Transpose, exp, log, sqrt, symbols
 
+from symbolic.algebra import Kronecker
 from symbolic.explicit import density, kronecker
 from symbolic.matrix_vector import (
     attention,
@@ -15,7 +16,7 @@ from symbolic.matrix_vector import (
     pattern,
 )
 from symbolic.operations import IndexedSum
-from symbolic.paper.checks import chain, derived
+from symbolic.paper.checks import adds, chain, derived
 from symbolic.paper.claims import Claim
 from symbolic.paper.counterexample import Outcome, identity
 from symbolic.symbols import Parameter
@@ -39,9 +40,15 @@ def pattern_moves() -> Outcome:
     once, twice = 2 * second(t) / t, second(2 * t) / t
     return Outcome(
         once == twice,
-        "counterexample, one head, all weights 1, tokens 0 and t with exp(t²) = 2: MHA(2x) is"
-        f" {twice} t and 2 MHA(x) is {once} t at token 2, so no matrix gives MHA",
+        "one head, all weights 1, tokens 0 and t with exp(t²) = 2: MHA(2x) is"
+        f" {twice} t and 2 MHA(x) is {once} t at token 2, so no fixed matrix gives MHA",
     )
+
+
+def attention_is_a_matrix() -> Outcome:
+    """Decide that attention is a matrix times `x'`, and say that the matrix moves with `x'`."""
+    held, moves = held_pattern(), pattern_moves()
+    return Outcome(held.holds, f"with the pattern held, {held.how}; the matrix moves with x: {moves.how}")
 
 
 def held_pattern() -> Outcome:
@@ -98,21 +105,30 @@ def _order_as_printed() -> Outcome:
     )
 
 
-def _order_of_untransposed() -> Outcome:
-    good = all(
-        (a.output.matrix * a.value.matrix - a.whole.matrix).expand().is_zero_matrix
-        for a in (attention(*size) for size in _SMALL)
-    )
-    return Outcome(good, f"W'_O W'_{{HV}} = W'_{{HVO}} entry by entry at {len(_SMALL)} sizes")
-
-
 def order_of_transposed() -> Outcome:
     """Decide `W'_{HVO} = W'_{HV} W'_O` for the matrices that are applied transposed."""
+    p = symbols("p", integer=True, positive=True)
+    hv, o, x = Parameter("W'", ("HV",), p, p), Parameter("W'", ("O",), p, p), Parameter("x'", (), p, 1)
+    symbolic = identity(Transpose(hv * o) * x, o.T * (hv.T * x))
     good = all(
         ((a.value.matrix.T * a.output.matrix.T).T - a.whole.matrix).expand().is_zero_matrix
         for a in (attention(*size) for size in _SMALL)
     )
-    return Outcome(good, f"entry by entry at {len(_SMALL)} sizes, and by the normal form for all sizes")
+    return Outcome(symbolic.holds and good, f"{symbolic.how}, for all sizes; and entry by entry at {len(_SMALL)} sizes")
+
+
+def _transposed_vector() -> Outcome:
+    p = symbols("p", integer=True, positive=True)
+    hv, x, hat = Parameter("W'", ("HV",), p, p), Parameter("x'", (), p, 1), Parameter("H^", (), p, 1)
+    return adds(hv.T * x, hat.T)
+
+
+def _pattern_and_value_commute() -> Outcome:
+    """`[H' W'_V]^T x' = H'^T [W'_V^T x']` with `H' = H^T ⊗ I` and `W'_V = I ⊗ W_V`, as the papers transpose them."""
+    n, m = symbols("N M", integer=True, positive=True)
+    held, value = Kronecker(Parameter("H", (), n, n).T, Identity(m)), Kronecker(Identity(n), Parameter("V", (), m, m))
+    x = Parameter("x'", (), n * m, 1)
+    return identity(Transpose(held * value) * x, held.T * (value.T * x))
 
 
 def _dense_if_nonzero() -> Outcome:
@@ -142,6 +158,22 @@ def _causal_density() -> Outcome:
         "with a causal mask the density is "
         + ", ".join(f"{d} at N = {n}" for n, d in found.items())
         + ": (N + 1)/(2 N)",
+    )
+
+
+def _whole_context() -> Outcome:
+    dense, causal = _generic_density(), _causal_density()
+    return Outcome(dense.holds and not causal.holds, f"{dense.how}; {causal.how}")
+
+
+def _head_is_dense() -> Outcome:
+    sizes = ((2, 2), (3, 2), (2, 3))
+    good = all(attention(n, m, 1).value.density == 1 for n, m in sizes)
+    whole = attention(2, 4, 2).value.density
+    return Outcome(
+        good,
+        "for one head every entry is a product of variables; for all heads together the density is 1/h"
+        f" ({whole} at h = 2)",
     )
 
 
@@ -211,33 +243,42 @@ CLAIMS = (
         "9",
         "000",
         r"\mathring{\mathbf{H}}^{\prime}=(\mathbf{W}_{HVO}^{\prime})^{T}\mathbf{x}^{\prime}",
-        pattern_moves,
-        (("with the patterns H_i held at their values on this input", held_pattern),),
-        corrected=r"(\mathbf{W}_{HVO}^{\prime})^{T}=\sum_{k=1}^{h}\mathbf{H}_{k}\otimes"
-        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T}"
-        r",\quad\mathbf{H}_{k}\text{ held}",
+        attention_is_a_matrix,
+        remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it moves with the"
+        " input through H_k.",
+    ),
+    Claim(
+        "shape in Section 3.2",
+        "000",
+        r"(\mathbf{W}_{HV}^{\prime})^{T}\mathbf{x}^{\prime}=(\hat{\mathbf{H}}^{\prime})^{T}",
+        _transposed_vector,
+        remark="A column on the left and a row on the right; the caption of Figure 5 prints it without the T.",
+        corrected=r"(\mathbf{W}_{HV}^{\prime})^{T}\mathbf{x}^{\prime}=\hat{\mathbf{H}}^{\prime}",
         correction=held_pattern,
+    ),
+    Claim(
+        "order in Appendix A",
+        "000",
+        r"[\mathbf{H}_{i}^{\prime}\mathbf{W}_{Vi}^{\prime}]^{T}\mathbf{x}_{i}^{\prime}"
+        r"=(\mathbf{H}_{i}^{\prime})^{T}[(\mathbf{W}_{Vi}^{\prime})^{T}\mathbf{x}_{i}^{\prime}]",
+        _pattern_and_value_commute,
+        remark="It looks like a wrong order, and holds: H ⊗ I and I ⊗ W_V^T commute.",
     ),
     Claim(
         "order of factors",
         "000",
         r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{O}^{\prime}\mathbf{W}_{HV}^{\prime}",
         _order_as_printed,
-        (
-            (
-                "the primed matrices are the transposed ones, as the text after Eq. 5 lets W' stand for its transpose",
-                _order_of_untransposed,
-            ),
-        ),
-        remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' as printed around it the order is the other one, as version"
-        " 001 has it.",
+        remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' in the same sentence the order is the other one, as version 001"
+        " has it; for the"
+        " matrices without the T, the order is as printed.",
         corrected=r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{HV}^{\prime}\mathbf{W}_{O}^{\prime}",
         correction=order_of_transposed,
     ),
     Claim(
         "dense matrix",
         "000",
-        r"\text{as long as the variables in }\mathbf{W}_{HV}^{\prime}\text{ and }\mathbf{W}_{O}^{\prime}"
+        r"\text{as long as the variables in }\mathbf{W}_{HV}\text{ and }\mathbf{W}_{O}^{\prime}"
         r"\text{ are non-zero, the result is essentially a dense matrix}",
         _dense_if_nonzero,
         (("'essentially': for all but special values, and without a mask", _generic_density),),
@@ -247,27 +288,28 @@ CLAIMS = (
         correction=_generic_density,
     ),
     Claim(
+        "dense head",
+        "000",
+        r"\text{It can be observed that }\mathbf{W}_{HVi}^{\prime}\text{ is a dense matrix}",
+        _head_is_dense,
+        remark="For generic values and without a mask; versions 001 and 003 say the same.",
+    ),
+    Claim(
         "whole context",
         "000",
-        r"\text{each element in }\mathring{\mathbf{H}}\text{ encapsulates comprehensive information from both"
-        " preceding and subsequent contexts}",
-        _causal_density,
-        (("no causal mask", _generic_density),),
-        remark="A language model that predicts the next token has a causal mask, and its tokens see preceding"
-        " ones only.",
-        corrected=r"\text{from preceding contexts, and from subsequent ones without a causal mask}",
-        correction=_generic_density,
+        r"\text{each element in }\mathring{\mathbf{H}}\text{ encapsulates comprehensive information from both}"
+        r"\text{ preceding and subsequent contexts}",
+        _whole_context,
+        remark="So it is in Eq. 8, which has no mask. A model that predicts the next token has a causal mask, and"
+        " sees preceding"
+        " tokens only.",
     ),
     Claim(
         "10",
         "000",
         r"\mathring{\mathbf{H}}^{\prime}=\mathbf{W}^{\prime}\mathbf{x}^{\prime}",
-        pattern_moves,
-        (("Eq. 9 with W' for (W'_{HVO})^T, the patterns held", held_pattern),),
-        corrected=r"\mathbf{W}^{\prime}=\sum_{k=1}^{h}\mathbf{H}_{k}\otimes"
-        r"\left(\mathbf{S}_{k}\mathbf{W}_{V,k}\mathbf{S}_{k}^{T}\mathbf{W}_{O}\right)^{T}"
-        r",\quad\mathbf{H}_{k}\text{ held}",
-        correction=held_pattern,
+        attention_is_a_matrix,
+        remark="Eq. 9 with W' for (W'_{HVO})^T.",
     ),
     Claim(
         "35",

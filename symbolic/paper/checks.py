@@ -63,7 +63,8 @@ def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcom
     for depth in depths:
         outcome = decide(depth)
         if not outcome.holds:
-            return Outcome(False, f"right up to depth {depth - 1}, wrong at depth {depth} ({outcome.how})")
+            before = f"right up to depth {depth - 1}, " if depth > depths[0] else ""
+            return Outcome(False, f"{before}wrong at depth {depth} ({outcome.how})")
     return Outcome(True, f"right at depths {depths[0]} to {depths[-1]}")
 
 

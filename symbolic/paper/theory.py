@@ -1,9 +1,10 @@
 """Universal approximation, pruning and LoRA: Eq. 1, 2, 4 and 13–19."""
 
-from sympy import Abs, MatrixExpr, Rational, Symbol, ZeroMatrix, symbols
+from sympy import Abs, MatrixExpr, Symbol, ZeroMatrix, symbols
 
 from symbolic.algebra import MatrixSum
 from symbolic.definitions import Definition
+from symbolic.induction import prove
 from symbolic.lora import AdaptedStack, delta, lora
 from symbolic.normal_form import equal, normal_form
 from symbolic.operations import Activation
@@ -22,30 +23,9 @@ def _sum_is_formed() -> Outcome:
     return Outcome(total.shape == (k, 1), "well formed: W_j of n × m, b_j of m and α_j of k × m give a k-vector")
 
 
-def _any_activation() -> Outcome:
-    """With σ(t) = t every G is affine, and the second difference of x² shows how far it must stay from it."""
-    a, b, x = symbols("a b x", real=True)
-    half = Rational(1, 2)
-    square, affine = (f.subs(x, 0) - 2 * f.subs(x, half) + f.subs(x, 1) for f in (x**2, a * x + b))
-    distance = (square - affine.expand()) / 4
-    return Outcome(
-        not distance > 0,
-        f"counterexample: with σ(t) = t every G is affine, and |G − x²| ≥ {distance} somewhere on [0, 1]",
-    )
-
-
 def cited() -> Outcome:
     """Return that a claim is a theorem of others, which isn't proved here."""
     return Outcome(True, "cited, not proved here (Cybenko 1989, Theorem 2)")
-
-
-def _form_is_dynamic() -> Outcome:
-    n = Symbol("n", integer=True, positive=True)
-    y, x, w = Parameter("y", (), n, 1), Parameter("x", (), n, 1), Parameter("W", (), n, n)
-    trivial = (w - w) * Activation(x) + y
-    return Outcome(
-        equal(trivial, y), "well formed; W(x) = 0 and b(x) = y give every function, proved by the normal form"
-    )
 
 
 def _split() -> Outcome:
@@ -75,7 +55,8 @@ def pruning_bound() -> Outcome:
     return derived(pruning(), "the pruning inequality")
 
 
-def _remove_a_layer() -> Outcome:
+def small_share() -> Outcome:
+    """Decide whether a term whose share of the output is zero can be removed from the network, which is run again."""
     s = Stack()
     values = {s.W(1, 1): 1, s.W(1, 2): 1, s.W(1, 3): 1, s.b(1, 2): 0, s.b(1, 3): 0, s.x(0): 1}
     values |= {s.W(2, 1): 0, s.W(2, 2): 1, s.W(2, 3): 1, s.b(2, 2): 0, s.b(2, 3): 0}
@@ -85,10 +66,19 @@ def _remove_a_layer() -> Outcome:
     without = scalar(s.general_term(2, s.W(1, 1) * s.x(0) + s.b(1, 3)), values, s)
     return Outcome(
         abs(whole - without) <= abs(own),
-        "counterexample, σ = ReLU, all sizes 1, W'_{2,1} = 0, all other matrices and x'_0 = 1, biases 0: layer"
-        " 1's own term is"
+        "counterexample, σ = ReLU, all sizes 1, W'_{2,1} = 0, all other matrices and x'_0 = 1, biases 0: layer 1's"
+        " own term is"
         f" {own} at the output {whole}; without it the network, run again, gives {without}",
     )
+
+
+def _small_parameters() -> Outcome:
+    """With `W'_{1,3} = 0` the network without layer 1's term is the network; σ is continuous, so near it is near."""
+    s = Stack()
+    zero = Definition(s.W(1, 3), ZeroMatrix(s.width, s.neurons))
+    without = s.general_term(2, s.W(1, 1) * s.x(0) + s.b(1, 3))
+    same = equal(s.x(2), without, (s.equation_20, zero))
+    return Outcome(same, "at W'_{1,3} = 0 nothing changes, proved by the normal form, and σ is continuous")
 
 
 def _drop_held_terms() -> Outcome:
@@ -98,7 +88,9 @@ def _drop_held_terms() -> Outcome:
 
 
 def _lora_is_linear() -> Outcome:
-    return Outcome(lora().steps[0].verified, "proved: both sides have the same normal form")
+    d = Symbol("d", integer=True, positive=True)
+    weight, x = Parameter("W", (0,), d, d), Parameter("x", (), d, 1)
+    return identity((weight + delta(weight)) * x, weight * x + delta(weight) * x)
 
 
 def _eq_18(depth: int, shift: int) -> tuple[MatrixExpr, list[MatrixExpr], list[MatrixExpr]]:
@@ -122,14 +114,34 @@ def _eq_18_as_product(shift: int) -> Outcome:
     def at(depth: int) -> Outcome:
         head, outer, inner = _eq_18(depth, shift)
         form = MatrixSum(head, *(c * a for c, a in zip(outer, inner, strict=True)))
-        only_mlp = [Definition(delta(s.W(k, 1)), ZeroMatrix(s.width, s.width)) for k in range(1, depth + 1)]
-        return identity(adapted.x(depth), form, (adapted.equation_20, *only_mlp, *s.recursions))
+        return identity(adapted.x(depth), form, (adapted.equation_20, *_only_mlp(depth), *s.recursions))
 
     return at_depths(at, (1, 2))
 
 
-def _lora_in_all_layers() -> Outcome:
+def lora_in_all_layers() -> Outcome:
+    """Decide LoRA in all three matrices of every layer."""
     return derived(lora(depth=4), "recursions with W' + ΔW' against the adapted network at depth 4")
+
+
+def _only_mlp(depth: int) -> tuple[Definition, ...]:
+    s = Stack()
+    return tuple(Definition(delta(s.W(k, 1)), ZeroMatrix(s.width, s.width)) for k in range(1, depth + 1))
+
+
+def _lora_in_mlps() -> Outcome:
+    """The adapted form at depth 4 with adapters in the MLPs only: the linear path is the plain one."""
+    s, adapted, zero = Stack(), AdaptedStack(), _only_mlp(4)
+    path = s.P(4) * s.x(0) + s.q(4)
+    plain = normal_form(path, s.recursions) == normal_form(path, (*zero, *adapted.recursions))
+    whole = normal_form(s.form(4), (*zero, *adapted.recursions)) == normal_form(s.x(4), (*zero, adapted.equation_20))
+    return Outcome(
+        plain and whole, "P and q unchanged, C, B and c with W' + ΔW', against the adapted network at depth 4, proved"
+    )
+
+
+def _theorem_with_adapters() -> Outcome:
+    return derived(prove(AdaptedStack()), "the closed form at every depth, with W'_{j,k} + ΔW'_{j,k} for W'_{j,k}")
 
 
 def _layer_by_layer() -> Outcome:
@@ -167,18 +179,20 @@ CLAIMS = (
         "2",
         "000",
         r"|G(\mathbf{x})-f(\mathbf{x})|<\varepsilon",
-        _any_activation,
-        (("σ continuous and sigmoidal, and one G for all x ∈ I_n, as versions 001 and 003 print it", cited),),
-        corrected=r"|G(\mathbf{x})-f(\mathbf{x})|<\varepsilon\quad\text{for all }\mathbf{x}\in\mathbf{I}_{n}",
-        correction=cited,
+        cited,
+        remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here. One G serves all x ∈"
+        " I_n, as versions"
+        " 001 and 003 print it.",
     ),
     Claim(
         "4",
         "000",
         r"\mathbf{y}_{i}=G(\mathbf{x}_{i}|\mathbf{W}(\mathbf{x}_{i}),\mathbf{b}(\mathbf{x}_{i}))",
-        _form_is_dynamic,
+        _sum_is_formed,
         definition=True,
-        remark="By itself it excludes nothing; its content is Eq. 20–34, which say which parameters move and how.",
+        remark="Eq. 1 with parameters that depend on the input. By itself it says little, since b(x) alone can carry"
+        " much; its"
+        " content is Eq. 20–34, which say which parameters move and how.",
     ),
     Claim(
         "13",
@@ -218,9 +232,18 @@ CLAIMS = (
         "pruning of layers",
         "000",
         r"\text{when parameters in certain layers are small enough, we can directly remove those layers}",
-        _remove_a_layer,
+        _small_parameters,
+        remark="By continuity, without a rate; the inequality above it bounds the held form only.",
+    ),
+    Claim(
+        "small share of the output",
+        "000",
+        r"\left|\sum_{j\in\Lambda_{2}}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j}\right)"
+        r"\right|\to 0"
+        r"\text{: their impact on the final result is minimal}",
+        small_share,
         (("terms of the closed form are removed, with all else held", _drop_held_terms),),
-        remark="In the network, run again, later terms move too, and a small share at the output doesn't bound that.",
+        remark="In a network of several layers, run again, later terms move too, and a small share doesn't bound that.",
         corrected=r"\mathbf{x}'_{2}-\widetilde{\mathbf{x}}'_{2}=\mathbf{C}_{1}^{(2)}\mathbf{s}_{1}"
         r"+\mathbf{W}'_{2,3}\left(\sigma(\mathbf{z}_{2})-\sigma(\mathbf{z}_{2}-\mathbf{W}'_{2,2}\mathbf{W}'_{1,3}\mathbf{s}_{1})\right)",
         correction=pruning_bound,
@@ -244,24 +267,24 @@ CLAIMS = (
             ("the second + read as a product", lambda: _eq_18_as_product(1)),
             ("besides, ΔW_{j,2} and ΔW_{j,3} for ΔW_{j+1,2} and ΔW_{j+1,3}", lambda: _eq_18_as_product(0)),
         ),
-        remark="The sum lacks a product, the update is one layer off, and from two layers on it is also carried"
-        " by later layers and"
-        " moves b'_{j,2}.",
-        corrected=r"\mathbf{x}'_{i}=(\mathbf{P}_{i}+\Delta\mathbf{P}_{i})\mathbf{x}'_{0}+\mathbf{q}_{i}+\Delta\mathbf{q}_{i}"
-        r"+\sum_{j=1}^{i}(\mathbf{C}_{j}^{(i)}+\Delta\mathbf{C}_{j}^{(i)})"
-        r"\sigma\left((\mathbf{B}_{j}+\Delta\mathbf{B}_{j})\mathbf{x}'_{0}+\mathbf{c}_{j}+\Delta\mathbf{c}_{j}\right)",
-        correction=_lora_in_all_layers,
+        remark="Two misprints, + for a product and j + 1 for j; and with both mended, b'_{j,2} and the carried ΔW'"
+        " have to be read as"
+        " updated, as in Eq. 11: then it is exact.",
+        corrected=r"\mathbf{x}_{i+1}=\mathbf{P}_{i+1}\mathbf{x}_{0}+\mathbf{q}_{i+1}"
+        r"+\sum_{j=1}^{i+1}(\mathbf{C}_{j}^{(i+1)}+\Delta\mathbf{C}_{j}^{(i+1)})"
+        r"\sigma\left((\mathbf{B}_{j}+\Delta\mathbf{B}_{j})\mathbf{x}_{0}+\mathbf{c}_{j}+\Delta\mathbf{c}_{j}\right)",
+        correction=_lora_in_mlps,
     ),
     Claim(
         "LoRA layer by layer",
         "000",
         r"\text{LoRA essentially fine-tunes the DUAT parameters layer by layer}",
         _layer_by_layer,
-        (("each layer's own parameters W'_{j,k}, not those of the closed form", _lora_is_linear),),
+        (("each layer's own parameters W'_{j,k}, not those of the closed form", _theorem_with_adapters),),
         remark="In the closed form an adapter also moves the terms of all later layers.",
         corrected=r"\Delta\mathbf{c}_{i+1}=\Delta\mathbf{W}'_{i+1,2}(\mathbf{q}_{i}+\mathrm{UAT}^{R}_{i})"
         r"+(\mathbf{W}'_{i+1,2}+\Delta\mathbf{W}'_{i+1,2})(\Delta\mathbf{q}_{i}+\Delta\mathrm{UAT}^{R}_{i})",
-        correction=_lora_in_all_layers,
+        correction=lora_in_all_layers,
     ),
     Claim(
         "19",

@@ -129,6 +129,8 @@ def _run(stack: Stack, depth: int, reading: str) -> dict[Parameter, MatrixExpr]:
             return in_order([*folded(stack, depth), *once, *biases])
         case "own and updated":
             return _own_and_updated(stack, depth)
+        case "per layer":
+            return per_layer(stack, depth)
         case _:
             repeated = [a for i_ in range(1, depth) for j in range(1, i_ + 1) for a in layer_updates(stack, j)]
             return in_order([*folded(stack, depth), *repeated, *biases])
@@ -150,12 +152,34 @@ def _own_and_updated(stack: Stack, depth: int) -> dict[Parameter, MatrixExpr]:
     return state
 
 
+def per_layer(stack: Stack, depth: int) -> dict[Parameter, MatrixExpr]:
+    """Run the corrected rules: for every new layer i + 1, `W'_{j,3} ← W'_{i+1,1} W'_{j,3}` for all j ≤ i.
+
+    On the right the new layer's symbols are its own, as they were folded, and all others are updated.
+
+    Args:
+        stack: the symbols.
+        depth: number of layers.
+    """
+    s, own = stack, dict(folded(stack, depth))
+    state = dict(own)
+    for k in range(2, depth + 1):
+        new = {s.W(k, 1): s.W(k, 1), s.W(k, 2): own[s.W(k, 2)], s.b(k, 2): s.b(k, 2), s.b(k, 3): s.b(k, 3)}
+        known = {**state, **new}
+        bias = bias_updates(s, k)[-1].value.xreplace(known)
+        updated = {target: value.xreplace(known) for target, value in layer_updates(s, k - 1)[:3]}
+        carried = {s.W(j, 3): s.W(k, 1) * state.get(s.W(j, 3), s.W(j, 3)) for j in range(1, k)}
+        state |= {**updated, s.b(k, 2): bias, **carried}
+    return state
+
+
 READINGS = {
     "in order": "each update uses what was set before",
     "at once": "every right side has the original values",
     "folded, in order": "W'_{k,2} W'_{k,1} folded in all layers first, then in order",
     "folded, at once": "W'_{k,2} W'_{k,1} folded in all layers first, then original values on every right side",
-    "own and updated": "on the right side layer j + 1's symbols are its own and layer j's are updated",
+    "own and updated": "right sides original, left sides transformed, as the caption of Figure 2 says: layer j + 1's"
+    " own, layer j's updated",
     "repeated": "all updates repeated for every new layer, in order",
 }
 
@@ -164,7 +188,7 @@ def reach(reading: str, stack: Stack | None = None) -> Outcome:
     """Decide up to which depth a reading of the update rules reproduces the network of Eq. 30.
 
     Args:
-        reading: a key of `READINGS`.
+        reading: a key of `READINGS`, or `per layer` for the corrected rules.
         stack: the symbols.
     """
     s = stack or Stack()

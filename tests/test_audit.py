@@ -225,7 +225,7 @@ def moves_with_the_pattern(layer, layers=4):
 
 
 def attention_in_numpy(tokens=2, features=4, heads=2):
-    """The matrix on vec(x) of sliced attention: printed and corrected order, applied transposed, beside the true one."""
+    """Sliced attention on vec(x): the printed and the corrected order, applied transposed, beside the true output."""
     size = features // heads
     held, values = rng.random((heads, tokens, tokens)), rng.normal(size=(heads, size, size))
     w_o, x = rng.normal(size=(features, features)), rng.normal(size=(tokens, features))

@@ -295,16 +295,16 @@ CLAIMS = (
     Claim(
         "32",
         "000",
-        _GENERAL.replace("OUTER", "i")
-        + r"=\cdots=[\mathbf{W}^{\prime}_{i+1,1}\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,1}"
+        r"\begin{aligned}"
+        + _GENERAL.replace("OUTER", "i").replace("=", "&=")
+        + r"=\cdots\\&=[\mathbf{W}^{\prime}_{i+1,1}\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,1}"
         r"\mathbf{b}_{i,1}"
         r"+\mathbf{b}^{\prime}_{i+1,3})]+\mathbf{W}^{\prime}_{i+1,1}UAT^{R}_{i}+\mathbf{W}^{\prime}_{i,3}\sigma\{\mathbf{W}^{\prime}_{i+1,2}"
         r"\mathbf{W}_{i,1}\mathbf{x}_{0}+(\mathbf{W}^{\prime}_{i+1,2}\mathbf{b}_{i,1}+\mathbf{b}^{\prime}_{i+1,2})"
-        r"+\mathbf{W}^{\prime}_{i+1,2}UAT^{R}_{i}\}",
+        r"+\mathbf{W}^{\prime}_{i+1,2}UAT^{R}_{i}\}\end{aligned}",
         lambda: _lines_32(i),
         remark="The lines follow from one another and from the hypothesis of B.2; the index of W'_{i,3} is one too"
-        " low in all of"
-        " them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one bracket too many.",
+        " low in all of them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one bracket too many.",
         corrected=_GENERAL.replace("OUTER", "i+1") + r"=\cdots\;\text{with }\mathbf{W}'_{i+1,3}\text{ in every line}",
         correction=lambda: _lines_32(K),
     ),

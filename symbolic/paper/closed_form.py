@@ -304,7 +304,8 @@ CLAIMS = (
         r"+\mathbf{W}^{\prime}_{i+1,2}UAT^{R}_{i}\}\end{aligned}",
         lambda: _lines_32(i),
         remark="The lines follow from one another and from the hypothesis of B.2; the index of W'_{i,3} is one too"
-        " low in all of them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one bracket too many.",
+        " low in all of them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one"
+        " bracket too many.",
         corrected=_GENERAL.replace("OUTER", "i+1") + r"=\cdots\;\text{with }\mathbf{W}'_{i+1,3}\text{ in every line}",
         correction=lambda: _lines_32(K),
     ),

@@ -12,7 +12,7 @@ from symbolic.definitions import Definition
 from symbolic.latex import escaped, typeset
 from symbolic.normal_form import equal
 
-_LINE = 105  # characters of plain text that one line of a formula holds beside its left side
+_LINE = 88  # characters of plain text that one line of a formula holds beside its left side
 _BESIDE = 36  # characters of a rule that stands beside its formula
 _ALIGNED = 24  # left sides up to this length are aligned in plain text
 

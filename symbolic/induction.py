@@ -1,5 +1,7 @@
 """The closed form at every depth, by induction over the number of layers."""
 
+from dataclasses import replace
+
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.normal_form import equal
@@ -68,4 +70,5 @@ def prove(
             equal(s.x(i + 1), s.form(i + 1), (layer, hypothesis, *known)),
         ),
     )
-    return Derivation(title, steps, "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")
+    proof = Derivation(title, steps, "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")
+    return proof if proof.verified else replace(proof, remark="")

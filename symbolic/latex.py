@@ -31,7 +31,7 @@ class _Typesetter(LatexPrinter):
 
     def _print_MatrixBase(self, expression: MatrixExpr) -> str:
         text = super()._print_MatrixBase(expression)
-        return text.replace(r"\frac", r"\dfrac").replace(r"\\", r"\\[2ex]") if r"\frac" in text else text
+        return text.replace(r"\frac", r"\dfrac").replace(r"\\", r"\\[4ex]") if r"\frac" in text else text
 
 
 def typeset(expression: Any) -> str:

@@ -33,9 +33,9 @@ class Difference(NamedTuple):
 
     Args:
         route: the other route.
-        largest: the largest absolute difference of any entry, over all layers.
+        largest: the absolute difference that is largest beside its tolerance, over all parts and layers.
         tolerance: what rounding may do there, `8 · eps · (layers + 2) · Σ|parts|`.
-        share: the largest difference as a share of its own tolerance.
+        share: the one divided by the other.
     """
 
     route: str
@@ -46,7 +46,7 @@ class Difference(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether every difference is within its tolerance."""
-        return self.share <= 1
+        return self.share <= 1  # which is False where something isn't a number
 
 
 class Verification(NamedTuple):
@@ -105,7 +105,7 @@ def _symbolic(depth: int, arrays: dict[str, Array], activation: str) -> dict[str
 
 def _forward(form: ClosedForm, stack: Stack, x: Array) -> dict[str, Array]:
     """Return the residual stream of the plain pass: every block run by itself, and the last one by the whole stack."""
-    streams = {f"x/{i}": vec(x_i) for i, (_, x_i) in enumerate(form.dynamics.streams.items())}
+    streams = {f"x/{i}": vec(x_i) for i, x_i in enumerate(form.dynamics.streams.values()) if i}
     return streams | {f"x/{len(stack.blocks)}": vec(jax.jit(lambda x: stack(x))(x))}
 
 
@@ -145,7 +145,7 @@ def _recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
 
 
 def _sizes(forms: list[Unrolled], terms: list[ResidualTerm], x0: Array) -> dict[str, float]:
-    """Return `Σ|parts|` of every vector, the absolute values of the products that make it up, at its largest entry."""
+    """Return `Σ|parts|` at its largest entry: `|P| |x_0| + |q| + Σ |C_j| |σ(·)|`, times `|W'_{j,2}|` inside a term."""
     found: dict[str, float] = {}
     for i, form in enumerate(forms[1:], 1):
         before, inner = forms[i - 1], terms[i - 1].inner
@@ -165,13 +165,11 @@ def _difference(
     route: str, symbolic: dict[str, Array], other: dict[str, Array], sizes: dict[str, float], depth: int
 ) -> Difference:
     rule = 8 * float(np.finfo(symbolic[f"x/{depth}"].dtype).eps) * (depth + 2)
-    found = [
-        (float(jnp.abs(symbolic[name] - value).max()), rule * sizes[name])
-        for name, value in other.items()
-        if name in symbolic
-    ]
-    largest, tolerance = max(found)
-    return Difference(route, largest, tolerance, max(error / bound for error, bound in found))
+    errors = np.array([float(jnp.abs(symbolic[name] - value).max()) for name, value in other.items()])
+    bounds = rule * np.array([sizes[name] for name in other])
+    shares = np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))
+    worst = int(np.argmax(shares))  # the first that isn't a number, if there is one
+    return Difference(route, float(errors[worst]), float(bounds[worst]), float(shares[worst]))
 
 
 def _first(stack: Stack) -> Any:
@@ -181,10 +179,12 @@ def _first(stack: Stack) -> Any:
 def _check_size(stack: Stack, x: Array) -> None:
     tokens, features = x.shape
     neurons = _first(stack).mlp.input.kernel.shape[1]
-    entries = len(stack.blocks) * tokens**2 * features * (features + 3 * neurons)
+    layers, width, hidden = len(stack.blocks), tokens * features, tokens * neurons
+    # W'_{i,1}, P_i, W'_{i,2}, W'_{i,3} and B_i of every layer, and every C_j^{(i)}.
+    entries = layers * width * (2 * width + 3 * hidden) + layers * (layers + 1) // 2 * width * hidden
     if (needed := entries * x.dtype.itemsize) > _LARGEST:
         raise DuatError(
-            f"{len(stack.blocks)} layers of {features} features, {neurons} neurons and {tokens} tokens are"
+            f"{layers} layers of {features} features, {neurons} neurons and {tokens} tokens are"
             f" {needed / 1e9:.0f} GB of dense matrices, and the limit is {_LARGEST / 1e9:.0f} GB: give fewer tokens"
         )
 

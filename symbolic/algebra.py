@@ -186,12 +186,14 @@ class Hadamard(Matrix, HadamardProduct):
 
     Args:
         left: `v`.
-        right: `w`, of the same shape.
+        right: `w`, of the same length.
     """
 
     def __new__(cls, left: Any, right: Any) -> "Hadamard":
         """Return the expression."""
         check_sum(left, right)
+        if left.shape[1] != 1:
+            raise ShapeMismatch(f"{left} is {left.shape[0]} × {left.shape[1]}: ⊙ takes vectors; use vec of a matrix")
         return Basic.__new__(cls, left, right)
 
     def _sympystr(self, printer: Printer) -> str:

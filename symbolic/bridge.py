@@ -97,18 +97,20 @@ def _arithmetic(activation: Activate, dtype: jnp.dtype) -> Arithmetic:
 def _sizes(needed: Mapping[str, Parameter], arrays: Mapping[str, Array]) -> dict[Symbol, Expr]:
     """Return the number behind every symbol in a shape, from the shapes of the arrays."""
     sizes: dict[Symbol, Expr] = {}
-    shapes = {name: arrays[name].shape for name in needed}
-    wrong = []
+    wrong, checks = [], []
     for name, parameter in needed.items():
-        expected = parameter.shape if len(shapes[name]) == 2 else parameter.shape[:1]
-        if len(shapes[name]) != len(expected) or (len(expected) == 1 and parameter.shape[1] != 1):
-            wrong.append(f"{name} has {len(shapes[name])} axes")
+        shape = arrays[name].shape
+        if len(shape) != 2 and not (len(shape) == 1 and parameter.shape[1] == 1):
+            wrong.append(f"{name} has {len(shape)} axes")
             continue
-        for size, number in zip(expected, shapes[name], strict=True):
-            known = sizes.setdefault(size, Integer(number)) if isinstance(size, Symbol) else size.xreplace(sizes)
-            if known.is_Integer and int(known) != number:
-                wrong.append(f"{name} is {' × '.join(map(str, shapes[name]))}, and {size} is {known}")
-                break
+        checks += [(name, shape, size, number) for size, number in zip(parameter.shape, shape, strict=False)]
+    for _, _, size, number in checks:
+        if isinstance(size, Symbol):
+            sizes.setdefault(size, Integer(number))
+    for name, shape, size, number in checks:
+        known = size.xreplace(sizes)
+        if known.is_Integer and int(known) != number:
+            wrong.append(f"{name} is {' × '.join(map(str, shape))}, and {size} is {known}")
     if wrong:
         raise ShapeMismatch("; ".join(wrong) + ": give arrays whose shapes are those of the symbols")
     return sizes
@@ -151,8 +153,12 @@ def to_jax(
         if missing:
             raise SymbolicError(f"no array for {', '.join(missing)}: give one for each")
         given = {name: jnp.asarray(arrays[name]) for name in needed}
+        dtype = jnp.result_type(*given.values()) if given else jnp.asarray(0.0).dtype
+        if not jnp.issubdtype(dtype, jnp.inexact):  # whole numbers: coefficients needn't be whole
+            dtype = jnp.asarray(0.0).dtype
+            given = {name: array.astype(dtype) for name, array in given.items()}
         columns = {p: a[:, None] if (a := given[n]).ndim == 1 else a for n, p in needed.items()}
-        arithmetic = _arithmetic(activation, jnp.result_type(*given.values()))
+        arithmetic = _arithmetic(activation, dtype)
         interpreter = Interpreter(columns, arithmetic, definitions, _sizes(needed, given))
         results = {
             name: interpreter.value(e)[:, 0] if e.shape[1] == 1 else interpreter.value(e) for name, e in several.items()

@@ -5,7 +5,7 @@ from sympy import Identity, MatrixExpr, ZeroMatrix
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.normal_form import equal
-from symbolic.operations import Diagonal, IndexedSum
+from symbolic.operations import Activation, Diagonal, IndexedSum
 from symbolic.stack import Stack, i, j
 from symbolic.symbols import Parameter
 
@@ -43,6 +43,9 @@ def collapse(stack: Stack | None = None) -> Derivation:
     layer = Definition(
         x(k), s.W(k, 1) * x(i) + s.b(k, 3) + s.W(k, 3) * (slope(k) * (s.W(k, 2) * x(i) + s.b(k, 2)) + at_zero(k)), (i,)
     )
+    activation = Activation(s.W(k, 2) * x(i) + s.b(k, 2))
+    held = slope(k) * activation.argument + at_zero(k)
+    replaced = s.general_term(k).xreplace({activation: held})
     rules = (
         Definition(jacobian(k), s.W(k, 1) + s.W(k, 3) * slope(k) * s.W(k, 2), (i,)),
         Definition(whole(0), Identity(s.width)),
@@ -54,13 +57,14 @@ def collapse(stack: Stack | None = None) -> Derivation:
     terms = IndexedSum(s.C(j, i) * slope(j) * s.W(j, 2) * whole(j - 1), j, 1, i)
     split = Definition(whole(i), s.P(i) + terms)
     steps = (
-        Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", True, ":="),
+        Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), ":="),
         *(definition(rule.left, rule.right) for rule in rules if rule.variables),
         equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
         definition(x(i), hypothesis.right, "hypothesis"),
         Step(
-            x(k), whole(k) * x(0) + rest(k), "step", equal(x(k), whole(k) * x(0) + rest(k), (layer, hypothesis, *rules))
+            x(k), whole(k) * x(0) + rest(k), "step", equal(x(k), whole(k) * x(0) + rest(k), (hypothesis, layer, *rules))
         ),
+        equality(whole(0), s.P(0) + IndexedSum(terms.body, j, 1, 0), "base", (*rules, *s.recursions)),
         definition(whole(i), split.right, "hypothesis: the linear path, and each term's share"),
         equality(
             whole(k),

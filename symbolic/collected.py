@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 from sympy import Expr, MatrixExpr
 
 from symbolic.definitions import Definition
+from symbolic.errors import SymbolicError
 from symbolic.normal_form import normal_form
 from symbolic.symbols import Parameter
-from symbolic.words import NormalForm, Word, word_expression
+from symbolic.words import Atom, NormalForm, Word, word_expression
 
 
 class Term(NamedTuple):
@@ -41,7 +42,23 @@ class Collected(NamedTuple):
 
 
 def _expression(words: dict[Word, Expr], shape: tuple[Expr, Expr]) -> MatrixExpr:
-    return NormalForm(shape, words).expression()
+    return NormalForm(shape, words.items()).expression()
+
+
+def _occurs(word: Word, x: Parameter) -> bool:
+    """Tell whether a vector, or an activation, occurs anywhere in a word."""
+
+    def inside(part: object) -> bool:
+        match part:
+            case Atom():
+                return part.kind == "activation" or any(map(inside, part.parts))
+            case NormalForm():
+                return any(inside(inner) for inner in part.words)
+            case tuple():
+                return any(map(inside, part))
+        return part == x
+
+    return inside(word)
 
 
 def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict[Word, Expr]]:
@@ -57,6 +74,11 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
             rest[word] = coefficient
         else:
             offset[word] = coefficient
+    for word in (*path, *offset):
+        if _occurs(word, x):
+            raise SymbolicError(
+                f"{word_expression(word, form.shape)} can't be sorted by {x}: it has {x} or an activation in its middle"
+            )
     return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
 
 
@@ -67,6 +89,9 @@ def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] 
         expression: a vector.
         x: the vector to sort by.
         using: definitions to apply first.
+
+    Raises:
+        SymbolicError: if the vector or an activation stands anywhere but at the end of a product.
 
     Example:
         >>> from symbolic.stack import Stack

@@ -64,9 +64,9 @@ def contributions(stack: Stack | None = None) -> Derivation:
             "one layer, by Eq. 20",
             (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
         ),
-        equality(y(0), start.right, "base", (start,)),
+        equality(y(0), start.right + IndexedSum(share(j), j, 1, 0), "base", (start,)),
         definition(hypothesis.left, hypothesis.right, "hypothesis"),
-        equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (step, hypothesis)),
+        equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
         equality(
             Transpose(u(k)) * s.C(j, k),
             Transpose(u(i)) * s.C(j, i),

@@ -3,25 +3,25 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sympy import Expr, MatrixExpr, Symbol
+from sympy import Expr, Integer, MatrixExpr, Symbol
 
+from symbolic.errors import SymbolicError
 from symbolic.symbols import Parameter
 
-Bounds = dict[Symbol, Expr]
+Bounds = dict[Symbol, tuple[Expr, Expr]]
 
 
-def _nonnegative(value: Expr) -> bool:
-    """Tell whether an index is at least 0 for all values of its symbols, each of which is at least 0."""
-    constant, symbolic = value.as_coeff_Add()
-    return bool(
-        constant.is_integer
-        and constant >= 0
-        and (symbolic == 0 or all(t.is_Symbol for t in symbolic.args or (symbolic,)))
-    )
+def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
+    """Tell whether an index is at least 0 for all values of its symbols.
 
-
-def _at_most(small: Expr, large: Expr, bounds: Bounds) -> bool:
-    return _nonnegative((large - small.xreplace(bounds)).expand())
+    Args:
+        value: an index: symbols, each of which is at least 0, and integers.
+        bounds: the first and the last value of each bound index.
+    """
+    value = value.expand()
+    for index, (first, last) in reversed((bounds or {}).items()):
+        value = value.subs(index, first if value.coeff(index) >= 0 else last).expand()
+    return all(c.is_Integer and c >= 0 and (s == 1 or s.is_Symbol) for s, c in value.as_coefficients_dict().items())
 
 
 @dataclass(frozen=True)
@@ -47,37 +47,60 @@ class Definition:
     variables: tuple[Symbol, ...] = ()
     where: tuple[tuple[Expr, Expr], ...] = field(default=())
 
-    def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | None:
-        """Return what the parameter stands for, or None if the definition doesn't apply to it.
+    def __post_init__(self) -> None:
+        for index in self.left.indices:
+            variables = index.free_symbols & set(self.variables)
+            if variables and not (len(variables) == 1 and (index - next(iter(variables))).is_Integer):
+                raise SymbolicError(f"{self.left} can't be defined: an index is a number, or a variable plus a number")
+
+    def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
+        """Return what the parameter stands for; False if the definition doesn't apply, True if that is open.
 
         Args:
             parameter: the parameter.
-            bounds: what is known of bound indices: the largest value of each.
+            bounds: the first and the last value of each bound index.
         """
-        if (self.left.letter, len(self.left.indices)) != (parameter.letter, len(parameter.indices)):
-            return None
+        bounds = bounds or {}
+        if self.left.letter != parameter.letter or len(self.left.lower) != len(parameter.lower):
+            return False
+        if len(self.left.upper) != len(parameter.upper):
+            return False
         values: dict[Symbol, Expr] = {}
+        zero: list[Expr] = []  # what has to be 0 for the indices to match
         for pattern, index in zip(self.left.indices, parameter.indices, strict=True):
             variable = next((v for v in self.variables if pattern.has(v)), None)
             if variable is None:
-                if pattern != index:
-                    return None
-            elif values.setdefault(variable, index - (pattern - variable)) != index - (pattern - variable):
-                return None
-        known = bounds or {}
-        if not all(_nonnegative(value) for value in values.values()):
-            return None
-        if not all(_at_most(a.subs(values), b.subs(values), known) for a, b in self.where):
-            return None
+                zero.append((index - pattern).expand())
+            else:
+                value = index - (pattern - variable)
+                zero.append((values.setdefault(variable, value) - value).expand())
+        small = [(Integer(0), value) for value in values.values()]
+        small += [(a.subs(values), b.subs(values)) for a, b in self.where]
+        if any(nonnegative(z - 1, bounds) or nonnegative(-z - 1, bounds) for z in zero):
+            return False
+        if any(nonnegative(a - b - 1, bounds) for a, b in small):
+            return False
+        # A bound index may be 0 here, or the definition of the summand would be put in without end.
+        zero_or_less = {
+            index: (first if first.is_negative else Integer(0), last) for index, (first, last) in bounds.items()
+        }
+        if any(z != 0 for z in zero) or not all(nonnegative(b - a, zero_or_less) for a, b in small):
+            return True
         return self.right.xreplace(values)
 
 
 def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
     """Return what the first definition that applies makes of a parameter.
 
+    If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
+
     Args:
         parameter: the parameter.
         definitions: in the order in which they are tried.
-        bounds: the largest value of each bound index.
+        bounds: the first and the last value of each bound index.
     """
-    return next((right for d in definitions if (right := d.applied_to(parameter, bounds)) is not None), None)
+    for definition in definitions:
+        meaning = definition.applied_to(parameter, bounds)
+        if meaning is not False:
+            return None if meaning is True else meaning
+    return None

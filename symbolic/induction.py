@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+from sympy import Tuple
+
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
+from symbolic.errors import SymbolicError
 from symbolic.normal_form import equal
 from symbolic.operations import Activation
 from symbolic.stack import Stack, i
+
+_DEFINED = ("P", "q", "B", "c", "C", "UAT")
 
 
 def prove(
@@ -27,6 +32,9 @@ def prove(
         parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
         title: title of the derivation.
 
+    Raises:
+        SymbolicError: if a recursion defines something of the network itself, or runs in a circle.
+
     Example:
         >>> print(prove().verdict)
         9 of 9 steps verified
@@ -36,6 +44,12 @@ def prove(
     s = stack or Stack()
     rules = s.recursions if recursions is None else recursions
     layer = s.equation_20 if layer is None else layer
+    wrong = [str(rule.left) for rule in rules if rule.left.letter not in _DEFINED]
+    if wrong:
+        raise SymbolicError(f"{', '.join(wrong)}: a recursion defines P, q, B, c, C or UAT, and nothing of the network")
+    single = [str(rule.left) for rule in rules if Tuple(*rule.left.indices).free_symbols - {*rule.variables}]
+    if single:
+        raise SymbolicError(f"{', '.join(single)}: a recursion holds for every layer: name its indices as variables")
     known = (*rules, *parameters)
     hypothesis = Definition(s.x(i), s.form(i))
     path = s.W(i + 1, 1) * s.x(i) + s.b(i + 1, 3)
@@ -67,7 +81,7 @@ def prove(
             s.x(i + 1),
             s.form(i + 1),
             "Eq. 33 at depth i + 1",
-            equal(s.x(i + 1), s.form(i + 1), (layer, hypothesis, *known)),
+            equal(s.x(i + 1), s.form(i + 1), (hypothesis, layer, *known)),
         ),
     )
     proof = Derivation(title, steps, "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")

@@ -129,7 +129,7 @@ class Interpreter:
         result = self.value(factors[-1])
         for factor in reversed(factors[:-1]):  # from the right, so that a product with a vector stays one
             result = self.arithmetic.multiply(self.value(factor), result)
-        return result if coefficient == 1 else self.arithmetic.scale(coefficient, result)
+        return result if coefficient == 1 else self.arithmetic.scale(coefficient.xreplace(self.sizes), result)
 
     def _zeros(self, like: MatrixExpr) -> Any:
         return self.arithmetic.zeros(*map(self._number, like.shape))

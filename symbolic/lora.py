@@ -120,7 +120,7 @@ def change_of(rule: Definition) -> Change:
         rule: a recursion without activations.
     """
     words = normal_form(_adapted(rule.right) - rule.right).words
-    parts = [{w: c for w, c in words.items() if (_degree(w) == 1) == first} for first in (True, False)]
+    parts = [[(w, c) for w, c in words.items() if (_degree(w) == 1) == first] for first in (True, False)]
     first, higher = (NormalForm(rule.right.shape, part).expression() for part in parts)
     return Change(delta(rule.left), first, higher)
 

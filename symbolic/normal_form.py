@@ -4,17 +4,17 @@ An expression becomes a sum of words with every product distributed over every s
 equal for all matrices, all sizes and every activation function; no floating point is involved.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from sympy import Expr, HadamardProduct, Identity, Integer, KroneckerProduct, MatrixExpr, S, Transpose, ZeroMatrix
+from sympy import Expr, HadamardProduct, Identity, KroneckerProduct, MatrixExpr, S, Transpose, ZeroMatrix
 from sympy.matrices.expressions import MatAdd, MatMul, MatPow
 
 from symbolic.algebra import MatrixProduct, check_product, check_sum
-from symbolic.definitions import Bounds, Definition, lookup
+from symbolic.definitions import Bounds, Definition, lookup, nonnegative
 from symbolic.errors import ShapeMismatch, SymbolicError
-from symbolic.operations import BOUND, Activation, Diagonal, IndexedSum, Vec
+from symbolic.operations import Activation, Diagonal, IndexedSum, Vec, bound_index
 from symbolic.symbols import Parameter
 from symbolic.words import (
     NormalForm,
@@ -27,6 +27,8 @@ from symbolic.words import (
     transposed,
     vec_form,
 )
+
+_ENDLESS = 150  # definitions put in one another
 
 
 class Normaliser:
@@ -47,7 +49,7 @@ class Normaliser:
 
         Args:
             expression: a matrix expression.
-            bounds: the largest value of each bound index around it.
+            bounds: the first and the last value of each bound index around it.
         """
         bounds = bounds or {}
         key = (expression, tuple(bounds.items()))
@@ -60,9 +62,9 @@ class Normaliser:
             case Parameter():
                 return self._parameter(expression, bounds)
             case Identity():
-                return NormalForm(expression.shape, {(): S.One})
+                return NormalForm(expression.shape, [((), S.One)])
             case ZeroMatrix():
-                return NormalForm(expression.shape, {})
+                return NormalForm(expression.shape, [])
             case MatAdd():
                 return self._sum([self.form(argument, bounds) for argument in expression.args], expression.args)
             case MatMul():
@@ -71,11 +73,11 @@ class Normaliser:
                 return self.form(MatrixProduct(*[expression.base] * int(expression.exp)), bounds)
             case Transpose():
                 inner = self.form(expression.arg, bounds)
-                return NormalForm(inner.shape[::-1], {transposed(word): c for word, c in inner.words.items()})
+                return NormalForm(inner.shape[::-1], ((transposed(word), c) for word, c in inner.words.items()))
             case Activation():
                 inner = self.form(expression.argument, bounds)
                 atom = atom_of("activation", (inner, expression.order), inner.shape)
-                return NormalForm(inner.shape, {(atom,): S.One})
+                return NormalForm(inner.shape, [((atom,), S.One)])
             case Diagonal():
                 return self._diagonal(self.form(expression.vector, bounds), expression.shape)
             case HadamardProduct():
@@ -104,9 +106,9 @@ class Normaliser:
             )
         meaning = lookup(parameter, self.definitions, bounds)
         if meaning is None:
-            return NormalForm(parameter.shape, {(parameter_atom(parameter),): S.One})
+            return NormalForm(parameter.shape, [((parameter_atom(parameter),), S.One)])
         check_sum(parameter, meaning)
-        if parameter in self.open:
+        if parameter in self.open or len(self.open) > _ENDLESS:
             raise SymbolicError(f"{parameter} is defined by itself: define it by parameters of earlier layers only")
         self.open.add(parameter)
         try:
@@ -116,71 +118,65 @@ class Normaliser:
 
     @staticmethod
     def _sum(forms: list[NormalForm], expressions: tuple[MatrixExpr, ...]) -> NormalForm:
-        words: dict[Word, Expr] = {}
-        for form, expression in zip(forms, expressions, strict=True):
+        for expression in expressions:
             check_sum(expressions[0], expression)
-            for word, coefficient in form.words.items():
-                words[word] = words.get(word, S.Zero) + coefficient
-        return NormalForm(forms[0].shape, words)
+        return NormalForm(forms[0].shape, (pair for form in forms for pair in form.words.items()))
 
     def _product(self, expression: MatMul, bounds: Bounds) -> NormalForm:
         coefficient, factors = expression.as_coeff_matrices()
         for left, right in pairwise(factors):
             check_product(left, right)
-        shape = (factors[0].shape[0], factors[-1].shape[1])
-        words: dict[Word, Expr] = {(): coefficient}
-        for form in (self.form(factor, bounds) for factor in reversed(factors)):
-            product: dict[Word, Expr] = {}
-            for right, c in words.items():
-                for left, a in form.words.items():
-                    word = joined(left, right)
-                    product[word] = product.get(word, S.Zero) + a * c
-            words = product
-        return NormalForm(shape, words)
+        *before, last = (self.form(factor, bounds) for factor in factors)
+        product = NormalForm(last.shape, ((word, coefficient * c) for word, c in last.words.items()))
+        for form in reversed(before):
+            pairs = product_of_words(form.words, product.words)
+            words = ((joined(left, right), c) for left, right, c in pairs)
+            product = NormalForm((form.shape[0], last.shape[1]), words)
+        return product
 
     @staticmethod
     def _diagonal(vector: NormalForm, shape: Shape) -> NormalForm:
-        words: dict[Word, Expr] = {}
-        for word, coefficient in vector.words.items():
-            atom = atom_of("diagonal", (NormalForm(vector.shape, {word: S.One}),), shape)
-            words[(atom,)] = coefficient
-        return NormalForm(shape, words)
+        def diagonal(word: Word) -> Word:
+            return (atom_of("diagonal", (NormalForm(vector.shape, [(word, S.One)]),), shape),)
+
+        return NormalForm(shape, ((diagonal(word), c) for word, c in vector.words.items()))
 
     @staticmethod
     def _kronecker(left: NormalForm, right: NormalForm, shape: Shape) -> NormalForm:
-        words: dict[Word, Expr] = {}
-        for l, a in left.words.items():
-            for r, b in right.words.items():
-                word = kronecker_word(l, r, left.shape, right.shape)
-                words[word] = words.get(word, S.Zero) + a * b
-        return NormalForm(shape, words)
+        pairs = product_of_words(left.words, right.words)
+        return NormalForm(shape, ((kronecker_word(l, r, left.shape, right.shape), c) for l, r, c in pairs))
 
     def _indexed_sum(self, expression: IndexedSum, bounds: Bounds) -> NormalForm:
         first, last = expression.first, expression.last
-        offset, base = last.as_coeff_Add()
-        if base == 0 and first.is_Integer:
-            start, base = int(first), None
-        else:
-            start, offset = 1, max(int(offset), 0)
-            base = last - offset
-        values = [base + k if base is not None else Integer(k) for k in range(start, int(offset) + 1)]
-        parts = [expression.at(value) for value in values]
-        forms = [self.form(part, bounds) for part in parts]
-        if base is not None:
-            index = BOUND[len(bounds)]
-            body = self.form(expression.at(index), {**bounds, index: base})
-            words: dict[Word, Expr] = {}
-            for word, coefficient in body.words.items():
-                if coefficient.has(index):
-                    raise SymbolicError(
-                        f"{expression} has a coefficient in its index: put it in a parameter of its own"
-                    )
-                words[(atom_of("sum", (word, index, first, base), body.shape),)] = coefficient
-            forms.append(NormalForm(body.shape, words))
-            parts.append(expression)
-        if not forms:
-            return NormalForm(expression.shape, {})
-        return self._sum(forms, tuple(parts))
+        if first.is_Integer and last.is_Integer:
+            terms = [expression.at(k) for k in range(int(first), int(last) + 1)]
+            if not terms:
+                return NormalForm(expression.shape, [])
+            return self._sum([self.form(term, bounds) for term in terms], tuple(terms))
+        # The last terms are taken out where there are some for all values of the symbols, each of which is at least 0.
+        offset = last.as_coeff_Add()[0]
+        taken = int(offset) if first.is_Integer and first <= 1 and offset > 0 and nonnegative(last) else 0
+        base = last - taken
+        index = bound_index(len(bounds))
+        body = self.form(expression.at(index), {**bounds, index: (first, base)})
+        if any(coefficient.has(index) for coefficient in body.words.values()):
+            raise SymbolicError(f"{expression} has a coefficient in its index: put it in a parameter of its own")
+        words = ((atom_of("sum", (word, index, first, base), body.shape),) for word in body.words)
+        rest = NormalForm(body.shape, zip(words, body.words.values(), strict=True))
+        terms = [expression.at(base + k) for k in range(1, taken + 1)]
+        return self._sum([*(self.form(term, bounds) for term in terms), rest], (*terms, expression))
+
+
+def product_of_words(left: dict[Word, Expr], right: dict[Word, Expr]) -> Iterator[tuple[Word, Word, Expr]]:
+    """Yield all pairs of words of two sums, with the product of their coefficients.
+
+    Args:
+        left: words and coefficients.
+        right: words and coefficients.
+    """
+    for r, b in right.items():
+        for l, a in left.items():
+            yield l, r, a * b
 
 
 def normal_form(expression: MatrixExpr, definitions: Iterable[Definition] = ()) -> NormalForm:
@@ -205,7 +201,11 @@ def normal_form(expression: MatrixExpr, definitions: Iterable[Definition] = ()) 
 
 
 def equal(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition] = ()) -> bool:
-    """Tell whether two expressions are equal for all values of their symbols and every activation function.
+    """Tell whether two expressions are shown to be equal for all values of their symbols and every activation function.
+
+    True is a proof. False says that the normal forms differ: among sums, products, transposes and activations of
+    matrices the two are then different; with `diag`, Kronecker products and symbolic sums they may be equal all
+    the same.
 
     Args:
         left: one expression.

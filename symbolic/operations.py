@@ -1,5 +1,6 @@
 """What a Transformer does to matrices besides sums and products: σ, diag, vec, and sums over layers or heads."""
 
+from functools import cache
 from typing import Any
 
 from sympy import Basic, Dummy, Integer, MatrixExpr, sympify
@@ -8,11 +9,13 @@ from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
 from symbolic.algebra import Matrix
-from symbolic.errors import ShapeMismatch
+from symbolic.errors import ShapeMismatch, SymbolicError
 
 
 class Index(Dummy):
     """A bound index: equal to no symbol that anybody else makes, and printed by its name."""
+
+    level = -1  # how many sums stand around its own, if it is the canonical index of a normal form
 
     def _latex(self, printer: Printer) -> str:
         return self.name
@@ -21,7 +24,23 @@ class Index(Dummy):
         return self.name
 
 
-BOUND = tuple(Index(name, integer=True) for name in "jklmpqrs")  # canonical names of nested bound indices
+class _Canonical(Index):
+    """The canonical index of the sums of one level."""
+
+    __slots__ = ("level",)
+
+
+@cache
+def bound_index(level: int) -> Index:
+    """Return the canonical index of a sum with so many sums around it.
+
+    Args:
+        level: number of sums around it.
+    """
+    names = "jklmpqrs"
+    index = _Canonical(names[level % len(names)] + "'" * (level // len(names)), integer=True)
+    index.level = level
+    return index
 
 
 class Activation(Matrix):
@@ -34,6 +53,8 @@ class Activation(Matrix):
 
     def __new__(cls, argument: Any, order: Any = 0) -> "Activation":
         """Return the expression."""
+        if order not in (0, 1):
+            raise SymbolicError(f"σ with {order} primes: only σ and its slope σ' are known")
         return Basic.__new__(cls, sympify(argument), sympify(order))
 
     argument = property(lambda self: self.args[0])
@@ -125,12 +146,14 @@ class IndexedSum(Matrix):
 
     def _xreplace(self, rule: dict) -> tuple[Basic, bool]:
         """Replace free symbols only: the index is bound, and what is put in isn't captured by it."""
+        if self in rule:
+            return rule[self], True
         body, index, first, last = self.args
-        rule = {old: new for old, new in rule.items() if old != index}
-        if any(index in getattr(new, "free_symbols", ()) for new in rule.values()):
+        inner = {old: new for old, new in rule.items() if old != index}
+        if any(index in getattr(new, "free_symbols", ()) for new in inner.values()):
             fresh = Index(index.name, integer=True)
             body, index = body.xreplace({index: fresh}), fresh
-        parts = [part._xreplace(rule) for part in (body, first, last)]
+        parts = [body._xreplace(inner), first._xreplace(rule), last._xreplace(rule)]
         if not any(changed for _, changed in parts):
             return self, False
         return IndexedSum(parts[0][0], index, parts[1][0], parts[2][0]), True

@@ -12,6 +12,7 @@ from symbolic.symbols import Parameter
 
 i, j = Symbol("i", integer=True), Symbol("j", integer=True)
 
+_DEEPEST = 100  # activations are nested once for every layer
 _WIDTH, _NEURONS = (Symbol(name, integer=True, positive=True) for name in "dn")
 
 
@@ -24,8 +25,8 @@ def check_depth(depth: Any) -> int:
     Raises:
         SymbolicError: if it isn't a positive integer.
     """
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise SymbolicError(f"the depth is {depth}: give a number of layers, 1 or more")
+    if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= _DEEPEST:
+        raise SymbolicError(f"the depth is {depth}: give a number of layers, 1 or more and at most {_DEEPEST}")
     return depth
 
 

@@ -88,7 +88,7 @@ class Parameter(Matrix):
 
     def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
         name = self.letter.strip("'").lower()
-        subscript = ",".join(str(k) for k in self.indices)
+        subscript = ",".join(map(str, self.lower)) + (f"({','.join(map(str, self.upper))})" if self.upper else "")
         place = f"{i + 1}" if self.shape[1] == 1 else f"{i + 1},{j + 1}"
         return Symbol(f"{name}_{{{subscript + ';' if subscript else ''}{place}}}")
 

@@ -4,6 +4,7 @@ An atom is a parameter, the transpose of one, an activation of a normal form, a 
 normal form, `vec` of a word, or a sum with symbolic bounds over a word.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from sympy import Basic, Expr, Identity, Integer, MatrixExpr, S, Transpose, Zero
 
 from symbolic.algebra import Kronecker, MatrixProduct, MatrixSum
 from symbolic.errors import SymbolicError
-from symbolic.operations import BOUND, Activation, Diagonal, IndexedSum, Vec
+from symbolic.operations import Activation, Diagonal, Index, IndexedSum, Vec, bound_index
 from symbolic.symbols import Parameter, Variable
 
 Shape = tuple[Expr, Expr]
@@ -50,6 +51,11 @@ class Atom:
         return isinstance(other, Atom) and self._hash == other._hash and self._content == other._content
 
 
+@lru_cache(maxsize=1 << 12)
+def _expanded(shape: Shape) -> Shape:
+    return shape[0].expand(), shape[1].expand()
+
+
 @lru_cache(maxsize=1 << 16)
 def _shared(atom: Atom) -> Atom:
     """Return the one object that stands for an atom, so that equal deep expressions compare at once."""
@@ -64,7 +70,7 @@ def atom_of(kind: str, parts: tuple[Any, ...], shape: Shape) -> Atom:
         parts: as in `Atom`.
         shape: rows and columns.
     """
-    return _shared(Atom(kind, parts, shape))
+    return _shared(Atom(kind, parts, _expanded(shape)))
 
 
 class NormalForm:
@@ -72,17 +78,17 @@ class NormalForm:
 
     Args:
         shape: rows and columns.
-        words: the coefficient of every word; none is zero. The empty word is the identity.
+        words: words with their coefficients, which are added where a word comes twice; the empty word is the identity.
     """
 
-    def __init__(self, shape: Shape, words: dict[Word, Expr]) -> None:
-        self.shape = shape
+    def __init__(self, shape: Shape, words: Iterable[tuple[Word, Expr]]) -> None:
+        self.shape = _expanded(shape)
         total: dict[Word, Expr] = {}
-        for word, coefficient in words.items():
+        for word, coefficient in words:
             word = _commuted(word)
             total[word] = total.get(word, S.Zero) + coefficient
         self.words = {word: c for word, coefficient in total.items() if (c := coefficient.expand()) != 0}
-        self._hash = hash((shape, frozenset(self.words.items())))
+        self._hash = hash((self.shape, frozenset(self.words.items())))
 
     def __hash__(self) -> int:
         return self._hash
@@ -152,8 +158,8 @@ def transposed(word: Word) -> Word:
             case "transpose", (inner,):
                 return parameter_atom(inner)
             case "activation", (form, order):
-                flipped = {transposed(inner): c for inner, c in form.words.items()}
-                return atom_of("activation", (NormalForm(shape, flipped), order), shape)
+                flipped = NormalForm(shape, ((transposed(inner), c) for inner, c in form.words.items()))
+                return atom_of("activation", (flipped, order), shape)
             case "diagonal", _:
                 return atom
             case "kronecker", (left, right, left_shape, right_shape):
@@ -187,20 +193,22 @@ def _deeper(part: Any, level: int) -> Any:
     """Return a part of a word with its bound indices renamed, so that it can stand inside a sum at a level."""
     match part:
         case Atom():
-            return atom_of(part.kind, tuple(_deeper(p, level) for p in part.parts), part.shape)
+            return atom_of(part.kind, tuple(_deeper(p, level) for p in part.parts), _deeper(part.shape, level))
         case NormalForm():
-            return NormalForm(part.shape, {_deeper(word, level): c for word, c in part.words.items()})
+            words = ((_deeper(word, level), _deeper(c, level)) for word, c in part.words.items())
+            return NormalForm(_deeper(part.shape, level), words)
         case tuple():
             return tuple(_deeper(p, level) for p in part)
         case Basic():
-            return part.xreplace(dict(zip(BOUND[level:-1], BOUND[level + 1 :], strict=True)))
+            bound = [s for s in part.free_symbols if isinstance(s, Index) and s.level >= level]
+            return part.xreplace({s: bound_index(s.level + 1) for s in bound})
     return part
 
 
 def _in_sum(atom: Atom, before: Word, after: Word) -> Word:
     """Return `before Σ word after` as one sum, `Σ before word after`."""
     inner, index, *bounds = atom.parts
-    level = BOUND.index(index)
+    level = index.level
     word = joined(_deeper(before, level), joined(inner, _deeper(after, level)))
     return (atom_of("sum", (word, index, *bounds), (word[0].shape[0], word[-1].shape[1])),)
 
@@ -265,7 +273,7 @@ def _product_of_vectors(factors: list[Word], vector: Word) -> Word:
         return vector
     *first, last = sorted([*factors, vector], key=_shallow)
     shape = (last[0].shape[0], Integer(1))
-    diagonals = (atom_of("diagonal", (NormalForm(shape, {f: S.One}),), (shape[0], shape[0])) for f in first)
+    diagonals = (atom_of("diagonal", (NormalForm(shape, [(f, S.One)]),), (shape[0], shape[0])) for f in first)
     return (*diagonals, *last)
 
 
@@ -281,7 +289,7 @@ def kronecker_word(left: Word, right: Word, left_shape: Shape, right_shape: Shap
     for k, word in enumerate((left, right)):
         if len(word) == 1 and word[0].kind == "sum":
             inner, *bounds = word[0].parts
-            level = BOUND.index(bounds[0])
+            level = bounds[0].level
             pair = (inner, _deeper(right, level)) if k == 0 else (_deeper(left, level), inner)
             body = kronecker_word(*pair, left_shape, right_shape)
             shape = (left_shape[0] * right_shape[0], left_shape[1] * right_shape[1])
@@ -296,7 +304,7 @@ def vec_form(form: NormalForm) -> NormalForm:
         form: of a matrix.
     """
     shape = (form.shape[0] * form.shape[1], Integer(1))
-    return NormalForm(shape, {vec_word(word, form.shape): c for word, c in form.words.items()})
+    return NormalForm(shape, ((vec_word(word, form.shape), c) for word, c in form.words.items()))
 
 
 def vec_word(word: Word, shape: Shape) -> Word:

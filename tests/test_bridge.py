@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import BLOCK_NAMES, close, make_input, make_stack
+from sympy import Rational, Symbol
 from test_models import ENCODER, GOLDEN
 
 import duat_jax as duat
@@ -207,6 +208,27 @@ def test_every_kind_of_expression_evaluates():
     found = to_jax({name: expression for name, (expression, _) in cases.items()}, jnp.square)(arrays)
     for name, (_, expected) in cases.items():
         chex.assert_trees_all_close(found[name], expected)
+
+
+def test_whole_numbers_and_coefficients_in_sizes_become_floats():
+    m, a = Symbol("M", integer=True, positive=True), Parameter("A", (), 2, 2)
+    halved = to_jax(Rational(1, 2) * a, jnp.tanh)({"A": jnp.array([[1, 2], [3, 4]])})
+    chex.assert_trees_all_close(halved, jnp.array([[0.5, 1.0], [1.5, 2.0]]))
+    x = Parameter("x", (), m, 1)
+    chex.assert_trees_all_close(to_jax((1 / m) * x, jnp.tanh)({"x": jnp.ones(4)}), jnp.full(4, 0.25))
+    y = Parameter("y", (), 2 * m, 1)
+    with pytest.raises(ShapeMismatch, match="y is 3"):
+        to_jax(y + Kronecker(Parameter("v", (), 2, 1), x), jnp.tanh)(
+            {"y": jnp.ones(3), "v": jnp.ones(2), "x": jnp.ones(2)}
+        )
+
+
+def test_verify_refuses_what_isnt_a_number():
+    stack = make_stack("parallel", 3)
+    stack.blocks[2].mlp.input.bias[...] = stack.blocks[2].mlp.input.bias[...].at[0].set(jnp.nan)
+    assert not verification.verify(stack, make_input(3), "not a number").holds
+    still = verification.verify(make_stack("paper", 1), jnp.zeros((2, 6)), "zero")
+    assert still.holds
 
 
 def test_names_of_parameters():

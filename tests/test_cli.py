@@ -186,7 +186,7 @@ def test_verify_prints_a_table_and_json():
         (("derive", "--depth", "-3"), "depth is -3"),
         (("derive", "--block", "mamba"), "no block 'mamba'"),
         (("derive", "--what", "nothing"), "no derivation 'nothing'"),
-        (("derive", "--proof", "--depth", "2"), "give one of them"),
+        (("derive", "--proof", "--depth", "2"), "ask for different derivations: give one of them"),
         (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),
         (("audit", "--equation", "0"), "no equation '0'"),
         (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),

@@ -4,9 +4,10 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from sympy import Symbol, ZeroMatrix
+from sympy import Identity, Integer, Symbol, ZeroMatrix
 
 from symbolic.collapse import collapse
+from symbolic.collected import collect
 from symbolic.contributions import contributions
 from symbolic.definitions import Definition
 from symbolic.density import convolution, densities
@@ -94,6 +95,36 @@ def test_the_checker_refuses(name):
     assert r"\overset{?}" in proof.latex()
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Definition(S.P(3), 2 * Identity(S.width)),
+        Definition(S.P(i + 3), ZeroMatrix(S.width, S.width), (i,)),
+        Definition(S.C(1, 3), ZeroMatrix(S.width, S.neurons)),
+        Definition(S.UAT(3), ZeroMatrix(S.width, 1)),
+        Definition(S.C(j, i + 3), ZeroMatrix(S.width, S.neurons), (i, j), ((j, i),)),
+    ],
+    ids=lambda rule: str(rule.left),
+)
+def test_the_checker_refuses_a_rule_that_is_wrong_from_depth_3_on_only(rule):
+    assert not prove(recursions=(rule, *S.recursions)).verified
+
+
+def test_recursions_define_their_own_letters_for_every_layer():
+    with pytest.raises(SymbolicError, match="nothing of the network"):
+        prove(recursions=(*S.recursions, Definition(S.x(0), ZeroMatrix(S.width, 1))))
+    with pytest.raises(SymbolicError, match="name its indices as variables"):
+        prove(recursions=(S.recursions[0], Definition(S.P(K), W1 * S.P(i)), *S.recursions[2:]))
+    with pytest.raises(SymbolicError, match="defined by itself"):
+        prove(recursions=(Definition(S.P(i), S.P(K), (i,)), *S.recursions))
+
+
+def test_what_cant_be_sorted_by_a_vector_is_named():
+    x = S.x(0)
+    with pytest.raises(SymbolicError, match="can't be sorted"):
+        collect(IndexedSum(S.P(j) * x, j, 1, i), x)
+
+
 def test_a_recursion_that_runs_in_a_circle_is_named():
     with pytest.raises(SymbolicError, match=r"c.* is defined by itself"):
         prove(recursions=replaced(5, S.b(K, 2) + W2 * (S.q(i) + S.UAT(K))))
@@ -107,10 +138,11 @@ def test_the_checker_refuses_the_table_of_another_block(name):
 
 def test_a_definition_applies_only_where_its_condition_is_known():
     carried = S.recursions[7]
-    assert carried.applied_to(S.C(2, 5)) is not None
-    assert carried.applied_to(S.C(5, 5)) is None
-    assert carried.applied_to(S.C(j, K)) is None
-    assert carried.applied_to(S.C(j, K), {j: i}) is not None
+    assert equal(carried.applied_to(S.C(2, 5)), S.W(5, 1) * S.C(2, 4))
+    assert carried.applied_to(S.C(5, 5)) is False
+    assert carried.applied_to(S.C(j, K)) is True
+    assert equal(carried.applied_to(S.C(j, K), {j: (Integer(1), i)}), W1 * S.C(j, i))
+    assert carried.applied_to(S.P(1)) is False
 
 
 def test_an_index_put_into_a_sum_isnt_captured_by_it():
@@ -203,6 +235,7 @@ def test_a_matrix_is_read_off_linear_maps_only():
     ("call", "words"),
     [
         (lambda: unroll(0), ("depth is 0", "1 or more")),
+        (lambda: unroll(10**20), ("at most 100",)),
         (lambda: unroll(-2), ("depth is -2",)),
         (lambda: unroll(True), ("depth",)),
         (lambda: lora(depth=0), ("depth is 0",)),

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Identity, ImmutableMatrix, Rational, Symbol, ZeroMatrix
 
-from symbolic.algebra import Hadamard, Kronecker
+from symbolic.algebra import Hadamard, Kronecker, MatrixProduct
+from symbolic.definitions import Definition
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.interpreter import Interpreter, exact
 from symbolic.normal_form import equal, normal_form
@@ -149,6 +150,58 @@ def test_what_is_equal_has_equal_values(seed, other, depth):
         assert value(left, 1) == value(right, 1)
 
 
+two = [Parameter(letter, (), 2, 1) for letter in "uvwz"]
+a, b = (lambda k, letter=letter: Parameter(letter, (k,), 2, 2) for letter in "ab")
+X2, Y2 = Parameter("X", (), 2, 2), Parameter("Y", (), 2, 2)
+MANY = [total(Parameter(f"g{k}", (J,), 2, 2), J, N) for k in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (
+            Vec(two[0] * two[2].T * Diagonal(two[1]) + two[0] * two[1].T * Diagonal(two[2])),
+            Vec(two[0] * two[2].T * Diagonal(two[1])),
+        ),
+        (
+            (Activation(two[2].T * Diagonal(two[1]) + two[1].T * Diagonal(two[2]))).T,
+            Activation(Hadamard(two[1], two[2])),
+        ),
+        (
+            total(a(J), J, N) * total(Activation(K * two[3]), K, N),
+            total(total(a(J) * Activation(J * two[3]), K, N), J, N),
+        ),
+        (IndexedSum(a(J), J, 2, I + 1), IndexedSum(a(J), J, 2, I) + a(I + 1)),
+        (IndexedSum(a(J), J, K, I + 1), IndexedSum(a(J), J, K, I) + a(I + 1)),
+        (
+            MatrixProduct(*MANY[:7], total(a(J), J, N), total(b(J), J, N)),
+            MatrixProduct(*MANY[:7], total(Identity(2), J, N), total(a(J) * b(J), J, N)),
+        ),
+    ],
+    ids=["rows_in_vec", "rows_in_a_transpose", "coefficients", "first_of_two", "symbolic_first", "nine_sums"],
+)
+def test_words_and_indices_that_meet_arent_lost(left, right):
+    assert not equal(left, right)
+
+
+def test_a_definition_that_may_not_apply_hides_the_later_ones():
+    rules = (Definition(a(0), X2), Definition(a(I), Y2, (I,)))
+    assert not equal(a(I), Y2, rules)
+    assert equal(a(I + 1), Y2, rules)
+    assert equal(a(0), X2, rules)
+    assert not equal(IndexedSum(a(J), J, 0, N), IndexedSum(Y2, J, 0, N), rules)
+    assert not equal(IndexedSum(a(J), J, -2, N), IndexedSum(Y2, J, -2, N), rules[1:])
+    assert Definition(Parameter("C", (1,), 2, 2, (2,)), X2).applied_to(Parameter("C", (1, 2), 2, 2)) is False
+    with pytest.raises(SymbolicError, match="variable plus a number"):
+        Definition(a(2 * I), X2, (I,))
+
+
+def test_shapes_are_the_same_however_they_are_written():
+    left, right = Vec(Parameter("A", (), N + 1, M)), Parameter("p", (), M * N + M, 1)
+    assert equal(left + right, right + left)
+    assert equal(Activation(left + right), Activation(right + left))
+
+
 def test_zeros_of_different_shapes_arent_one_thing():
     square, column = (normal_form(Activation(ZeroMatrix(2, columns))) for columns in (2, 1))
     assert square != column
@@ -170,6 +223,8 @@ def test_a_normal_form_is_its_own_normal_form():
         (lambda: A + X, ("don't add", "same shape")),
         (lambda: equal(A, u), ("don't add",)),
         (lambda: normal_form(A + Parameter("A", (), N, M) * X.T), ("two shapes", "another letter")),
+        (lambda: Hadamard(A, B), ("takes vectors",)),
+        (lambda: Activation(u, 2), ("slope",)),
         (lambda: Diagonal(A), ("diag takes a vector", "N × N")),
         (lambda: normal_form(Vec(A * B).T), ("transpose",)),
         (lambda: normal_form(IndexedSum(J * A, J, 1, P)), ("coefficient", "index")),

@@ -41,10 +41,13 @@ def derive(
         from symbolic.derive import derive as derivations
         from symbolic.errors import SymbolicError
 
-        asked = [name for name, given in (("proof", proof), ("unroll", depth is not None)) if given]
-        if len({*asked, *([what] if what else [])}) > 1:
-            raise SymbolicError("--depth is for unroll and --proof for proof: give one of them, without another --what")
-        name = what or (asked[0] if asked else ("block" if block else "recursions"))
+        asked = {"--proof": "proof"} if proof else {}
+        asked |= {} if depth is None else {"--depth": "unroll"}
+        asked |= {} if what is None else {"--what": what}
+        if len(set(asked.values())) > 1:
+            raise SymbolicError(f"{' and '.join(asked)} ask for different derivations: give one of them")
+        otherwise = "recursions" if block is None else "block"
+        name = next(iter(asked.values()), otherwise)
         found = derivations(name, depth=depth, block=block)
         match format:
             case Format.document:

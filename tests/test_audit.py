@@ -11,6 +11,7 @@ from symbolic.errors import SymbolicError
 from symbolic.normal_form import equal
 from symbolic.paper.claims import FAILS, HOLDS, READING, Claim
 from symbolic.paper.counterexample import Outcome, counterexample, identity
+from symbolic.paper.updates import READINGS, reach
 from symbolic.stack import Stack
 from symbolic.symbols import Parameter
 
@@ -103,6 +104,30 @@ def test_counterexamples_are_found_where_matrices_dont_commute():
     assert counterexample(a * b, a * b) is None
     assert not identity(a * b, b * a).holds
     assert equal(a * b, a * b)
+
+
+@pytest.mark.parametrize(
+    ("reading", "depth"),
+    [
+        ("in order", 1),
+        ("at once", 1),
+        ("folded, in order", 1),
+        ("folded, at once", 2),
+        ("own and updated", 2),
+        ("repeated", 1),
+    ],
+)
+def test_the_printed_update_rules_reach_a_depth_in_every_reading(reading, depth):
+    found = reach(reading)
+    assert not found.holds
+    assert found.how.startswith(f"right up to depth {depth}, wrong at depth {depth + 1}")
+
+
+def test_the_corrected_update_rules_reach_every_tested_depth():
+    assert reach("per layer").how == "right at depths 1 to 4"
+    assert {"in order", "at once", "folded, in order", "folded, at once", "own and updated", "repeated"} == set(
+        READINGS
+    )
 
 
 # What follows computes with floats and numpy alone: the networks, the printed formulas, and the corrected ones.

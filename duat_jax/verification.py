@@ -154,11 +154,9 @@ def _sizes(forms: list[Unrolled], terms: list[ResidualTerm], x0: Array) -> dict[
         earlier = sum((jnp.abs(t.outer) @ jnp.abs(t.activation) for t in before.terms), jnp.abs(before.bias))
         whole = jnp.abs(inner.matrix) @ (jnp.abs(before.input) @ jnp.abs(x0) + earlier) + jnp.abs(inner.offset)
         sizes = {"x": stream, "P x": stream, "q": stream, "UAT": stream, "B x": whole, "c": whole}
-        last = forms[-1]
-        output = jnp.abs(last.input) @ jnp.abs(x0) + jnp.abs(last.bias)
-        output = output + sum(jnp.abs(t.outer) @ jnp.abs(t.activation) for t in last.terms)
-        found |= {f"{part}/{i}": float(size.max()) for part, size in (sizes | {"C s": output}).items()}
-    return found
+        found |= {f"{part}/{i}": float(size.max()) for part, size in sizes.items()}
+    output = found[f"x/{len(terms)}"]
+    return found | {f"C s/{i}": output for i in range(1, len(forms))}
 
 
 def _difference(

@@ -30,8 +30,7 @@ def check_product(left: MatrixExpr, right: MatrixExpr) -> None:
     if not _fits(left.shape[1], right.shape[0]):
         raise ShapeMismatch(
             f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"
-            " they don't"
-            " multiply; give the left factor as many columns as the right one has rows, or transpose one"
+            " they don't multiply; give the left factor as many columns as the right one has rows, or transpose one"
         )
 
 
@@ -48,8 +47,7 @@ def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
     if not (_fits(left.shape[0], right.shape[0]) and _fits(left.shape[1], right.shape[1])):
         raise ShapeMismatch(
             f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"
-            " they don't"
-            " add; give both the same shape"
+            " they don't add; give both the same shape"
         )
 
 

@@ -54,7 +54,6 @@ def contributions(stack: Stack | None = None) -> Derivation:
     hypothesis = Definition(y(i), start.right + IndexedSum(share(j), j, 1, i))
     ones = Parameter("1", (), s.neurons, 1)
     neurons = Transpose(ones) * (Diagonal(Transpose(s.W(k, 3)) * u(k)) * term(k))
-    carried = Definition(u(i), Transpose(s.W(k, 1)) * u(k))
     steps = (
         definition(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         definition(read.left, read.right, "what it reads"),
@@ -71,7 +70,7 @@ def contributions(stack: Stack | None = None) -> Derivation:
             Transpose(u(k)) * s.C(j, k),
             Transpose(u(i)) * s.C(j, i),
             "a term is read the same in every layer that it is carried through, j ≤ i",
-            (carried, Definition(s.C(j, k), s.W(k, 1) * s.C(j, i))),
+            (pulled, Definition(s.C(j, k), s.W(k, 1) * s.C(j, i))),
         ),
         Step(
             Transpose(u(k)) * s.W(k, 3) * term(k), neurons, "split over neurons, entry by entry", _split_over_neurons()

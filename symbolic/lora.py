@@ -192,7 +192,7 @@ def lora(stack: Stack | None = None, depth: int = 3) -> Derivation:
             (Kronecker(Identity(tokens), weight.T) + Kronecker(Identity(tokens), (down * up).T)) * Vec(x),
             "so ΔW' = I_N ⊗ (A B)^T",
         ),
-        Step(s.x(k), adapted.general_term(k), "Eq. 20 with adapters in all three places", True, ":="),
+        definition(s.x(k), adapted.general_term(k), "Eq. 20 with adapters in all three places"),
         Step(s.x(i), adapted.form(i), "the same theorem, with W' + ΔW' in the recursions", prove(adapted).verified),
         *changes,
         Step(s.x(depth), form, f"against the adapted network at depth {depth}", closed),

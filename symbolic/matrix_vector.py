@@ -249,7 +249,7 @@ def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> 
     sizes = f"entry by entry, N = {tokens}, M = {features}, {heads} heads"
     names = {k: Parameter("W'", (k,), n * m, n * m) for k in ("HV", "O", "HVO")}
     steps = (
-        Step(Parameter("H^", (), n, m), hat, "heads side by side: S_k picks the features of head k", True, ":="),
+        definition(Parameter("H^", (), n, m), hat, "heads side by side: S_k picks the features of head k"),
         equality(Vec(hat), w_hv * Vec(x), "so W'_{HV} = Σ H_k ⊗ (S_k W_{V,k} S_k^T)^T"),
         equality(Vec(Variable("H^", (), n, m) * output), w_o * Vec(Variable("H^", (), n, m)), "W'_O = I_N ⊗ W_O^T"),
         equality(Vec(whole), w_hvo * Vec(x), "W'_{HVO}: the expression left out in the papers"),

@@ -76,16 +76,6 @@ class Parameter(Matrix):
     shape = property(lambda self: (self.args[2], self.args[3]))
     indices = property(lambda self: (*self.args[1], *self.args[4]))
 
-    def with_indices(self, indices: tuple[Any, ...]) -> "Parameter":
-        """Return the same parameter at other indices.
-
-        Args:
-            indices: all lower indices and then all upper ones.
-        """
-        cut = len(self.lower)
-        rows, columns = self.shape
-        return Parameter(self.letter, indices[:cut], rows, columns, indices[cut:])
-
     def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
         name = self.letter.strip("'").lower()
         subscript = ",".join(map(str, self.lower)) + (f"({','.join(map(str, self.upper))})" if self.upper else "")

@@ -28,11 +28,11 @@ def lemma_1() -> Derivation:
     weight, bias, x = Parameter("W", (j,), n, m), Parameter("b", (j,), m, 1), Parameter("x", (), n, 1)
     activation = Activation(weight.T * x + bias)
     scaled = IndexedSum(beta * alpha * activation, j, 1, terms)
-    named = Definition(renamed, beta * alpha, (j,))
+    let = Definition(renamed, beta * alpha, (j,))
     steps = (
         equality(beta * IndexedSum(alpha * activation, j, 1, terms), scaled, "β multiplied into the sum, Eq. 19"),
-        Step(renamed, beta * alpha, "let", True, ":="),
-        equality(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (named,)),
+        definition(renamed, beta * alpha, "let"),
+        equality(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (let,)),
     )
     return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps)
 

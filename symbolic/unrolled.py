@@ -59,7 +59,7 @@ def unroll(
     network, named_form = Normaliser([layer or stack.equation_20]), Normaliser([*names, *parameters])
     steps = []
     for k, new in enumerate(layers, 1):
-        steps.append(Step(stack.x(k), stack.general_term(k), "Eq. 20", True, ":="))
+        steps.append(definition(stack.x(k), stack.general_term(k), "Eq. 20"))
         steps += [definition(name.left, name.right, "named") for name in new]
         verified = network.form(stack.x(k)) == named_form.form(stack.form(k))
         steps.append(Step(stack.x(k), stack.form(k), "equals the network, layer substituted in layer", verified))
@@ -161,7 +161,7 @@ def recursions(stack: Stack | None = None, depth: int = 3) -> Derivation:
             if rule.left in derived
         ),
         definition(s.C(i, i), s.W(i, 3), "W'_{i,3} as it is born"),
-        Step(s.C(j, i + 1), s.W(i + 1, 1) * s.C(j, i), "W'_{j,3} carried one layer on, for j ≤ i", True, ":="),
+        definition(s.C(j, i + 1), s.W(i + 1, 1) * s.C(j, i), "W'_{j,3} carried one layer on, for j ≤ i"),
         equality(s.W(i + 1, 1) * s.UAT(i), carried, "so the earlier terms are carried", rules),
         equality(s.UAT(i + 1), s.W(i + 1, 1) * s.UAT(i) + born, "and one is born", rules),
         Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole),

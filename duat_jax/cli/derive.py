@@ -27,8 +27,7 @@ def derive(
         str | None,
         typer.Option(
             help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention,"
-            " normalisation,"
-            " mlp, density, diamond, lemma, lora or pruning; recursions if absent."
+            " normalisation, mlp, density, diamond, lemma, lora or pruning; recursions if absent."
         ),
     ] = None,
     format: Annotated[

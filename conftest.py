@@ -8,9 +8,15 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Commands that run inside a test leave the user's cache alone.
+jax.config.update("jax_enable_compilation_cache", False)
 
-# Every annotation of a shape in the package is checked while the suite runs.
-install_import_hook("duat_jax", "beartype.beartype")
+# The suite compiles thousands of small programs and runs each once or twice: it costs less to optimise them less.
+jax.config.update("jax_disable_most_optimizations", True)
+
+# Every annotation of a shape is checked while the suite runs.  What walks programs has none, and many small functions.
+_ROOMS = ("explanation", "forms", "models", "nn", "operators", "reference", "transform.marks", "verification")
+install_import_hook([f"duat_jax.{room}" for room in _ROOMS], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +26,11 @@ def _as_a_user(request: pytest.FixtureRequest) -> Iterator[None]:
             yield
     else:
         yield
+
+
+@pytest.fixture
+def optimised() -> Iterator[None]:
+    """What is claimed of compiled programs is claimed of them as a user compiles them."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)

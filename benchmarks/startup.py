@@ -36,7 +36,7 @@ def main() -> None:
         result[name] = {"median_s": float(np.median(values)), "quartiles_s": np.percentile(values, [25, 75]).tolist()}
         ratio = result[name]["median_s"] / np.median(seconds["jax_and_flax"])
         print(f"{name:18s} {result[name]['median_s']:.2f} s  × {ratio:.2f}")
-    Path("benchmarks/results/startup.json").write_text(json.dumps(result, indent=2) + "\n")
+    Path("benchmarks/results/startup.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def main() -> None:
         ]
         result[name] = {"median_s": float(np.median(seconds)), "quartiles_s": np.percentile(seconds, [25, 75]).tolist()}
         print(f"{name:27s} {result[name]['median_s']:.2f} s")
-    Path("benchmarks/results/symbolic.json").write_text(json.dumps(result, indent=2) + "\n")
+    Path("benchmarks/results/symbolic.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

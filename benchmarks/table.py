@@ -21,19 +21,14 @@ from rich.progress import track
 
 import duat_jax as duat
 from benchmarks.environment import environment
+from duat_jax.nn import BlockConfig
 
 CONFIG = duat.Config(
     family="gpt2",
-    block="pre-norm",
-    causal=True,
+    block=BlockConfig(arrangement="pre-norm", features=768, heads=12, neurons=3072, activation="gelu_tanh"),
+    layers=12,
     vocab=50257,
     positions=1024,
-    features=768,
-    heads=12,
-    layers=12,
-    neurons=3072,
-    activation="gelu_tanh",
-    epsilon=1e-5,
 )
 TOKENS = (128, 512)
 TARGET = 11
@@ -102,8 +97,8 @@ def measure(model: duat.Transformer, tokens: int, repeats: int) -> dict[str, Any
             "memory_ratio_without_table": (result[name]["peak_mb"] - result[name]["result_mb"])
             / (result["forward"]["peak_mb"] - result["forward"]["result_mb"]),
         }
-    closure = compiled["with_neurons"](model, ids).closure
-    result["closure"] = {key: float(value) for key, value in closure._asdict().items()}
+    completeness = compiled["with_neurons"](model, ids).completeness
+    result["completeness"] = {key: float(value) for key, value in completeness._asdict().items()}
     return result
 
 
@@ -125,7 +120,7 @@ def main() -> None:
                 f"  memory × {found['memory_ratio_without_table']:.2f}  compile {found['compile_s']:.1f} s"
             )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

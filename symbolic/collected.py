@@ -71,6 +71,11 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
         if last is not None and last.kind == "parameter" and last.parts[0] == x:
             path[word[:-1]] = coefficient
         elif last is not None and last.kind == "activation":
+            if _occurs(word[:-1], x):
+                raise SymbolicError(
+                    f"{word_expression(word, form.shape)} is no term in {x}: it has {x} or an activation outside of an"
+                    " activation; hold what is a gate, a pattern or a scale: write it as a parameter of its own"
+                )
             rest[word] = coefficient
         else:
             offset[word] = coefficient

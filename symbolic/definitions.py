@@ -12,16 +12,20 @@ Bounds = dict[Symbol, tuple[Expr, Expr]]
 
 
 def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
-    """Tell whether an index is at least 0 for all values of its symbols.
+    """Tell whether an index is known to be at least 0 for all values of its symbols.
 
     Args:
-        value: an index: symbols, each of which is at least 0, and integers.
+        value: an index, which is known to be so where it is linear, in symbols that are declared as nonnegative.
         bounds: the first and the last value of each bound index.
     """
     value = value.expand()
     for index, (first, last) in reversed((bounds or {}).items()):
-        value = value.subs(index, first if value.coeff(index) >= 0 else last).expand()
-    return all(c.is_Integer and c >= 0 and (s == 1 or s.is_Symbol) for s, c in value.as_coefficients_dict().items())
+        slope = value.coeff(index)
+        if not slope.is_Integer or (value - slope * index).has(index):
+            return False  # only of what is linear the least value is at an end
+        value = value.subs(index, first if slope >= 0 else last).expand()
+    summands = value.as_coefficients_dict().items()
+    return all(factor.is_Integer and factor >= 0 and (s == 1 or s.is_nonnegative) for s, factor in summands)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Definition:
 
     Example:
         >>> from sympy import symbols
-        >>> i, d = symbols("i d", integer=True)
+        >>> i, d = symbols("i d", integer=True, nonnegative=True)
         >>> P, W = (lambda k: Parameter("P", (k,), d, d)), (lambda k: Parameter("W'", (k, 1), d, d))
         >>> print(Definition(P(i + 1), W(i + 1) * P(i), (i,)).applied_to(P(3)))
         W′₃,₁ P₂

@@ -9,7 +9,7 @@ from symbolic.symbols import Parameter
 
 
 def entries(parameter: Parameter) -> ImmutableMatrix:
-    """Return a parameter of known sizes as a matrix of its entries, `w_{1,1}, w_{1,2}, …`.
+    """Return a parameter of known sizes as a matrix of its entries, `W_{1,1}, W_{1,2}, …`.
 
     Args:
         parameter: the parameter; its sizes are numbers.

@@ -7,11 +7,30 @@ from sympy import Tuple
 from symbolic.definitions import Definition
 from symbolic.derivation import Derivation, Step, definition, equality
 from symbolic.errors import SymbolicError
-from symbolic.normal_form import equal
+from symbolic.normal_form import equal, normal_form
 from symbolic.operations import Activation
 from symbolic.stack import Stack, i
+from symbolic.symbols import Parameter
 
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
+
+
+def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...], s: Stack) -> list[str]:
+    """Return every definition that the stream flows into, though a parameter is what doesn't depend on it.
+
+    Only the sum of terms is made of activations, and these are of the input alone.
+    """
+    found = []
+    for rule in (*rules, *(rule for rule in parameters if rule.left.letter in ("W'", "b'"))):
+        right = normal_form(rule.right, parameters).expression()
+        streams = {part for part in right.atoms(Parameter) if part.letter == s.x(0).letter}
+        activations = right.atoms(Activation)
+        if rule.left.letter == "UAT":
+            streams -= {s.x(0)}
+            activations = {outer for outer in activations if any(inner.has(Activation) for inner in outer.args)}
+        if streams or activations:
+            found.append(f"{rule.left} contains {', '.join(sorted(map(str, streams or activations)))}")
+    return found
 
 
 def prove(
@@ -33,7 +52,8 @@ def prove(
         title: title of the derivation.
 
     Raises:
-        SymbolicError: if a recursion defines something of the network itself, or runs in a circle.
+        SymbolicError: if a recursion defines something of the network itself, or runs in a circle; if the stream flows
+            into a parameter or a recursion, so that what they give is no closed form.
 
     Example:
         >>> print(prove().verdict)
@@ -50,6 +70,12 @@ def prove(
     single = [str(rule.left) for rule in rules if Tuple(*rule.left.indices).free_symbols - {*rule.variables}]
     if single:
         raise SymbolicError(f"{', '.join(single)}: a recursion holds for every layer: name its indices as variables")
+    open_ones = _not_closed(rules, parameters, s)
+    if open_ones:
+        raise SymbolicError(
+            f"{'; '.join(open_ones)}: that is no closed form, since a parameter may not depend on the stream: what does"
+            " (a pattern, a scale, a gate) is held, as a parameter of its own"
+        )
     known = (*rules, *parameters)
     hypothesis = Definition(s.x(i), s.form(i))
     path = s.W(i + 1, 1) * s.x(i) + s.b(i + 1, 3)

@@ -13,7 +13,7 @@ from symbolic.explicit import density, entries, kronecker, matrix_of, same
 from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
 from symbolic.symbols import Parameter, Variable
 
-_k = Symbol("k", integer=True)
+_k = Symbol("k", integer=True, nonnegative=True)
 
 
 def check_sizes(**sizes: int) -> None:
@@ -57,7 +57,7 @@ class Explicit(NamedTuple):
 
 
 def matrix(letter: str, rows: int, columns: int, *lower: object) -> ImmutableMatrix:
-    """Return an explicit matrix of symbols, `w_{1,1}, w_{1,2}, …`.
+    """Return an explicit matrix of symbols, `W_{1,1}, W_{1,2}, …`.
 
     Args:
         letter: its letter.

@@ -10,7 +10,7 @@ from symbolic.errors import SymbolicError
 from symbolic.operations import Activation, IndexedSum
 from symbolic.symbols import Parameter
 
-i, j = Symbol("i", integer=True), Symbol("j", integer=True)
+i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
 
 _DEEPEST = 100  # activations are nested once for every layer
 _WIDTH, _NEURONS = (Symbol(name, integer=True, positive=True) for name in "dn")

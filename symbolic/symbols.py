@@ -54,7 +54,7 @@ class Parameter(Matrix):
 
     Example:
         >>> from sympy import symbols
-        >>> i, d = symbols("i d", integer=True)
+        >>> i, d = symbols("i d", integer=True, nonnegative=True)
         >>> W = Parameter("W'", (i + 1, 1), d, d)
         >>> print(W)
         W′ᵢ₊₁,₁
@@ -77,10 +77,9 @@ class Parameter(Matrix):
     indices = property(lambda self: (*self.args[1], *self.args[4]))
 
     def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
-        name = self.letter.strip("'").lower()
         subscript = ",".join(map(str, self.lower)) + (f"({','.join(map(str, self.upper))})" if self.upper else "")
         place = f"{i + 1}" if self.shape[1] == 1 else f"{i + 1},{j + 1}"
-        return Symbol(f"{name}_{{{subscript + ';' if subscript else ''}{place}}}")
+        return Symbol(f"{self.letter}_{{{subscript + ';' if subscript else ''}{place}}}")
 
     def _latex(self, printer: Printer) -> str:
         delta, letter = (r"\Delta ", self.letter[1:]) if self.letter[0] == "Δ" else ("", self.letter)

@@ -1,30 +1,48 @@
 """What the tests share: random stacks, inputs, and the tolerance."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from duat_jax.nn import BLOCKS, Stack
-from duat_jax.verification import randomised
+import duat_jax as duat
+from duat_jax.nn import BLOCKS, BlockConfig, Rotary, rotary_frequencies
+from duat_jax.nn import make_stack as stack_of
+from duat_jax.verification.networks import randomised
 
 FEATURES, HEADS, NEURONS = 6, 2, 10
 BLOCK_NAMES = tuple(BLOCKS)
 
 
+modern = partial(
+    BlockConfig,
+    arrangement="pre-norm",
+    key_value_heads=1,
+    head_features=4,
+    attention_bias=False,
+    output_bias=False,
+    rotary=Rotary(rotary_frequencies(4)),
+    score_cap=2.0,
+    mlp="gated",
+    mlp_bias=False,
+    norm="rms",
+)
+"""A block as in the models of today: shared keys and values, rotary positions, gates, one norm without a mean."""
+
+
+def numbers(*shape, key=0):
+    """Return random numbers in double precision."""
+    return np.array(jax.random.normal(jax.random.key(key), shape, jnp.float64))
+
+
 def make_stack(block, layers=2, *, activation="gelu", causal=True, dtype=jnp.float64, key=0):
-    """Return a random stack of one block type."""
-    stack = Stack(
-        block,
-        layers=layers,
-        features=FEATURES,
-        heads=HEADS,
-        neurons=NEURONS,
-        activation=activation,
-        causal=causal,
-        dtype=dtype,
-        rngs=nnx.Rngs(key),
+    """Return a random stack of one block type, a name or what makes its configuration."""
+    config = (block if callable(block) else BLOCKS[block])(
+        features=FEATURES, heads=HEADS, neurons=NEURONS, activation=activation
     )
+    stack = stack_of(config, layers=layers, causal=causal, dtype=dtype, rngs=nnx.Rngs(key))
     return randomised(stack, key)
 
 
@@ -36,6 +54,16 @@ def make_input(tokens=4, *, dtype=jnp.float64, key=1):
 def weights_of(shape, key=2):
     """Return a random read-out covector."""
     return jax.random.normal(jax.random.key(key), shape)
+
+
+def recorded(fn):
+    """Return a function's value and everything marked in it."""
+
+    def run(x):
+        recording = duat.record(fn)(x)
+        return recording.value, recording.dynamics
+
+    return run
 
 
 def close(actual, expected, layers=3):

@@ -5,17 +5,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import ENCODER, GOLDEN
 from helpers import BLOCK_NAMES, close, make_input, make_stack
 from sympy import Rational, Symbol
-from test_models import ENCODER, GOLDEN
 
 import duat_jax as duat
-from duat_jax import verification
 from duat_jax.errors import DuatError
-from duat_jax.matrix_vector import vec
 from duat_jax.nn import ACTIVATIONS
-from duat_jax.recursion import unroll_terms
-from duat_jax.residual import residual_terms
+from duat_jax.reference.blocks import residual_terms
+from duat_jax.reference.dense import vec
+from duat_jax.reference.recursions import unroll_terms
+from duat_jax.verification.compare import verify
+from duat_jax.verification.networks import EMBEDDED, networks
+from duat_jax.verification.routes import held_by_layer, parameters
 from symbolic.algebra import Hadamard, Kronecker
 from symbolic.bridge import name_of, parameters_of, to_jax
 from symbolic.errors import ShapeMismatch, SymbolicError
@@ -32,8 +34,8 @@ DEEPEST = 32
 
 def arrays_of(stack, x):
     form = duat.unroll(stack, x)
-    terms = residual_terms(stack, form.dynamics)
-    return form, terms, verification.parameters(terms, vec(x))
+    terms = residual_terms(stack, held_by_layer(form.dynamics, len(stack.blocks)))
+    return form, terms, parameters(terms, vec(x))
 
 
 @pytest.fixture(params=BLOCK_NAMES, scope="module")
@@ -55,7 +57,7 @@ def test_the_symbolic_form_is_the_forward_pass_and_the_recursions_at_every_depth
     _, x, form, forms, symbolic = deep
     numeric = forms[depth]
     chex.assert_shape(symbolic[f"P/{depth}"], numeric.input.shape)
-    close(symbolic[f"form/{depth}"], vec(form.dynamics.streams[f"layer/{depth}"]), depth)
+    close(symbolic[f"form/{depth}"], vec(form.dynamics.streams[f"layer[{depth}]"]), depth)
     close(symbolic[f"P/{depth}"], numeric.input, depth)
     close(symbolic[f"q/{depth}"], numeric.bias, depth)
     close(symbolic[f"UAT/{depth}"], numeric.term_sum(), depth)
@@ -71,16 +73,16 @@ def test_the_symbolic_parameters_are_those_of_record_and_replay(deep, depth):
     close(symbolic[f"P/{depth}"], form.input_map(depth).dense(), depth)
     close(symbolic[f"q/{depth}"], vec(form.bias(depth)), depth)
     close(symbolic[f"UAT/{depth}"], vec(form.term_sum(depth)), depth)
-    close(symbolic[f"B/{depth}"], form.inner_map(depth - 1).dense(), depth)
-    close(symbolic[f"c/{depth}"], vec(form.inner_bias(depth - 1)), depth)
-    close(symbolic[f"C/{depth}"], form.outer_map(depth - 1, DEEPEST).dense(), DEEPEST)
+    close(symbolic[f"B/{depth}"], form.inner_map(depth).dense(), depth)
+    close(symbolic[f"c/{depth}"], vec(form.inner_bias(depth)), depth)
+    close(symbolic[f"C/{depth}"], form.outer_map(depth, DEEPEST).dense(), DEEPEST)
     close(symbolic[f"form/{DEEPEST}"], vec(stack(x)), DEEPEST)
 
 
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 @pytest.mark.parametrize("depth", [1, 3])
 def test_verify_agrees_on_random_networks(block, depth):
-    (result,) = verification.networks(depth=depth, block=block)
+    (result,) = networks(depth=depth, block=block)
     assert result.holds
     assert result.depth == depth
     assert [d.route for d in result.differences] == [
@@ -93,21 +95,21 @@ def test_verify_agrees_on_random_networks(block, depth):
 
 @pytest.mark.parametrize("model", [GOLDEN / "gpt2", GOLDEN / "bert"], ids=["gpt2", "bert"])
 def test_verify_agrees_on_checkpoints(model):
-    (result,) = verification.networks(model=model)
+    (result,) = networks(model=model)
     assert result.holds
 
 
 @pytest.mark.slow
 def test_verify_agrees_on_the_embedded_model_and_a_real_encoder():
-    for model in (verification.EMBEDDED, ENCODER):
-        (result,) = verification.networks(model=model)
+    for model in (EMBEDDED, ENCODER):
+        (result,) = networks(model=model)
         assert result.holds
         assert result.depth == 6
 
 
 def test_verify_notices_a_wrong_parameter():
     stack, x = make_stack("pre-norm", 2), make_input(3)
-    result = verification.verify(stack, x, "right")
+    result = verify(stack, x, "right")
     assert result.holds
     form, terms, arrays = arrays_of(stack, x)
     wrong = arrays | {name_of(S.b(1, 2)): arrays[name_of(S.b(1, 2))] + 1e-9}
@@ -119,11 +121,11 @@ def test_verify_notices_a_wrong_parameter():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: list(verification.networks(block="convolution")), ("'convolution'", "pre-norm")),
-        (lambda: list(verification.networks(depth=0)), ("depth is 0",)),
-        (lambda: list(verification.networks(block="paper", model=GOLDEN / "gpt2")), ("not both",)),
-        (lambda: list(verification.networks(depth=99, model=GOLDEN / "gpt2")), ("layers", "at most")),
-        (lambda: verification.verify(make_stack("paper", 1), jnp.zeros((20_000, 6)), "large"), ("GB", "fewer tokens")),
+        (lambda: list(networks(block="convolution")), ("'convolution'", "pre-norm")),
+        (lambda: list(networks(depth=0)), ("depth is 0",)),
+        (lambda: list(networks(block="paper", model=GOLDEN / "gpt2")), ("not both",)),
+        (lambda: list(networks(depth=99, model=GOLDEN / "gpt2")), ("layers", "at most")),
+        (lambda: verify(make_stack("paper", 1), jnp.zeros((20_000, 6)), "large"), ("GB", "fewer tokens")),
     ],
 )
 def test_verify_says_what_is_wrong(call, words):
@@ -226,8 +228,8 @@ def test_whole_numbers_and_coefficients_in_sizes_become_floats():
 def test_verify_refuses_what_isnt_a_number():
     stack = make_stack("parallel", 3)
     stack.blocks[2].mlp.input.bias[...] = stack.blocks[2].mlp.input.bias[...].at[0].set(jnp.nan)
-    assert not verification.verify(stack, make_input(3), "not a number").holds
-    still = verification.verify(make_stack("paper", 1), jnp.zeros((2, 6)), "zero")
+    assert not verify(stack, make_input(3), "not a number").holds
+    still = verify(make_stack("paper", 1), jnp.zeros((2, 6)), "zero")
     assert still.holds
 
 

@@ -8,9 +8,9 @@ from helpers import BLOCK_NAMES, close, make_input, make_stack
 from test_record_replay import scan_of
 
 import duat_jax as duat
-from duat_jax.collapsed import KINDS, collapsed_contributions
+from duat_jax.forms.affine_form import KINDS, collapsed_contributions
 from duat_jax.nn import ACTIVATIONS
-from duat_jax.recording import record_program
+from duat_jax.transform.recording import record_kinds
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -23,7 +23,7 @@ def test_the_collapse_equals_the_output(block, activation):
 
 def test_the_dense_collapse_acts_as_the_map_does():
     stack, x = make_stack("pre-norm", 2), make_input(3)
-    linear, bias = duat.collapse(stack, x)
+    linear, bias, _ = duat.collapse(stack, x)
     close(linear.dense() @ x.reshape(-1) + bias.reshape(-1), stack(x))
     close(linear.T.dense(), linear.dense().T)
 
@@ -38,7 +38,7 @@ def test_of_a_relu_network_the_collapse_is_the_jacobian():
         return x
 
     x = make_input(1)[0]
-    linear, bias = duat.collapse(network, x)
+    linear, bias, _ = duat.collapse(network, x)
     close(linear.dense(), jax.jacobian(network)(x))
     nearby = x + 1e-4
     close(linear(nearby) + bias, network(nearby))
@@ -47,32 +47,31 @@ def test_of_a_relu_network_the_collapse_is_the_jacobian():
 @pytest.mark.parametrize("activation", ["sigmoid", "gelu", "tanh", "relu"])
 def test_at_zero_the_slope_is_the_derivative_and_sigma_of_zero_is_a_bias(activation):
     sigma = ACTIVATIONS[activation]
-    linear, bias = duat.collapse(lambda x: duat.term(sigma, x, "term"), jnp.zeros(3))
+    linear, bias, _ = duat.collapse(lambda x: duat.term(sigma, x, "term"), jnp.zeros(3))
     close(linear.dense(), np.diag(np.full(3, jax.grad(sigma)(0.0))))
     close(bias, np.full(3, sigma(0.0)))
 
 
-@pytest.mark.parametrize("scanned", [False, True])
-@pytest.mark.parametrize("activation", ["sigmoid", "gelu"])
+@pytest.mark.parametrize(("activation", "scanned"), [("sigmoid", True), ("gelu", False)])
 @pytest.mark.parametrize("block", BLOCK_NAMES)
-def test_shares_of_the_collapse_are_its_matrix_times_the_input(block, activation, scanned):
+def test_contributions_of_the_collapse_are_its_matrix_times_the_input(block, activation, scanned):
     stack, x = make_stack(block, 2, activation=activation), make_input(3)
     fn = scan_of(stack) if scanned else stack
 
     def readout(x):
         return fn(x)[-1, 2]
 
-    shares = collapsed_contributions(record_program(readout, x, KINDS))
-    assert shares.closure.holds
-    linear, bias = duat.collapse(stack, x)
+    contributions = collapsed_contributions(record_kinds(readout, x, KINDS))
+    assert contributions.completeness.holds
+    linear, bias, _ = duat.collapse(stack, x)
     row = linear.dense().reshape(3, 6, 3, 6)[-1, 2]
-    close(shares.input, row * x)
-    close(shares.bias, bias[-1, 2])
-    close(shares.input.sum() + shares.bias, readout(x))
+    close(contributions.input, row * x)
+    close(contributions.bias, bias[-1, 2])
+    close(contributions.input.sum() + contributions.bias, readout(x))
 
 
 def test_an_unmarked_constant_is_in_the_bias_of_the_collapse():
     x = make_input()
-    shares = collapsed_contributions(record_program(lambda x: (x + 3.0).sum(), x, KINDS))
-    close(shares.bias, 3.0 * x.size)
-    assert shares.closure.holds
+    contributions = collapsed_contributions(record_kinds(lambda x: (x + 3.0).sum(), x, KINDS))
+    close(contributions.bias, 3.0 * x.size)
+    assert contributions.completeness.holds

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import BLOCK_NAMES, close, make_input, make_stack, weights_of
+from helpers import BLOCK_NAMES, close, make_input, make_stack, recorded, weights_of
 from test_record_replay import MASKS, scan_of
 
 import duat_jax as duat
@@ -22,42 +22,44 @@ def all_parts(parts):
     return [*jax.tree.leaves(parts.input), *parts.terms.values(), *parts.offsets.values(), parts.unmarked]
 
 
-def assert_closed(parts, value, layers):
+def assert_complete(parts, value):
     """The rule of the project, computed here with numpy in double precision, against the plain value."""
     flat = np.concatenate([np.asarray(part, np.float64).reshape(-1) for part in all_parts(parts)])
-    tolerance = 8 * np.finfo(value.dtype).eps * (layers + 2) * np.abs(flat).sum()
-    assert abs(flat.sum() - float(value)) <= tolerance
-    assert parts.closure.holds
-    np.testing.assert_allclose(float(parts.closure.tolerance), tolerance, rtol=1e-3)
+    eps, value = np.finfo(value.dtype).eps, float(value)
+    tolerance = 4 * np.log2(np.count_nonzero(flat) + 4) * eps * np.sqrt((flat**2).sum() + value**2)
+    assert abs(flat.sum() - value) <= 2 * tolerance
+    assert parts.completeness.holds
+    # The library's counts what cancels inside of a bias too.
+    assert 0.5 < float(parts.completeness.tolerance) / tolerance < 4
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("neurons", [True, False])
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("mask", [m if m == "causal" else pytest.param(m, marks=pytest.mark.slow) for m in MASKS])
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 def test_the_table_sums_to_the_plain_pass(block, mask, neurons, dtype):
     causal, padding = MASKS[mask]
     stack, x = make_stack(block, 3, causal=causal, dtype=dtype), make_input(dtype=dtype)
     readout = readout_of(stack, padding)
     parts = jax.jit(lambda x: duat.decompose(readout, x, neurons=neurons))(x)
-    assert parts.closure.dtype == dtype
-    assert parts.terms["mlp/0"].shape == ((4, 10) if neurons else (4,))
-    assert_closed(parts, jax.jit(readout)(x), 3)
+    assert parts.completeness.dtype == dtype
+    assert parts.terms["layers.0.mlp"].shape == ((4, 10) if neurons else (4,))
+    assert_complete(parts, jax.jit(readout)(x))
 
 
-@pytest.mark.parametrize("depth", [1, 2, 6, 12, 24])
+@pytest.mark.parametrize("depth", [1, 6, pytest.param(24, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 def test_the_table_sums_at_every_depth(block, depth):
     stack, x = make_stack(block, depth), make_input()
     readout = readout_of(stack)
-    assert_closed(jax.jit(lambda x: duat.decompose(readout, x))(x), readout(x), depth)
+    assert_complete(jax.jit(lambda x: duat.decompose(readout, x))(x), readout(x))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_the_table_sums_for_every_activation(activation):
     stack, x = make_stack("pre-norm", 3, activation=activation), make_input()
     readout = readout_of(stack)
-    assert_closed(duat.decompose(readout, x), readout(x), 3)
+    assert_complete(duat.decompose(readout, x), readout(x))
 
 
 @pytest.mark.parametrize("block", BLOCK_NAMES)
@@ -78,16 +80,17 @@ def test_each_part_is_what_the_replayed_output_loses_without_it(block):
     stack, x = make_stack(block, 3), make_input()
     readout = readout_of(stack)
     parts = duat.decompose(readout, x)
-    _, dynamics = duat.record(readout)(x)
+    _, dynamics = recorded(readout)(x)
     replayed = jax.jit(duat.replay(readout, dynamics))
     whole = replayed(x)
-    for key, (token, neuron) in {"mlp/0": (1, 3), "mlp/2": (2, 7)}.items():
-        without = {**dynamics.activations, key: dynamics.activations[key].at[token, neuron].set(0)}
-        close(whole - replayed(x, without), parts.terms[key][token, neuron])
+    for key, (token, neuron) in {"layers.0.mlp": (1, 3), "layers.2.mlp": (2, 7)}.items():
+        changed = dynamics.activations[key].at[token, neuron].set(0)
+        without = duat.Marked({k: changed if str(k) == key else a for k, a in dynamics.activations.items()})
+        close(replayed(x, without) + parts.terms[key][token, neuron], whole)
     for key, bias in dynamics.offsets.items():
-        without = {**dynamics.offsets, key: jnp.zeros_like(bias)}
-        close(whole - replayed(x, None, without), parts.offsets[key])
-    close(whole - replayed(x.at[2].set(0)), parts.input[2].sum())
+        without = duat.Marked({**dynamics.offsets, key: jnp.zeros_like(bias)})
+        close(replayed(x, None, without) + parts.offsets[key], whole)
+    close(replayed(x.at[2].set(0)) + parts.input[2].sum(), whole)
 
 
 def test_a_scanned_stack_has_the_table_of_a_python_loop():
@@ -97,19 +100,12 @@ def test_a_scanned_stack_has_the_table_of_a_python_loop():
         scanned = jax.jit(
             lambda x, neurons=neurons: duat.decompose(lambda x: scan_of(stack)(x)[-1].sum(), x, neurons=neurons)
         )(x)
-        assert scanned.closure.holds
+        assert scanned.completeness.holds
         close(scanned.input, looped.input)
         for i in range(3):
-            expected = looped.terms[f"mlp/{i}"]
+            expected = looped.terms[f"layers.{i}.mlp"]
             close(scanned.terms["mlp"][i], expected if neurons else expected.sum(-1))
-            close(scanned.offsets["mlp.output.bias"][i], looped.offsets[f"mlp.output.bias/{i}"])
-
-
-def test_the_layer_count_in_the_tolerance_counts_the_steps_of_a_scan():
-    stack, x = make_stack("pre-norm", 3), make_input()
-    looped = duat.decompose(lambda x: stack(x).sum(), x).closure
-    scanned = duat.decompose(lambda x: scan_of(stack)(x).sum(), x).closure
-    close(scanned.tolerance / looped.tolerance, 1.0)
+            close(scanned.offsets["mlp.output.bias"][i], looped.offsets[f"layers.{i}.mlp.output.bias"])
 
 
 def test_decompose_under_vmap():
@@ -119,14 +115,14 @@ def test_decompose_under_vmap():
     parts = jax.vmap(lambda x: duat.decompose(readout, x))(xs)
     for k, x in enumerate(xs):
         alone = duat.decompose(readout, x)
-        close(parts.terms["mlp/1"][k], alone.terms["mlp/1"])
-        close(parts.closure.sum[k], readout(x))
+        close(parts.terms["layers.1.mlp"][k], alone.terms["layers.1.mlp"])
+        close(parts.completeness.sum[k], readout(x))
 
 
 def test_weights_may_be_arguments_of_an_outer_jit():
     stack, x = make_stack("pre-norm", 2), make_input()
     inside = jax.jit(lambda stack, x: duat.decompose(readout_of(stack), x))(stack, x)
-    close(inside.terms["mlp/0"], duat.decompose(readout_of(stack), x).terms["mlp/0"])
+    close(inside.terms["layers.0.mlp"], duat.decompose(readout_of(stack), x).terms["layers.0.mlp"])
 
 
 def test_a_gated_term_carries_its_gate():
@@ -139,7 +135,7 @@ def test_a_gated_term_carries_its_gate():
 
     x = make_input()
     parts = duat.decompose(fn, x)
-    assert parts.closure.holds
+    assert parts.completeness.holds
     close(parts.terms["mlp"][-1], jax.nn.silu(x @ gate)[-1] * (x @ up)[-1] * down.sum(1))
     close(duat.decompose(fn, x, neurons=False).terms["mlp"], parts.terms["mlp"].sum(-1))
 
@@ -171,8 +167,8 @@ def test_constants_without_a_mark_are_found_wherever_they_come_in():
     ):
         parts = duat.decompose(fn, x)
         close(parts.unmarked, expected)
-        assert parts.closure.holds
-        close(parts.closure.sum, fn(x))
+        assert parts.completeness.holds
+        close(parts.completeness.sum, fn(x))
 
 
 def test_whole_numbers_masks_and_keys_among_the_arguments_are_constants():
@@ -184,8 +180,8 @@ def test_whole_numbers_masks_and_keys_among_the_arguments_are_constants():
     x = make_input()
     arguments = (x, jnp.array([0, 2, 2]), jnp.array([True, False, True, True]), jax.random.key(3))
     parts = duat.decompose(fn, arguments)
-    assert parts.closure.holds
-    close(parts.closure.sum, fn(arguments))
+    assert parts.completeness.holds
+    close(parts.completeness.sum, fn(arguments))
     assert not parts.input[1].any()
 
 
@@ -197,8 +193,9 @@ def test_parts_of_lower_precision_widen_the_tolerance():
         return (x + duat.term(jax.nn.relu, x @ kernel, "mlp")).astype(jnp.float32).sum()
 
     parts = duat.decompose(fn, x)
-    assert parts.closure.holds
-    assert parts.closure.tolerance > 0.01
+    assert parts.completeness.within
+    assert parts.completeness.tolerance > 0.01
+    assert parts.completeness.verdict == "says nothing"
 
 
 def test_scalar_terms_with_an_outer_map():

@@ -9,7 +9,7 @@ from sympy import Identity, Integer, Symbol, ZeroMatrix
 from symbolic.collapse import collapse
 from symbolic.collected import collect
 from symbolic.contributions import contributions
-from symbolic.definitions import Definition
+from symbolic.definitions import Definition, nonnegative
 from symbolic.density import convolution, densities
 from symbolic.derive import WHAT, derive
 from symbolic.errors import SymbolicError
@@ -119,10 +119,56 @@ def test_recursions_define_their_own_letters_for_every_layer():
         prove(recursions=(Definition(S.P(i), S.P(K), (i,)), *S.recursions))
 
 
+A = Parameter("A'", (K,), S.width, S.neurons)
+V = Parameter("V'", (K,), S.neurons, S.width)
+NO_PARAMETERS = (
+    Definition(S.W(K, 1), ZeroMatrix(S.width, S.width), (i,)),
+    Definition(S.W(K, 2), ZeroMatrix(S.neurons, S.width), (i,)),
+    Definition(S.W(K, 3), ZeroMatrix(S.width, S.neurons), (i,)),
+    Definition(S.b(K, 2), ZeroMatrix(S.neurons, 1), (i,)),
+)
+NOT_CLOSED = {
+    "a layer in its own bias": {
+        "layer": Definition(S.x(K), A * Activation(V * A * Activation(V * S.x(i))), (i,)),
+        "parameters": (*NO_PARAMETERS, Definition(S.b(K, 3), A * Activation(V * A * Activation(V * S.x(i))), (i,))),
+    },
+    "a bias by way of another letter": {
+        "layer": Definition(S.x(K), A * V * S.x(i), (i,)),
+        "parameters": (
+            *NO_PARAMETERS,
+            Definition(S.b(K, 3), Parameter("y'", (K,), S.width, 1), (i,)),
+            Definition(Parameter("y'", (K,), S.width, 1), A * V * S.x(i), (i,)),
+        ),
+    },
+    "a gate that isn't held": {
+        "layer": Definition(S.x(K), A * Diagonal(V * S.x(i)) * Activation(V * S.x(i)), (i,)),
+        "parameters": (
+            Definition(S.W(K, 1), ZeroMatrix(S.width, S.width), (i,)),
+            Definition(S.b(K, 3), ZeroMatrix(S.width, 1), (i,)),
+            Definition(S.W(K, 2), V, (i,)),
+            Definition(S.b(K, 2), ZeroMatrix(S.neurons, 1), (i,)),
+            Definition(S.W(K, 3), A * Diagonal(V * S.x(i)), (i,)),
+        ),
+    },
+    "the stream in q": {"recursions": replaced(3, S.W(K, 1) * S.x(i) + S.b(K, 3))},
+    "an activation in q": {"recursions": replaced(3, S.W(K, 3) * Activation(W2 * S.x(0)))},
+    "the stream in the sum of terms": {"recursions": replaced(8, S.x(i) - S.P(i) * S.x(0) - S.q(i))},
+}
+
+
+@pytest.mark.parametrize("name", NOT_CLOSED)
+def test_what_the_stream_flows_into_is_no_closed_form(name):
+    with pytest.raises(SymbolicError, match=r"contains .*that is no closed form.*is held"):
+        prove(**NOT_CLOSED[name])
+
+
 def test_what_cant_be_sorted_by_a_vector_is_named():
     x = S.x(0)
     with pytest.raises(SymbolicError, match="can't be sorted"):
         collect(IndexedSum(S.P(j) * x, j, 1, i), x)
+    gate, hidden = Parameter("V", (), S.neurons, S.width), Parameter("W", (), S.neurons, S.width)
+    with pytest.raises(SymbolicError, match=r"outside of an activation.*hold"):
+        collect(S.W(1, 3) * Diagonal(gate * x) * Activation(hidden * x), x)
 
 
 def test_a_recursion_that_runs_in_a_circle_is_named():
@@ -134,6 +180,34 @@ def test_a_recursion_that_runs_in_a_circle_is_named():
 def test_the_checker_refuses_the_table_of_another_block(name):
     other = "parallel" if name != "parallel" else "pre-norm"
     assert not prove(layer=layer(name), parameters=parameters(other)).verified
+
+
+def test_entries_of_different_parameters_are_different_symbols():
+    found = [entry for letter in ("W", "W'", "w", "w'") for entry in entries(Parameter(letter, (), 2, 2))]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("index", "bounds", "known"),
+    [
+        (i, {}, True),
+        (i - 1, {}, False),
+        (Symbol("n", integer=True), {}, False),
+        (3 - j, {j: (Integer(1), Integer(3))}, True),
+        (2 - j, {j: (Integer(1), Integer(3))}, False),
+        (4 - j**2, {j: (Integer(1), Integer(3))}, False),
+        (i * j - 2, {j: (Integer(1), Integer(3))}, False),
+    ],
+    ids=str,
+)
+def test_an_index_is_nonnegative_only_where_that_is_known(index, bounds, known):
+    assert nonnegative(index, bounds) is known
+
+
+def test_a_definition_is_not_put_in_where_an_index_is_no_linear_one():
+    doubled, bounds = Definition(S.P(K), 2 * S.P(i), (i,)), {j: (Integer(1), Integer(2))}
+    assert doubled.applied_to(S.P(5 - j), bounds) == 2 * S.P(4 - j)
+    assert doubled.applied_to(S.P(4 - j**2), bounds) is True  # it is P_0 at j = 2
 
 
 def test_a_definition_applies_only_where_its_condition_is_known():
@@ -148,8 +222,8 @@ def test_a_definition_applies_only_where_its_condition_is_known():
 def test_an_index_put_into_a_sum_isnt_captured_by_it():
     uat = S.recursions[8]
     put_in = uat.applied_to(S.UAT(j))
-    other = uat.applied_to(S.UAT(Symbol("m", integer=True)))
-    assert equal(put_in.xreplace({j: Symbol("m", integer=True)}), other)
+    other = uat.applied_to(S.UAT(Symbol("m", integer=True, nonnegative=True)))
+    assert equal(put_in.xreplace({j: Symbol("m", integer=True, nonnegative=True)}), other)
 
 
 def test_the_collapse_and_the_contributions_hold_for_numbers_too():

@@ -1,12 +1,16 @@
 """An explanation sums to the plain forward pass, and its parts are what they say."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_models import GOLDEN
+from cases import GOLDEN
 
 import duat_jax as duat
+from duat_jax.explanation import inputs, run
+from duat_jax.models.target.base import forward
 
 LANGUAGE, ENCODERS = ("gpt2", "gpt2-untied-relu"), ("bert", "bert-silu")
 IDS, OTHER = jnp.array([5, 17, 3, 44, 17, 20]), jnp.array([9, 8, 7, 6])
@@ -16,19 +20,23 @@ def both(name, dtype=jnp.float64):
     return duat.load(GOLDEN / name, dtype=dtype), duat.load_tokenizer(GOLDEN / name)
 
 
+def neurons_of(explanation):
+    return np.stack(list(explanation.terms.values()))
+
+
 def assert_sums(explanation, value):
-    total = explanation.embedding.sum() + explanation.neurons.sum() + sum(explanation.biases.values())
-    finest = np.abs(explanation.embedding).sum() + np.abs(explanation.neurons).sum()
+    neurons = neurons_of(explanation)
+    total = explanation.embedding.sum() + neurons.sum() + sum(explanation.biases.values())
+    finest = np.abs(explanation.embedding).sum() + np.abs(neurons).sum()
     finest += np.abs(list(explanation.biases.values())).sum()
-    layers = len(explanation.mlp)
-    bound = 8 * np.finfo(explanation.closure.dtype).eps * (layers + 2) * finest
+    bound = 8 * np.finfo(explanation.completeness.dtype).eps * (len(neurons) + 2) * finest
     assert abs(total - value) <= bound
-    assert explanation.closure.holds
+    assert explanation.completeness.verdict == explanation.collapse_completeness.verdict == "holds"
     np.testing.assert_allclose(explanation.value, value, atol=bound)
     np.testing.assert_allclose(explanation.input_tokens.sum() + explanation.input_bias, value, atol=bound)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64])
 @pytest.mark.parametrize("contrast", [None, 11])
 @pytest.mark.parametrize("position", [-1, 2])
 @pytest.mark.parametrize("name", LANGUAGE)
@@ -65,19 +73,23 @@ def test_parts_are_those_of_decompose():
     model, tokenizer = both("gpt2")
     explanation = duat.explain(model, IDS, 7, tokenizer=tokenizer)
     parts = duat.decompose(lambda x: model.hidden(x)[-1] @ model.unembedding[7], model.embed(IDS))
-    np.testing.assert_allclose(explanation.neurons, np.stack([parts.terms[f"mlp/{i}"] for i in range(3)]), atol=1e-12)
-    np.testing.assert_allclose(explanation.biases["layers.2.mlp.output.bias"], parts.offsets["mlp.output.bias/2"])
+    np.testing.assert_allclose(
+        neurons_of(explanation), np.stack([parts.terms[f"layers.{i}.mlp"] for i in range(3)]), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        explanation.biases["layers.2.mlp.output.bias"], parts.offsets["layers.2.mlp.output.bias"]
+    )
 
 
 def test_top_lists_the_largest_neurons_in_order():
     model, _ = both("gpt2")
     explanation = duat.explain(model, IDS, 7)
     top = explanation.top(5)
-    sizes = np.sort(np.abs(explanation.neurons).reshape(-1))[::-1]
-    np.testing.assert_allclose([abs(n.value) for n in top], sizes[:5])
-    for layer, token, neuron, value in top:
-        assert explanation.neurons[layer, token, neuron] == value
-    assert len(explanation.top(10**6)) == explanation.neurons.size
+    sizes = np.sort(np.abs(neurons_of(explanation)).reshape(-1))[::-1]
+    np.testing.assert_allclose([abs(n.contribution) for n in top], sizes[:5])
+    for term, token, neuron, value in top:
+        assert explanation.terms[term][token, neuron] == value
+    assert len(explanation.top(10**6)) == neurons_of(explanation).size
 
 
 def test_it_shows_itself():
@@ -91,7 +103,7 @@ def test_it_shows_itself():
     figure = explanation.plot()
     heat = figure.axes[0].images[0].get_array()
     np.testing.assert_allclose(heat[0], explanation.embedding)
-    np.testing.assert_allclose(heat[1:], explanation.mlp)
+    np.testing.assert_allclose(heat[1:], explanation.term_tokens)
 
 
 BAD = {
@@ -114,9 +126,188 @@ def test_bad_input_says_what_to_do(case):
         duat.explain(both("gpt2")[0], arguments.pop("ids"), **arguments)
 
 
+ODD = {
+    "a position in words": ({"position": "2"}, "position '2' is outside"),
+    "half a position": ({"position": 0.5}, "position 0.5 is outside"),
+    "a true position": ({"position": True}, "position True is outside"),
+    "no position": ({"position": None}, "position None is outside"),
+    "a true target": ({"target": True}, "target True is no token id"),
+    "a target in words": ({"target": "w7"}, "target 'w7' is no token id"),
+    "an array as target": ({"target": np.arange(3)}, "is no token id"),
+    "a huge target": ({"target": 2**32 - 1}, "target 4294967295 is no token id"),
+    "half a contrast": ({"contrast": 1.0}, "contrast 1.0 is no token id"),
+    "huge ids": ({"ids": [1, 2**32 - 1]}, "token id 4294967295, but the model knows 0 to 60"),
+    "ids beyond any integer": ({"ids": [2**80]}, "must be whole numbers in one row"),
+    "ids in threes": ({"ids": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
+    "one bad text of many": ({"ids": [[1], [61]]}, "text 1 has token id 61"),
+    "no text at all": ({"ids": [[]]}, "text 0 is empty"),
+    "a position outside of one text": (
+        {"ids": [[1], [2, 3]], "position": 1},
+        "position 1 is outside text 0's 1 tokens",
+    ),
+    "no target": ({"target": []}, "there is no target"),
+    "a bad target of many": ({"target": [3, duat.Logit(99)]}, "target 99 is no token id"),
+    "a target and a position": ({"target": duat.Logit(3), "position": 0}, "belong in the target object"),
+    "a similarity": ({"target": duat.Similarity([1])}, "is no encoder"),
+    "a short direction": ({"target": duat.Direction([1.0])}, "the direction must be 12 finite"),
+    "a direction of no numbers": ({"target": duat.Direction(np.full(12, np.nan))}, "the direction must be 12 finite"),
+    "a stream beyond": ({"target": duat.Direction(np.ones(12), stream=4)}, "stream 4 is none of the model's"),
+    "words": ({"ids": ["a"]}, "must be whole numbers in one row"),
+    "nothing": ({"ids": None}, "must be whole numbers in one row"),
+    "truths": ({"ids": [True]}, "must be whole numbers in one row"),
+    "fractions": ({"ids": [1.5]}, "must be whole numbers in one row"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_an_odd_question_is_refused(case):
+    changed, message = ODD[case]
+    arguments = {"ids": [5, 6], "target": 3, "contrast": None, "against": None, "position": -1} | changed
+    with pytest.raises(duat.BadText, match=re.escape(message)):
+        inputs.check(duat.load_config(GOLDEN / "gpt2"), **arguments)
+
+
+def test_everything_wrong_with_a_question_is_named_at_once():
+    with pytest.raises(duat.BadText) as raised:
+        duat.explain(both("gpt2")[0], IDS, 61, contrast=62, against=OTHER, position=9)
+    for words in ("target 61", "contrast 62", "position 9", "no encoder"):
+        assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.uint8, jnp.int32])
+def test_whole_numbers_of_any_kind_are_taken(kind):
+    question = inputs.check(duat.load_config(GOLDEN / "gpt2"), IDS, kind(7), kind(3), None, kind(2))
+    ((target,),) = question.targets
+    assert (target.token, target.contrast, target.position) == (7, 3, 2)
+    np.testing.assert_array_equal(question.texts[0], IDS)
+
+
+def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
+    monkeypatch.setattr("duat_jax.explanation.run._run", None)
+    for name, arguments in (("gpt2", {"position": 9}), ("bert", {"against": jnp.array([99])}), ("bert", {})):
+        with pytest.raises(duat.BadText):
+            duat.explain(both(name)[0], IDS, **arguments)
+
+
+@pytest.mark.parametrize("position", [True, "2", 0, 1.5, np.arange(2)])
+def test_an_encoder_takes_no_position(position):
+    with pytest.raises(duat.BadText, match="without target, contrast or position"):
+        inputs.check(duat.load_config(GOLDEN / "bert"), IDS, None, None, OTHER, position)
+
+
 def test_an_encoder_wants_another_text():
     with pytest.raises(duat.BadText, match="--against"):
         duat.explain(both("bert")[0], IDS)
+
+
+def test_log_probability_is_its_held_form_minus_the_entropy():
+    model, tokenizer = both("gpt2")
+    explanation = duat.explain(model, IDS, duat.LogProbability(7, position=2), tokenizer=tokenizer)
+    p = jax.nn.softmax(model(IDS)[2])
+    assert_sums(explanation, float(jnp.log(p[7]) - (p * jnp.log(p)).sum()))
+    assert f"log-probability {float(jnp.log(p[7])):.6f} plus the entropy" in explanation.target
+    # The held form is the first order: its covector is the gradient.
+    x = model.embed(IDS)
+    passed = forward(model, IDS, jnp.ones(6, bool))
+    readout = duat.LogProbability(7, 2).read(model, passed).readout
+    gradient = jax.grad(lambda h: jax.nn.log_softmax(h[2] @ model.unembedding.T)[7])(model.hidden(x))
+    np.testing.assert_allclose(readout, gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("stream", [None, 0, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_a_direction_at_any_stream(name, stream):
+    model, _ = both(name)
+    vector = np.random.default_rng(0).normal(size=12)
+    explanation = duat.explain(model, IDS, duat.Direction(vector, stream=stream, position=3))
+    recorded = duat.record(model.hidden)(model.embed(IDS))
+    x = recorded.value if stream is None else recorded.at(recorded.streams[stream])
+    assert_sums(explanation, float(x[3] @ vector))
+    if stream is not None:
+        assert not any(part.any() for part in list(explanation.terms.values())[stream:])
+
+
+def parts_of(explanation):
+    return jax.tree.map(
+        np.asarray,
+        (
+            explanation.embedding,
+            explanation.terms,
+            explanation.biases,
+            explanation.input_tokens,
+            explanation.input_bias,
+        ),
+    )
+
+
+TEXTS = [[5, 17, 3, 44, 17, 20], [9], [8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5], [4, 4, 4]]
+MANY = {
+    "gpt2": [
+        7,
+        duat.Logit(3, contrast=4, position=0),
+        duat.LogProbability(),
+        duat.Direction(np.arange(12.0), stream=1),
+    ],
+    "bert": [duat.Similarity([9, 8, 7, 6]), duat.Direction(np.arange(12.0), stream=2)],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MANY)
+def test_many_texts_and_targets_are_those_of_each(name):
+    """Beside the model run on the text alone, without padding."""
+    model, tokenizer = both(name)
+    many = duat.explain(model, TEXTS, MANY[name], tokenizer=tokenizer)
+    assert [len(row) for row in many] == [len(MANY[name])] * len(TEXTS)
+    for text, row in zip(TEXTS, many):
+        ids, real = jnp.array(text), jnp.ones(len(text), bool)
+        question = inputs.check(model.config, text, MANY[name], None, None, -1)
+        for asked, explanation in zip(question.targets[0], row):
+            passed = forward(model, ids, real, () if asked.stream is None else (asked.stream,))
+            reading = asked.reader(lambda other: (model(jnp.array(other)), len(other))).read(model, passed)
+            recording = duat.record(model.hidden)(model.embed(ids))
+            place = None if asked.stream is None else recording.streams[asked.stream]
+            alone = duat.contributions(recording, reading.readout, target=place)
+            assert_sums(explanation, float(reading.value))
+            assert len(explanation.tokens) == len(explanation.embedding) == len(text)
+            np.testing.assert_allclose(explanation.embedding, alone.input.sum(-1), atol=1e-12)
+            for key, part in explanation.terms.items():
+                np.testing.assert_allclose(part, alone.terms[key], atol=1e-12)
+            for key, part in explanation.biases.items():
+                np.testing.assert_allclose(part, alone.offsets[key], atol=1e-12)
+
+
+def test_one_of_many_is_not_in_a_list():
+    model, _ = both("gpt2")
+    single = duat.explain(model, TEXTS[0], 7)
+    for other in (duat.explain(model, TEXTS[:1], 7)[0], duat.explain(model, TEXTS[0], [7])[0]):
+        assert other.value == single.value
+        jax.tree.map(np.testing.assert_array_equal, parts_of(other), parts_of(single))
+    assert len(duat.explain(model, np.array([[1, 2], [3, 4]]))) == 2
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_padding_has_no_part(name):
+    model, _ = both(name)
+    (asked,) = inputs.check(model.config, IDS, None, None, OTHER if name == "bert" else None, -1).targets[0]
+    ids = np.zeros((1, 16), np.int32)
+    ids[0, :6] = IDS
+    real = np.arange(16)[None] < 6
+    passed = run._run(model, ids, real, ())
+    ((reading, _),) = run._read(model, run._readers(model, [(asked,)]), passed)
+    (parts,) = run._split(model, ids, real, (reading.readout,), (None,))
+    for part in (parts.embedding, parts.input_tokens, *parts.terms.values()):
+        assert part[0, :6].any()
+        assert not part[0, 6:].any()
+
+
+def test_a_bucket_is_compiled_once():
+    model, _ = both("gpt2")
+    duat.explain(model, [1, 2, 3], 7)
+    compiled = run._split._cache_size()
+    for length in range(1, 16):
+        duat.explain(model, list(range(length)), 9, position=0)
+    assert run._split._cache_size() == compiled
 
 
 def test_float64_needs_to_be_on_in_jax():

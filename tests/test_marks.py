@@ -5,11 +5,12 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import BLOCK_NAMES, make_input, make_stack
+from helpers import BLOCK_NAMES, make_input, make_stack, modern, recorded
 
 import duat_jax as duat
-from duat_jax import marks
-from duat_jax.nn import mlp
+from duat_jax.transform import marks
+
+pytestmark = pytest.mark.usefixtures("optimised")
 
 
 def compiled(fn, *arguments):
@@ -37,23 +38,24 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.parametrize("transformed", TRANSFORMED)
-@pytest.mark.parametrize("block", BLOCK_NAMES)
-def test_marks_cost_nothing(block, transformed, monkeypatch):
-    stack = make_stack(block, 2)
-    x = jnp.stack([make_input(key=0), make_input(key=1)])
-    fn = TRANSFORMED[transformed](stack)
-    with_marks = compiled(fn, x if transformed != "jit" else x[0])
-    traced = str(jax.make_jaxpr(fn)(x if transformed != "jit" else x[0]))
-    assert "name=duat/hold/attention.pattern" in traced
+CASES = [("pre-norm", transformed) for transformed in TRANSFORMED] + [
+    (block, transformed) for block in (*BLOCK_NAMES, modern) for transformed in ("jit", "remat") if block != "pre-norm"
+]
 
-    jax.clear_caches()
-    monkeypatch.setattr(marks, "checkpoint_name", lambda x, name: x)
-    monkeypatch.setattr(mlp, "term", lambda activation, z, name, outer: outer(activation(z)))
-    fn = TRANSFORMED[transformed](stack)
-    arguments = x if transformed != "jit" else x[0]
-    assert "duat/" not in str(jax.make_jaxpr(fn)(arguments))
-    assert compiled(fn, arguments) == with_marks
+
+@pytest.mark.parametrize(("block", "transformed"), CASES)
+def test_marks_cost_nothing(block, transformed, monkeypatch):
+    inputs = jnp.stack([make_input(key=0), make_input(key=1)])
+    x = inputs[0] if transformed == "jit" else inputs
+
+    def fn():
+        return TRANSFORMED[transformed](make_stack(block, 2))
+
+    with_marks = compiled(fn(), x)
+    assert "name=attention.pattern" in str(jax.make_jaxpr(fn())(x))
+    monkeypatch.setattr(marks, "bind_mark", lambda x, kind, name: x)
+    assert "duat_mark" not in str(jax.make_jaxpr(fn())(x))
+    assert compiled(fn(), x) == with_marks
 
 
 def test_names_are_kept_and_numbered():
@@ -61,6 +63,10 @@ def test_names_are_kept_and_numbered():
         x = duat.hold(x, "once")
         return duat.hold(duat.hold(x, "twice") + 1.0, "twice")
 
-    _, dynamics = duat.record(fn)(jnp.ones(2))
-    assert set(dynamics.held) == {"once", "twice/0", "twice/1"}
-    assert dynamics.held["twice/1"].tolist() == [2.0, 2.0]
+    _, dynamics = recorded(fn)(jnp.ones(2))
+    assert list(map(str, dynamics.held)) == ["once", "twice", "twice[1]"]
+    assert dynamics.held["twice[1]"].tolist() == [2.0, 2.0]
+    with pytest.raises(duat.DuatError, match=r"2 marks are called 'twice': choose one of twice\[0\], twice\[1\]"):
+        dynamics.held["twice"]
+    with pytest.raises(KeyError, match="no mark is called 'thrice'; there are once, twice"):
+        dynamics.held["thrice"]

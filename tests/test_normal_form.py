@@ -18,7 +18,7 @@ from symbolic.stack import Stack
 from symbolic.symbols import Parameter, Variable
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
-I, J, K = (Symbol(name, integer=True) for name in "ijk")
+I, J, K = (Symbol(name, integer=True, nonnegative=True) for name in "ijk")
 A, B, C = (Parameter(letter, (), N, N) for letter in "ABC")
 u, v, w = (Parameter(letter, (), N, 1) for letter in "uvw")
 X = Variable("x", (), N, M)

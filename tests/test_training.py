@@ -26,7 +26,8 @@ def test_the_split_depends_on_names_only():
 @pytest.fixture
 def tiny(monkeypatch):
     """A model and batch small enough to train in a test."""
-    config = dataclasses.replace(train.CONFIG, vocab=300, positions=16, features=8, heads=2, layers=2, neurons=16)
+    block = dataclasses.replace(train.CONFIG.block, features=8, heads=2, neurons=16)
+    config = dataclasses.replace(train.CONFIG, block=block, vocab=300, positions=16, layers=2)
     monkeypatch.setattr(train, "CONFIG", config)
     monkeypatch.setattr(train, "BATCH", 4)
     return config

@@ -138,9 +138,9 @@ def main() -> None:
         "all_files": compare(list(held_out.values()), counted, arguments.model),
         "files_with_under_10_percent_known_lines": compare(new, counted, arguments.model),
     }
-    print(json.dumps(result, indent=2))
+    print(json.dumps(result, indent=2, allow_nan=False))
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

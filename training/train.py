@@ -21,23 +21,19 @@ from flax import nnx
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from duat_jax.models.transformer import Config, Transformer
+from duat_jax.models.config import Config
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn import BlockConfig
 from training.corpus import fingerprint, sources, split
 from training.export import write_gpt2
 
 END_OF_TEXT = "<|endoftext|>"
 CONFIG = Config(
     family="gpt2",
-    block="pre-norm",
-    causal=True,
+    block=BlockConfig(arrangement="pre-norm", features=192, heads=4, neurons=768, activation="gelu_tanh"),
+    layers=6,
     vocab=4096,
     positions=256,
-    features=192,
-    heads=4,
-    layers=6,
-    neurons=768,
-    activation="gelu_tanh",
-    epsilon=1e-5,
 )
 BATCH = 16
 
@@ -183,7 +179,7 @@ def main() -> None:
     write_gpt2(model, tokenizer, arguments.output)
     record = {"steps": arguments.steps, "batch": BATCH, "training_bytes": size, "training_tokens": len(stream)}
     record |= {"training_text": fingerprint(training), "held_out_text": fingerprint(held_out)}
-    (arguments.output / "training.json").write_text(json.dumps(record, indent=2) + "\n")
+    (arguments.output / "training.json").write_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import typer
 from duat_jax.cli.audit import audit
 from duat_jax.cli.derive import derive
 from duat_jax.cli.explain import explain
+from duat_jax.cli.output import EXIT_STATUS
 from duat_jax.cli.verify import verify
 
 application = typer.Typer(
@@ -12,10 +13,10 @@ application = typer.Typer(
 )
 
 
-@application.callback()
+@application.callback(epilog=EXIT_STATUS)
 def main() -> None:
     """Explain exactly what a Transformer computes, and derive and check the closed form behind it."""
 
 
 for command in (explain, derive, audit, verify):
-    application.command()(command)
+    application.command(epilog=EXIT_STATUS)(command)

@@ -1,13 +1,12 @@
 """The command `duat audit`."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import check_output, one_line_errors, write_json
+from duat_jax.cli.output import check_output, one_line_errors, to_json, write_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +37,7 @@ def audit(
 
         findings = decide(equation)
         if json_file is not None:
-            write_json(json_file, json.dumps(as_dicts(findings), indent=2, ensure_ascii=False) + "\n")
+            write_json(json_file, to_json(as_dicts(findings)))
         if json_file == "-":
             return
         if equation is not None:
@@ -46,7 +45,7 @@ def audit(
             return
         from rich.console import Console
 
-        from duat_jax.viz.table import WIDTH
+        from duat_jax.explanation.table import WIDTH
 
         console = Console()
         console = console if console.is_terminal else Console(width=WIDTH)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duat_jax.cli.output import one_line_errors
+from duat_jax.cli.output import DOES_NOT_HOLD, one_line_errors
 
 
 class Format(StrEnum):
@@ -56,4 +56,4 @@ def derive(
             case Format.unicode:
                 typer.echo("\n\n".join(map(str, found)))
         if not all(d.verified for d in found):
-            raise typer.Exit(1)
+            raise typer.Exit(DOES_NOT_HOLD)

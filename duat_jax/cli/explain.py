@@ -1,18 +1,17 @@
 """The command `duat explain`."""
 
-import json
+import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duat_jax.cli.output import check_output, one_line_errors, write, write_json
+from duat_jax.cli.output import DoesNotHold, check_output, one_line_errors, to_json, write, write_json
+from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-    from duat_jax.explanation import Explanation
+    from duat_jax.explanation.result import Explanation
 
 
 class Dtype(StrEnum):
@@ -20,30 +19,6 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
-
-
-def _token(tokenizer: "Tokenizer", text: str, what: str) -> int:
-    """Return the token that a text is; a text that isn't one token may be a token's own name."""
-    from duat_jax.errors import BadText
-
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if len(ids) == 1:
-        return ids[0]
-    if (token := tokenizer.token_to_id(text)) is not None:
-        return token
-    pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids) or "nothing"
-    raise BadText(
-        f"the {what} {text!r} is not one token but {len(ids)} ({pieces}): give one of its tokens, and mind"
-        " that a leading space belongs to a token"
-    )
-
-
-def _ids(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
-    from duat_jax.errors import BadText
-
-    if not tokenizer.encode(text, add_special_tokens=False).ids:
-        raise BadText(f"{what} is empty: give at least one token")
-    return tokenizer.encode(text).ids
 
 
 def _png(explanation: "Explanation") -> bytes:
@@ -54,11 +29,46 @@ def _png(explanation: "Explanation") -> bytes:
     return buffer.getvalue()
 
 
+def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
+    written = [Path(json_file)] if json_file not in (None, "-") else []
+    if plot is not None:
+        if plot.suffix.lower() != ".png":
+            raise BadText(f"{plot} must end in .png")
+        written.append(plot)
+    for path in written:
+        check_output(path)
+    if len(written) == 2 and written[0].resolve() == written[1].resolve():
+        raise BadText(f"{plot} can't be the picture and the JSON: give two files")
+    for given in filter(None, texts):
+        if not given.isascii() and given != given.encode(errors="ignore").decode():
+            raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
+
+
+def _require_holding(explanation: "Explanation") -> None:
+    for what, found in (
+        ("the table", explanation.completeness),
+        ("the collapse", explanation.collapse_completeness),
+    ):
+        if found.verdict != "holds":
+            raise DoesNotHold(
+                f"{what} is not certified, its completeness {found.verdict}: value {float(found.value):.7g}, sum of all"
+                f" parts {float(found.sum):.7g}, error {float(found.error):+.1e}, tolerance"
+                f" {float(found.tolerance):.1e}, largest part {float(found.largest):.1e} ({found.dtype})"
+            )
+
+
 def explain(
     text: Annotated[str, typer.Argument(help="The text that the model reads.")],
     model: Annotated[Path | None, typer.Option(help="Checkpoint directory; the embedded model if absent.")] = None,
     target: Annotated[str | None, typer.Option(help="Token to explain; the most probable one if absent.")] = None,
     contrast: Annotated[str | None, typer.Option(help="Token whose logit is subtracted.")] = None,
+    log_probability: Annotated[
+        bool,
+        typer.Option(
+            "--log-probability",
+            help="The log-probability instead of the logit: the logit minus the mean logit, probabilities held.",
+        ),
+    ] = False,
     against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
     position: Annotated[int, typer.Option(help="Token at which the output is read; negative from the end.")] = -1,
     dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
@@ -68,46 +78,50 @@ def explain(
 ) -> None:
     """Show one output of a model as a complete table of who contributed what, summing to it exactly."""
     with one_line_errors():
-        from duat_jax.errors import BadText
+        _check_options((text, target, contrast, against), plot, json_file)
+        if log_probability and (contrast is not None or against is not None):
+            raise BadText("--log-probability goes with --target alone: leave out --contrast and --against")
 
-        if json_file not in (None, "-"):
-            check_output(Path(json_file))
-        if plot is not None:
-            check_output(plot)
-            if plot.suffix.lower() != ".png":
-                raise BadText(f"{plot} must end in .png")
-        for given in filter(None, (text, target, contrast, against)):
-            if not given.isascii() and given != given.encode(errors="ignore").decode():
-                raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
-
+        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import jax
 
         if dtype is Dtype.float64:
             jax.config.update("jax_enable_x64", True)
+        from duat_jax.cli.compiled import keep_compiled
+
+        keep_compiled()
         import jax.numpy as jnp
+        import numpy as np
 
         import duat_jax as duat
+        from duat_jax.explanation import inputs
 
-        tokenizer = duat.load_tokenizer(model)
-        explanation = duat.explain(
-            duat.load(model, dtype=jnp.dtype(dtype.value)),
-            jnp.array(_ids(tokenizer, text, "the text")),
-            None if target is None else _token(tokenizer, target, "target"),
-            contrast=None if contrast is None else _token(tokenizer, contrast, "contrast"),
-            against=None if against is None else jnp.array(_ids(tokenizer, against, "the other text")),
-            position=position,
-            tokenizer=tokenizer,
+        tokenizer, config = duat.load_tokenizer(model), duat.load_config(model)
+        ids = inputs.encode(tokenizer, text, "the text")
+        token = None if target is None else inputs.encode_token(tokenizer, target, "target")
+        other = None if contrast is None else inputs.encode_token(tokenizer, contrast, "contrast")
+        other_ids = None if against is None else inputs.encode(tokenizer, against, "the other text")
+        asked = duat.LogProbability(token, position=position) if log_probability else token
+        given: dict[str, Any] = (
+            {} if log_probability else {"contrast": other, "against": other_ids, "position": position}
         )
+        inputs.check(config, ids, asked, **({"contrast": None, "against": None, "position": -1} | given))
+        explanation = duat.explain(
+            duat.load(model, dtype=jnp.dtype(dtype.value)), ids, asked, tokenizer=tokenizer, **given
+        )
+        with np.errstate(all="ignore"):
+            _require_holding(explanation)
+            name = "embedded" if model is None else str(model).encode(errors="replace").decode()
+            content = to_json(explanation.as_dict(name, top))
         if plot is not None:
             write(plot, _png(explanation))
         if json_file is not None:
-            name = "embedded" if model is None else str(model)
-            content = json.dumps(explanation.as_dict(name, top), indent=2, ensure_ascii=False) + "\n"
             write_json(json_file, content)
         if json_file != "-":
             from rich.console import Console
 
-            from duat_jax.viz.table import WIDTH, render
+            from duat_jax.explanation.table import WIDTH, render
 
             console = Console()
             console = console if console.is_terminal else Console(width=WIDTH)

@@ -1,24 +1,44 @@
-"""What the commands share: errors in one line, and files written whole."""
+"""What the commands share: errors in one line, exit statuses, and files written whole."""
 
+import json
+import os
+import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
+
+MISTAKE, DOES_NOT_HOLD = 2, 3
+"""Exit statuses; 1 is left to Python, which ends with it when a program of ours breaks."""
+
+EXIT_STATUS = (
+    "Exit status: 0 if all is well, 2 for a mistake in what was given, 3 if what was computed does not hold: a sum that"
+    " misses its value, a number that is not finite, a proof or a comparison that fails."
+)
+
+
+class DoesNotHold(Exception):
+    """What was computed fails its own check."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn errors that the user can mend into one line and exit status 2."""
+    """Turn errors that the user can mend, and results that don't hold, into one line and an exit status."""
     from duat_jax.errors import DuatError
     from symbolic.errors import SymbolicError
 
     try:
         yield
-    except (DuatError, SymbolicError, OSError) as error:
-        typer.echo("duat: " + " ".join(str(error).split()), err=True)
-        raise typer.Exit(2) from None
+    except (DuatError, SymbolicError, OSError, DoesNotHold, UnicodeEncodeError) as error:
+        said = str(error)
+        if isinstance(error, UnicodeEncodeError):
+            said = f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
+        typer.echo("duat: " + " ".join(said.split()), err=True)
+        raise typer.Exit(DOES_NOT_HOLD if isinstance(error, DoesNotHold) else MISTAKE) from None
 
 
 def check_output(path: Path) -> None:
@@ -32,10 +52,36 @@ def check_output(path: Path) -> None:
     """
     from duat_jax.errors import BadText
 
-    if path.is_dir() or not path.name:
-        raise BadText(f"{str(path)!r} is a directory: give the name of a file")
-    if not path.absolute().parent.is_dir():
-        raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
+    try:
+        if path.is_dir() or not path.name:
+            raise BadText(f"{str(path)!r} is a directory: give the name of a file")
+        if not path.absolute().parent.is_dir():
+            raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
+        if _is_special(path):
+            if not os.access(path, os.W_OK):
+                raise BadText(f"{path} can't be written to: give another file")
+            return
+        temporary = _temporary(path)
+        temporary.touch()
+        temporary.unlink()
+    except BadText:
+        raise
+    except (OSError, ValueError) as error:  # a null character is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether a path is a device, a pipe or the like; raise for names that the system doesn't take."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _temporary(path: Path) -> Path:
+    """Return an unused short name beside a file, in the place where a link points to."""
+    return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -45,16 +91,30 @@ def write(path: Path, content: bytes) -> None:
         path: the file.
         content: all of it.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
+    if _is_special(path):
         path.write_bytes(content)
         return
-    temporary = path.with_name(f".{path.name}.part")
+    temporary = _temporary(path)
     try:
         temporary.write_bytes(content)
-        temporary.replace(path)
+        temporary.replace(path.resolve())
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def to_json(value: Any) -> str:
+    """Return a result as JSON.
+
+    Args:
+        value: plain data.
+
+    Raises:
+        DoesNotHold: if a number in it is NaN or infinite, for which JSON has no word.
+    """
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    except ValueError:
+        raise DoesNotHold("the result does not hold: it has numbers that are NaN or infinite") from None
 
 
 def write_json(target: str, content: str) -> None:

@@ -1,15 +1,14 @@
 """The command `duat verify`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import check_output, one_line_errors, write_json
+from duat_jax.cli.output import DOES_NOT_HOLD, check_output, one_line_errors, to_json, write_json
 
 if TYPE_CHECKING:
-    from duat_jax.verification import Verification
+    from duat_jax.verification.compare import Verification
 
 
 def _as_dict(result: "Verification") -> dict:
@@ -28,7 +27,7 @@ def _print(results: "list[Verification]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from duat_jax.viz.table import WIDTH
+    from duat_jax.explanation.table import WIDTH
 
     table = Table(
         "network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False
@@ -56,12 +55,12 @@ def verify(
         import jax
 
         jax.config.update("jax_enable_x64", True)
-        from duat_jax import verification
+        from duat_jax.verification.networks import networks
 
-        results = list(verification.networks(depth=depth, block=block, model=model))
+        results = list(networks(depth=depth, block=block, model=model))
         if json_file is not None:
-            write_json(json_file, json.dumps([_as_dict(r) for r in results], indent=2) + "\n")
+            write_json(json_file, to_json([_as_dict(r) for r in results]))
         if json_file != "-":
             _print(results)
         if not all(result.holds for result in results):
-            raise typer.Exit(1)
+            raise typer.Exit(DOES_NOT_HOLD)

@@ -1,98 +1,60 @@
 """The Transformer that every checkpoint family is loaded into: embedding, stack, read-out."""
 
-from dataclasses import dataclass
+from typing import final
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText
-from duat_jax.nn.linear import INITIAL_SCALE, PRECISION
-from duat_jax.nn.norm import LayerNorm
-from duat_jax.nn.stack import Stack
+from duat_jax.errors import BadText, DuatError
+from duat_jax.models.config import Config
+from duat_jax.nn.config import make_norm, make_stack
+from duat_jax.nn.linear import PRECISION, initial
 
 
-@dataclass(frozen=True)
-class Config:
-    """The shape of a Transformer.
-
-    Args:
-        family: the checkpoint family, for example `"gpt2"`.
-        block: arrangement of its blocks, a name in `duat_jax.nn.BLOCKS`.
-        causal: whether it is a causal language model; otherwise it is an encoder.
-        vocab: number of tokens it knows.
-        positions: longest text in tokens.
-        features: width of the residual stream.
-        heads: attention heads per layer.
-        layers: number of blocks.
-        neurons: hidden units of each MLP.
-        activation: a name in `duat_jax.nn.ACTIVATIONS`.
-        epsilon: of the normalisation.
-        tied: whether the unembedding is the token embedding.
-    """
-
-    family: str
-    block: str
-    causal: bool
-    vocab: int
-    positions: int
-    features: int
-    heads: int
-    layers: int
-    neurons: int
-    activation: str
-    epsilon: float
-    tied: bool = True
-
-
+@final
 class Transformer(nnx.Module):
-    """A causal language model (pre-norm, GPT-2) or an encoder (post-norm, BERT).
+    """A language model (for example GPT-2) or an encoder (for example BERT), put together from its configuration.
 
     `x_0 = embed(ids)`, `x_L = hidden(x_0)`; a language model's logits are `x_L Eᵀ` with the unembedding `E`.
 
     Args:
-        config: the shape.
+        config: the parts.
         dtype: dtype of the parameters and of everything computed from them.
-        rngs: source of the random initial weights.
+        rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
+
+    Raises:
+        DuatError: naming everything that is wrong with the configuration.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from flax import nnx
-        >>> config = Config("gpt2", "pre-norm", True, vocab=11, positions=8, features=8, heads=2, layers=2,
-        ...     neurons=16, activation="gelu", epsilon=1e-5)
+        >>> from duat_jax.nn import BlockConfig
+        >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
+        >>> config = Config(family="gpt2", block=block, layers=2, vocab=11, positions=8)
         >>> Transformer(config, rngs=nnx.Rngs(0))(jnp.array([1, 2, 3])).shape
         (3, 11)
     """
 
-    def __init__(self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
-        def table(*shape: int) -> nnx.Param:
-            return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
+    def __init__(self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> None:
+        if problems := config.problems():
+            raise DuatError("; ".join(problems))
+        features = config.block.features
 
-        def norm(name: str) -> LayerNorm:
-            return LayerNorm(config.features, name, epsilon=config.epsilon, dtype=dtype)
+        def table(*shape: int, present: bool = True) -> nnx.Param | None:
+            return initial(shape, dtype, rngs) if present else None
 
         self.config = config
-        self.token_embedding = table(config.vocab, config.features)
-        self.position_embedding = table(config.positions, config.features)
-        # An encoder's embedding has a third summand, the same for every token of a single text, and a norm.
-        self.segment_embedding = None if config.causal else table(config.features)
-        self.embedding_norm = None if config.causal else norm("embedding_norm")
-        self.stack = Stack(
-            config.block,
-            layers=config.layers,
-            features=config.features,
-            heads=config.heads,
-            neurons=config.neurons,
-            activation=config.activation,
-            causal=config.causal,
-            epsilon=config.epsilon,
-            dtype=dtype,
-            rngs=rngs,
+        self.token_embedding = initial((config.vocab, features), dtype, rngs)
+        self.position_embedding = table(config.positions, features, present=config.position_embedding)
+        self.segment_embedding = table(features, present=config.segment_embedding)
+        self.embedding_norm = make_norm(config.block, "embedding_norm", dtype) if config.embedding_norm else None
+        self.stack = make_stack(
+            config.block, layers=config.layers, causal=config.causal, window=config.window, dtype=dtype, rngs=rngs
         )
-        self.final_norm = norm("final_norm") if config.causal else None
-        self.separate_unembedding = None if config.tied else table(config.vocab, config.features)
+        self.final_norm = make_norm(config.block, "final_norm", dtype) if config.final_norm else None
+        self.separate_unembedding = table(config.vocab, features, present=not config.tied)
 
     def embed(self, ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens features"]:
         """Return `x_0`, the sum of the embeddings.
@@ -107,7 +69,9 @@ class Transformer(nnx.Module):
             raise BadText(
                 f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
             )
-        x = self.token_embedding[...][ids] + self.position_embedding[: ids.shape[-1]]
+        x = self.token_embedding[...][ids]
+        if self.position_embedding is not None:
+            x = x + self.position_embedding[: ids.shape[-1]]
         return x if self.segment_embedding is None else x + self.segment_embedding[...]
 
     def hidden(
@@ -139,7 +103,7 @@ class Transformer(nnx.Module):
             padding: true for real tokens, `[..., tokens]`.
         """
         x = self.hidden(x, padding)
-        return jnp.matmul(x, self.unembedding.T, precision=PRECISION) if self.config.causal else x
+        return x if self.config.head == "hidden" else jnp.matmul(x, self.unembedding.T, precision=PRECISION)
 
     def __call__(
         self, ids: Int[Array, "... tokens"], padding: Bool[Array, "... tokens"] | None = None

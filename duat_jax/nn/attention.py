@@ -1,82 +1,70 @@
 """Attention, linear in its value path once the pattern is held."""
 
-import jax
+from typing import final
+
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.marks import hold
-from duat_jax.nn.linear import INITIAL_SCALE, PRECISION, Linear
+from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.pattern import attention_pattern
+from duat_jax.nn.position import Rotary
 
 
-def attention_mask(
-    tokens: int, *, causal: bool, padding: Bool[Array, "... tokens"] | None = None
-) -> Bool[Array, "... #queries keys"] | None:
-    """Return which keys each query may see, or `None` where it may see all.
-
-    Args:
-        tokens: length of the sequence.
-        causal: whether a query sees only itself and what came before.
-        padding: true for real tokens, false for padding, `[..., tokens]`.
-
-    Returns:
-        A mask that broadcasts against `[..., queries, keys]`.
-
-    Example:
-        >>> attention_mask(2, causal=True).tolist()
-        [[True, False], [True, True]]
-    """
-    mask = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else None
-    if padding is None:
-        return mask
-    keys = padding[..., None, :]
-    return keys if mask is None else mask & keys
+def _mix(
+    pattern: Float[Array, "... heads queries keys"], values: Float[Array, "... keys heads head_features"]
+) -> Float[Array, "... queries width"]:
+    mixed = jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
+    return mixed.reshape(*mixed.shape[:-2], -1)
 
 
-def attention_pattern(
-    queries: Float[Array, "... tokens heads head_features"],
-    keys: Float[Array, "... tokens heads head_features"],
-    scale: float,
-    mask: Bool[Array, "... #queries keys"] | None,
-) -> Float[Array, "... heads queries keys"]:
-    """Return the held attention pattern `H_h = softmax(scale · Q_h K_hᵀ)`, whose rows sum to one (Wang & Li, Eq. 35).
-
-    Args:
-        queries: `[..., tokens, heads, head_features]`.
-        keys: `[..., tokens, heads, head_features]`.
-        scale: factor of the scores.
-        mask: which keys each query may see.
-
-    Returns:
-        `[..., heads, queries, keys]`, marked with `hold`.
-    """
-    scores = scale * jnp.einsum("...qhd,...khd->...hqk", queries, keys, precision=PRECISION)
-    if mask is not None:
-        scores = jnp.where(mask[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
-    return hold(jax.nn.softmax(scores), "attention.pattern")
-
-
-def _mix(pattern: Array, values: Array) -> Array:
-    return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
-
-
+@final
 class Attention(nnx.Module):
     """Standard multi-head attention: `MHA(x) = Σ_h H_h x W_{V,h} W_{O,h} + bias`, scores scaled by `1/√head_features`.
 
+    With fewer key/value heads than query heads, neighbouring query heads share one.
+
     Args:
         features: width of the residual stream.
-        heads: number of heads; it divides `features`.
+        heads: number of query heads.
+        key_value_heads: number of key/value heads, a divisor of `heads`; as many if absent.
+        head_features: width of one head; `features / heads` if absent.
+        scale: factor of the scores; `1/√head_features` if absent.
+        rotary: what turns queries and keys by their position; nothing if absent.
+        cap: what the scores' size stays below; no limit if absent.
+        bias: whether queries, keys and values have biases.
+        output_bias: whether the output has one.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights.
+        rngs: source of the random initial weights; zeros without it.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        *,
+        key_value_heads: int | None = None,
+        head_features: int | None = None,
+        scale: float | None = None,
+        rotary: Rotary | None = None,
+        cap: float | None = None,
+        bias: bool = True,
+        output_bias: bool = True,
+        dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs | None,
+    ) -> None:
         self.heads = heads
-        self.query = Linear(features, features, "attention.query", dtype=dtype, rngs=rngs)
-        self.key = Linear(features, features, "attention.key", dtype=dtype, rngs=rngs)
-        self.value = Linear(features, features, "attention.value", dtype=dtype, rngs=rngs)
-        self.output = Linear(features, features, "attention.output", dtype=dtype, rngs=rngs)
+        self.key_value_heads = heads if key_value_heads is None else key_value_heads
+        self.head_features = features // heads if head_features is None else head_features
+        self.scale = self.head_features**-0.5 if scale is None else scale
+        self.rotary = rotary
+        self.cap = cap
+        width, shared = heads * self.head_features, self.key_value_heads * self.head_features
+        self.query = Linear(features, width, "attention.query", bias=bias, dtype=dtype, rngs=rngs)
+        self.key = Linear(features, shared, "attention.key", bias=bias, dtype=dtype, rngs=rngs)
+        self.value = Linear(features, shared, "attention.value", bias=bias, dtype=dtype, rngs=rngs)
+        self.output = Linear(width, features, "attention.output", bias=output_bias, dtype=dtype, rngs=rngs)
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
@@ -87,12 +75,17 @@ class Attention(nnx.Module):
             x: the residual stream, `[..., tokens, features]`.
             mask: which keys each query may see, `[..., queries, keys]`.
         """
-        split = (*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
-        queries, keys, values = (part(x).reshape(split) for part in (self.query, self.key, self.value))
-        pattern = attention_pattern(queries, keys, split[-1] ** -0.5, mask)
-        return self.output(_mix(pattern, values).reshape(x.shape))
+        queries, keys, values = (
+            part(x).reshape(*x.shape[:-1], -1, self.head_features) for part in (self.query, self.key, self.value)
+        )
+        if self.rotary is not None:
+            queries, keys = self.rotary(queries), self.rotary(keys)
+        if self.key_value_heads != self.heads:
+            keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
+        return self.output(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap), values))
 
 
+@final
 class SlicedAttention(nnx.Module):
     """The papers' attention: each head sees a slice `x_h = x S_h` of the features; scores are scaled by `1/√M`.
 
@@ -102,17 +95,13 @@ class SlicedAttention(nnx.Module):
         features: width `M` of the residual stream.
         heads: number of heads `h`; it divides `features`.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights.
+        rngs: source of the random initial weights; zeros without it.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> None:
+    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> None:
         size = features // heads
-
-        def kernel() -> nnx.Param:
-            return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), (heads, size, size), dtype))
-
         self.heads = heads
-        self.query, self.key, self.value = kernel(), kernel(), kernel()
+        self.query, self.key, self.value = (initial((heads, size, size), dtype, rngs) for _ in range(3))
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=rngs)
 
     def __call__(
@@ -131,4 +120,4 @@ class SlicedAttention(nnx.Module):
             return jnp.einsum("...thd,hde->...the", slices, kernel[...], precision=PRECISION)
 
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, mask)
-        return self.output(_mix(pattern, project(self.value)).reshape(x.shape))
+        return self.output(_mix(pattern, project(self.value)))

@@ -1,42 +1,95 @@
-"""The five arrangements of attention and MLP around the residual stream."""
+"""A block: how attention, norms and MLP meet the residual stream."""
 
-import jax.numpy as jnp
+from collections.abc import Callable
+from typing import final
+
 from flax import nnx
-from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.nn.attention import Attention, SlicedAttention
-from duat_jax.nn.mlp import MLP
-from duat_jax.nn.norm import LayerNorm
+from duat_jax.errors import DuatError
+
+Part = Callable[..., Array]
+"""Any module or function from an array to an array."""
 
 
-class PaperBlock(nnx.Module):
-    """The papers' block (Eq. 30): `y = A x`, `y + FFN(y)`, with sliced heads and no attention residual.
+def _paper(x: Array, attention: Part, mlp: Part, norm_1: Part, norm_2: Part) -> Array:
+    x = attention(norm_1(x))
+    return x + mlp(norm_2(x))
+
+
+def _pre_norm(x: Array, attention: Part, mlp: Part, norm_1: Part, norm_2: Part) -> Array:
+    x = x + attention(norm_1(x))
+    return x + mlp(norm_2(x))
+
+
+def _post_norm(x: Array, attention: Part, mlp: Part, norm_1: Part, norm_2: Part) -> Array:
+    x = norm_1(x + attention(x))
+    return norm_2(x + mlp(x))
+
+
+def _parallel(x: Array, attention: Part, mlp: Part, norm_1: Part, norm_2: Part) -> Array:
+    return x + attention(norm_1(x)) + mlp(norm_2(x))
+
+
+ARRANGEMENTS: dict[str, Callable[[Array, Part, Part, Part, Part], Array]] = {
+    "paper": _paper,
+    "pre-norm": _pre_norm,
+    "post-norm": _post_norm,
+    "parallel": _parallel,
+}
+
+
+def _unchanged(x: Array) -> Array:
+    return x
+
+
+@final
+class Block(nnx.Module):
+    """One layer, put together from an attention, an MLP and up to two norms.
+
+    | arrangement | `y = …` | |
+    |---|---|---|
+    | `"paper"` (Eq. 30) | `y = A N₁(x)` | `y + FFN(N₂(y))` |
+    | `"pre-norm"` (GPT-2, Llama) | `y = x + A N₁(x)` | `y + FFN(N₂(y))` |
+    | `"post-norm"` (BERT) | `y = N₁(x + A x)` | `N₂(y + FFN(y))` |
+    | `"parallel"` (GPT-NeoX) | `y = x + A N₁(x)` | `y + FFN(N₂(x))` |
 
     Args:
-        features: width of the residual stream.
-        heads: number of attention heads.
-        neurons: number of hidden units of the MLP.
-        activation: a name in `duat_jax.nn.ACTIVATIONS`.
-        dtype: dtype of the parameters.
-        rngs: source of the random initial weights.
-        epsilon: of the normalisation, in the blocks that have one.
+        arrangement: a name in `ARRANGEMENTS`.
+        attention: mixes the tokens: `attention(x, mask)`.
+        mlp: acts on each token: `mlp(x)`.
+        norm_1: `N₁`; the identity if absent.
+        norm_2: `N₂`; the identity if absent.
+
+    Raises:
+        DuatError: if there is no such arrangement.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from duat_jax.nn import MLP, Attention, RMSNorm
+        >>> rngs = nnx.Rngs(0)
+        >>> attention, mlp = Attention(8, 2, rngs=rngs), MLP(8, 16, "relu", rngs=rngs)
+        >>> Block("pre-norm", attention=attention, mlp=mlp, norm_1=RMSNorm(8, "norm_1"))(jnp.ones((3, 8))).shape
+        (3, 8)
     """
 
     def __init__(
         self,
-        features: int,
-        heads: int,
-        neurons: int,
-        activation: str = "gelu",
+        arrangement: str,
         *,
-        dtype: DTypeLike = jnp.float32,
-        rngs: nnx.Rngs,
-        epsilon: float = 1e-5,
+        attention: Part,
+        mlp: Part,
+        norm_1: Part | None = None,
+        norm_2: Part | None = None,
     ) -> None:
-        del epsilon
-        self.attention = SlicedAttention(features, heads, dtype=dtype, rngs=rngs)
-        self.mlp = MLP(features, neurons, activation, dtype=dtype, rngs=rngs)
+        if arrangement not in ARRANGEMENTS:
+            raise DuatError(f"there is no arrangement {arrangement!r}: choose one of {', '.join(ARRANGEMENTS)}")
+        self.arrangement = arrangement
+        self.norm_1 = norm_1
+        self.attention = attention
+        self.norm_2 = norm_2
+        self.mlp = mlp
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
@@ -47,93 +100,9 @@ class PaperBlock(nnx.Module):
             x: the residual stream, `[..., tokens, features]`.
             mask: which keys each query may see, `[..., queries, keys]`.
         """
-        x = self.attention(x, mask)
-        return x + self.mlp(x)
 
+        def attention(x: Array) -> Array:
+            return self.attention(x, mask)
 
-class PaperResidualBlock(PaperBlock):
-    """The papers' block with an attention residual: `y = x + A x`, `y + FFN(y)`."""
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
-    ) -> Float[Array, "... tokens features"]:
-        """Run the block.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
-        """
-        x = x + self.attention(x, mask)
-        return x + self.mlp(x)
-
-
-class PreNormBlock(nnx.Module):
-    """GPT-2's block: `y = x + A LN₁(x)`, `y + FFN(LN₂(y))`; arguments as for `PaperBlock`."""
-
-    def __init__(
-        self,
-        features: int,
-        heads: int,
-        neurons: int,
-        activation: str = "gelu",
-        *,
-        dtype: DTypeLike = jnp.float32,
-        rngs: nnx.Rngs,
-        epsilon: float = 1e-5,
-    ) -> None:
-        self.norm_1 = LayerNorm(features, "norm_1", epsilon=epsilon, dtype=dtype)
-        self.attention = Attention(features, heads, dtype=dtype, rngs=rngs)
-        self.norm_2 = LayerNorm(features, "norm_2", epsilon=epsilon, dtype=dtype)
-        self.mlp = MLP(features, neurons, activation, dtype=dtype, rngs=rngs)
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
-    ) -> Float[Array, "... tokens features"]:
-        """Run the block.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
-        """
-        x = x + self.attention(self.norm_1(x), mask)
-        return x + self.mlp(self.norm_2(x))
-
-
-class PostNormBlock(PreNormBlock):
-    """BERT's block: `y = LN₁(x + A x)`, `LN₂(y + FFN(y))`."""
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
-    ) -> Float[Array, "... tokens features"]:
-        """Run the block.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
-        """
-        x = self.norm_1(x + self.attention(x, mask))
-        return self.norm_2(x + self.mlp(x))
-
-
-class ParallelBlock(PreNormBlock):
-    """GPT-NeoX's block: `x + A LN₁(x) + FFN(LN₂(x))`."""
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
-    ) -> Float[Array, "... tokens features"]:
-        """Run the block.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
-        """
-        return x + self.attention(self.norm_1(x), mask) + self.mlp(self.norm_2(x))
-
-
-BLOCKS = {
-    "paper": PaperBlock,
-    "paper-residual": PaperResidualBlock,
-    "pre-norm": PreNormBlock,
-    "post-norm": PostNormBlock,
-    "parallel": ParallelBlock,
-}
+        norm_1, norm_2 = (_unchanged if norm is None else norm for norm in (self.norm_1, self.norm_2))
+        return ARRANGEMENTS[self.arrangement](x, attention, self.mlp, norm_1, norm_2)

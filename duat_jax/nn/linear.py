@@ -1,12 +1,14 @@
 """A linear layer whose bias is accounted for by name."""
 
+from typing import final
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from duat_jax.marks import offset
+from duat_jax.transform.marks import offset
 
 PRECISION = jax.lax.Precision.HIGHEST
 """Exactness is promised for every dtype, so no accelerator may round float32 products to fewer bits."""
@@ -14,6 +16,21 @@ PRECISION = jax.lax.Precision.HIGHEST
 INITIAL_SCALE = 0.02
 
 
+def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> nnx.Param:
+    """Return a parameter with normally distributed entries of standard deviation 0.02, or zeros without a source.
+
+    Args:
+        shape: its shape.
+        dtype: its dtype.
+        rngs: source of the random entries.
+    """
+    # A draw costs time in proportion to what was traced before it: a skeleton to be filled is built without any.
+    if rngs is None:
+        return nnx.Param(jnp.zeros(shape, dtype))
+    return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
+
+
+@final
 class Linear(nnx.Module):
     """Apply `y = x W + b` to the last axis.
 
@@ -25,14 +42,21 @@ class Linear(nnx.Module):
         name: prefix of the bias's name.
         bias: whether there is a bias.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights.
+        rngs: source of the random initial weights; zeros without it.
     """
 
     def __init__(
-        self, inputs: int, outputs: int, name: str, *, bias: bool = True, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs
+        self,
+        inputs: int,
+        outputs: int,
+        name: str,
+        *,
+        bias: bool = True,
+        dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs | None,
     ) -> None:
         self.name = name
-        self.kernel = nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), (inputs, outputs), dtype))
+        self.kernel = initial((inputs, outputs), dtype, rngs)
         self.bias = nnx.Param(jnp.zeros(outputs, dtype)) if bias else None
 
     def multiply(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:

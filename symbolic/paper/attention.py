@@ -68,7 +68,7 @@ def _mixes_tokens() -> Outcome:
 
 def _concatenation() -> Outcome:
     n, m, h = symbols("N M h", integer=True, positive=True)
-    k = symbols("k", integer=True)
+    k = symbols("k", integer=True, nonnegative=True)
     head, place, w_o = Parameter("H^", (k,), n, m), Parameter("S", (k,), m, m), Parameter("W", ("O",), m, m)
     joined = IndexedSum(head * place.T, k, 1, h) * w_o
     return identity(joined, IndexedSum(head * (place.T * w_o), k, 1, h))

@@ -1,0 +1,101 @@
+"""Claim: `duat explain` takes under 3 s from its second run on, under 6 s the first time; a next text under 0.3 s.
+
+Run `python -m benchmarks.latency` on two quiet cores.
+
+Every command runs in a fresh process with a cache directory of its own, empty for the first run.  A next text is one
+of another length in a bucket that is compiled.  Compilation by depth is that of `explain` with random weights of
+the embedded model's width, in a fresh process without a cache.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.environment import environment
+
+REPEATS = 7
+TEXTS = ("def get(self, key, default=None): return self.data.get(key,", "for i in range(10", "import os\nimport sys\n")
+COMMAND = "import sys; sys.argv[0] = 'duat'; from duat_jax.cli import application; application()"
+NOTEBOOK = """
+import json, sys, time
+import duat_jax as duat
+model = duat.load()
+duat.explain(model, list(range(5, 5 + 64)))
+seconds = []
+for length in range(33, 64, 3):
+    began = time.perf_counter()
+    duat.explain(model, list(range(5, 5 + length)))
+    seconds.append(time.perf_counter() - began)
+print(json.dumps(seconds))
+"""
+DEPTH = """
+import dataclasses, json, sys, time
+from flax import nnx
+import duat_jax as duat
+config = dataclasses.replace(duat.load_config(), layers=int(sys.argv[1]))
+model = duat.Transformer(config, rngs=nnx.Rngs(0))
+began = time.perf_counter()
+duat.explain(model, list(range(32)))
+print(json.dumps([time.perf_counter() - began]))
+"""
+DEPTHS = (6, 12, 24, 48)
+
+
+def timed(text: str, cache: str) -> float:
+    """Return how long `duat explain` takes in a fresh process.
+
+    Args:
+        text: what is explained.
+        cache: the user's cache directory.
+    """
+    values = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    began = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, "explain", text],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=values | {"XDG_CACHE_HOME": cache},
+    )
+    return time.perf_counter() - began
+
+
+def printed(code: str, *arguments: str) -> list[float]:
+    """Return the seconds that a program in a fresh process prints.
+
+    Args:
+        code: the program.
+        *arguments: its arguments.
+    """
+    result = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
+    return json.loads(result.stdout)
+
+
+def main() -> None:
+    """Measure, print, and keep the result."""
+    seconds: dict[str, list[float]] = {"first": [], "second": [], "other_text": []}
+    for _ in range(REPEATS):
+        with tempfile.TemporaryDirectory() as cache:
+            seconds["first"].append(timed(TEXTS[0], cache))
+            seconds["second"].append(timed(TEXTS[0], cache))
+            for text in TEXTS[1:]:
+                timed(text, cache)
+                seconds["other_text"].append(timed(text, cache))
+    seconds["next_text_of_a_bucket"] = printed(NOTEBOOK)
+    for depth in DEPTHS:
+        seconds[f"{depth}_layers_compiled"] = [s for _ in range(3) for s in printed(DEPTH, str(depth))]
+    result: dict = {"environment": environment(), "repeats": REPEATS, "load_average": os.getloadavg()}
+    for name, values in seconds.items():
+        low, middle, high = np.percentile(values, [25, 50, 75])
+        result[name] = {"median_s": middle, "quartiles_s": [low, high], "largest_s": max(values)}
+        print(f"{name:24s} {middle:6.2f} s  [{low:.2f}, {high:.2f}]")
+    Path("benchmarks/results/latency.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One number that a model computed, explained: inputs, run, result, table, picture."""

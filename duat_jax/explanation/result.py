@@ -1,0 +1,172 @@
+"""The user's object: one number that a model computed, as a complete table that sums to it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.forms.completeness import Completeness
+from duat_jax.transform.keys import Key, Marked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Prediction(NamedTuple):
+    """One token that a language model may say next.
+
+    Args:
+        token: its text.
+        probability: between 0 and 1.
+    """
+
+    token: str
+    probability: float
+
+
+class Neuron(NamedTuple):
+    """One entry of the table at its finest level.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: index of the token at which the neuron fired.
+        neuron: index of the neuron.
+        contribution: what it adds to the explained value.
+    """
+
+    term: Key
+    token_index: int
+    neuron: int
+    contribution: float
+
+
+def _completeness_as_dict(found: Completeness) -> dict[str, Any]:
+    numbers = ("sum", "error", "tolerance", "largest")
+    return {name: float(getattr(found, name)) for name in numbers} | {"verdict": found.verdict}
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
+
+    Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
+
+    Args:
+        family: the checkpoint family.
+        tokens: the text's tokens, readable.
+        target: what is explained, in words.
+        predictions: what a language model says next at the explained position; empty for an encoder.
+        embedding: contribution of every token's embedding, `[tokens]`.
+        terms: contribution of every neuron of every term, `[tokens, neurons]`, in the order of computation.
+        biases: contribution of every bias and norm offset; zero for those inside a term or a pattern.
+        input_tokens: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
+        input_bias: what in the collapse doesn't depend on the tokens.
+        completeness: value (from the plain forward pass), sum of all parts, error and tolerance.
+        collapse_completeness: the same for the collapse.
+    """
+
+    family: str
+    tokens: tuple[str, ...]
+    target: str
+    predictions: tuple[Prediction, ...]
+    embedding: Float[np.ndarray, "tokens"]
+    terms: Marked[Float[np.ndarray, "tokens neurons"]]
+    biases: Marked[float]
+    input_tokens: Float[np.ndarray, "tokens"]
+    input_bias: float
+    completeness: Completeness
+    collapse_completeness: Completeness
+
+    @property
+    def value(self) -> float:
+        """The explained number, from the plain forward pass."""
+        return float(self.completeness.value)
+
+    @property
+    def term_tokens(self) -> Float[np.ndarray, "terms tokens"]:
+        """Contribution of every term at every token: its neurons' sum."""
+        sums = [part.sum(-1) for part in self.terms.values()]
+        return np.stack(sums) if sums else np.zeros((0, len(self.tokens)))
+
+    @property
+    def labels(self) -> dict[Key, str]:
+        """What each term is called in tables: by its layer's number, where every layer has one."""
+        one_each = len({key.scope for key in self.terms}) == len(self.terms) and len({k.name for k in self.terms}) == 1
+        return {key: f"layer {i}" if one_each else str(key) for i, key in enumerate(self.terms)}
+
+    def top(self, count: int) -> list[Neuron]:
+        """Return the neurons with the largest contributions by size.
+
+        Args:
+            count: how many.
+        """
+        found: list[Neuron] = []
+        for key, part in self.terms.items():
+            sizes = -np.abs(part.reshape(-1))
+            chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]
+            places = (divmod(int(i), part.shape[-1]) for i in chosen)
+            found += [Neuron(key, token, neuron, float(part[token, neuron])) for token, neuron in places]
+        return sorted(found, key=lambda neuron: -abs(neuron.contribution))[:count]
+
+    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+        """Return everything but single neurons as plain numbers, for JSON.
+
+        | field | what it is |
+        |---|---|
+        | `model`, `family` | what was asked |
+        | `tokens` | the text, token by token |
+        | `target` | what is explained, in words |
+        | `dtype` | of everything computed |
+        | `predictions` | the most probable next tokens: `token`, `probability`; empty for an encoder |
+        | `value` | the explained number, from the plain forward pass |
+        | `completeness` | `sum` of all parts, `error = sum − value`, `tolerance`, `largest` part, and the `verdict`: \
+        `"holds"`, `"fails"` or `"says nothing"` |
+        | `contributions` | `embedding`: of every token; `terms`: by term, of every token; `biases`: by name |
+        | `collapse` | `tokens`: contribution of every token by `W(x0) x0`; `bias`: `b(x0)`; its own `completeness` |
+        | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution` |
+
+        Args:
+            model: name of the model.
+            count: how many of the largest neurons to list.
+        """
+        return {
+            "model": model,
+            "family": self.family,
+            "tokens": list(self.tokens),
+            "target": self.target,
+            "dtype": str(self.completeness.dtype),
+            "predictions": [prediction._asdict() for prediction in self.predictions],
+            "value": self.value,
+            "completeness": _completeness_as_dict(self.completeness),
+            "contributions": {
+                "embedding": self.embedding.tolist(),
+                "terms": dict(zip(map(str, self.terms), self.term_tokens.tolist(), strict=True)),
+                "biases": {str(key): value for key, value in self.biases.items()},
+            },
+            "collapse": {
+                "tokens": self.input_tokens.tolist(),
+                "bias": self.input_bias,
+                "completeness": _completeness_as_dict(self.collapse_completeness),
+            },
+            "top": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top(count)],
+        }
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
+
+    def __str__(self) -> str:
+        from duat_jax.explanation.table import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from duat_jax.explanation.table import as_html
+
+        return as_html(self)
+
+    def plot(self) -> "Figure":
+        """Return the layer × token picture."""
+        from duat_jax.explanation.picture import draw
+
+        return draw(self)

@@ -1,0 +1,208 @@
+"""Explain numbers that a model computes: check what is asked, run the model, split each number, put it in words."""
+
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from duat_jax.explanation import inputs
+from duat_jax.explanation.batch import batches
+from duat_jax.explanation.result import Explanation
+from duat_jax.explanation.words import Words, most_probable
+from duat_jax.forms import affine_form, decomposition
+from duat_jax.forms.completeness import Completeness
+from duat_jax.models.target.base import ForwardPass, Reading, Target, forward
+from duat_jax.models.target.logit import logits_at
+from duat_jax.models.transformer import Transformer
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Marked, Step
+from duat_jax.transform.recording import record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS, marks.STREAM)))
+
+
+class _Parts(NamedTuple):
+    embedding: Float[Array, "*batch tokens"]
+    terms: Marked[Float[Array, "*batch tokens neurons"]]
+    biases: Marked[Float[Array, "*batch"]]
+    input_tokens: Float[Array, "*batch tokens"]
+    input_bias: Float[Array, "*batch"]
+    completeness: Completeness
+    collapse_completeness: Completeness
+
+
+def explain(
+    model: Transformer,
+    ids: Any,
+    target: Any = None,
+    *,
+    contrast: int | None = None,
+    against: Any = None,
+    position: int = -1,
+    tokenizer: "Tokenizer | None" = None,
+) -> Any:
+    """Explain numbers that a model computes, down to every neuron at every token.
+
+    For a language model, the logit of `target` (minus that of `contrast`) at one position; for an encoder, the cosine
+    similarity of the mean-pooled embeddings of two texts, the norm held; or any other target. Texts of many lengths
+    are padded to a few, and every length is compiled once.
+
+    Args:
+        model: a loaded model.
+        ids: token ids, `[tokens]`; or a list of many texts, of any lengths.
+        target: token id whose logit is explained, the most probable one if absent; or a target, such as
+            `duat.LogProbability(7)`; or a list of many.
+        contrast: token id whose logit is subtracted.
+        against: for an encoder, token ids of the other text, `[other_tokens]`.
+        position: at which token the logit is read; negative counts from the end.
+        tokenizer: makes tokens readable; without it they are shown as numbers.
+
+    Returns:
+        The `Explanation` with its completeness; it shows itself in a notebook, and `print` shows it in a terminal. Of
+        many texts, a list with one for each; of many targets, in its place a list with one for each target.
+
+    Raises:
+        BadText: for token ids, a position or a combination of arguments that the model can't take.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
+        >>> ids = tokenizer.encode("for i in range(10").ids
+        >>> duat.explain(model, ids, tokenizer.token_to_id("):"), tokenizer=tokenizer).completeness.verdict
+        'holds'
+        >>> [[e.completeness.verdict for e in row] for row in duat.explain(model, [ids, ids[:3]], [7, None])]
+        [['holds', 'holds'], ['holds', 'holds']]
+
+    Source: Wang & Li, Eq. 11; design of the table in the project's README.
+    """
+    question = inputs.check(model.config, ids, target, contrast, against, position)
+    words = [Words(tokenizer, inputs.readable(tokenizer, text.tolist())) for text in question.texts]
+    streams = tuple(one.stream for one in question.targets[0])
+    found: dict[int, list[Explanation]] = {}
+    for batch in batches(question.texts, model.config.positions, len(streams)):
+        asked = [question.targets[i] for i in batch.rows]
+        passed = _run(model, batch.ids, batch.real, tuple(sorted({s for s in streams if s is not None})))
+        readings = jax.device_get(_read(model, _readers(model, asked), passed))
+        parts = jax.device_get(_split(model, batch.ids, batch.real, tuple(r.readout for r, _ in readings), streams))
+        for row, i in enumerate(batch.indices):
+            found[i] = [
+                _explanation(model, words[i], one, _at(readings[k], row), _at(parts[k], row))
+                for k, one in enumerate(question.targets[i])
+            ]
+    answers = [found[i] if question.many_targets else found[i][0] for i in range(len(found))]
+    return answers if question.many_texts else answers[0]
+
+
+@partial(jax.jit, static_argnames="streams")
+def _run(
+    model: Transformer, ids: Int[Array, "texts tokens"], real: Bool[Array, "texts tokens"], streams: tuple[int, ...]
+) -> ForwardPass:
+    """Return plain forward passes: a program of its own, which the parts are compared with."""
+    return jax.vmap(lambda ids, real: forward(model, ids, real, streams))(ids, real)
+
+
+def _readers(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
+    """Return what reads each target, over all texts of a batch."""
+
+    @cache
+    def hidden(ids: tuple[int, ...]) -> tuple[Array, int]:
+        (alone,) = batches([np.array(ids)], model.config.positions, 1)
+        return _run(model, alone.ids, alone.real, ()).hidden[0], len(ids)
+
+    readers = [[one.reader(lambda ids: hidden(tuple(ids.tolist()))) for one in targets] for targets in asked]
+    return [jax.tree.map(lambda *leaves: np.stack(leaves), *same) for same in zip(*readers, strict=True)]
+
+
+@jax.jit
+def _read(
+    model: Transformer, readers: list[Any], passed: ForwardPass
+) -> list[tuple[Reading, tuple[Array, Array] | None]]:
+    """Return every target on every text, and what the model says there."""
+
+    def read(reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
+        place = getattr(reader, "position", None)
+        says = model.config.head == "logits" and place is not None
+        return reader.read(model, passed), most_probable(logits_at(model, passed, place)) if says else None
+
+    return [jax.vmap(read)(reader, passed) for reader in readers]
+
+
+@partial(jax.jit, static_argnames="streams")
+def _split(
+    model: Transformer,
+    ids: Int[Array, "texts tokens"],
+    real: Bool[Array, "texts tokens"],
+    readouts: tuple[Float[Array, "texts tokens features"], ...],
+    streams: tuple[int | None, ...],
+) -> list[_Parts]:
+    """Return the parts of every read-out of every text, from one recording of each."""
+
+    def split(ids: Array, real: Array, readouts: tuple[Array, ...]) -> list[_Parts]:
+        recording = record_kinds(lambda x: model.hidden(x, real), model.embed(ids), _KINDS)
+
+        def parts(readout: Array, target: Step | None) -> _Parts:
+            found = decomposition.contributions(recording, readout, target=target)
+            collapsed = affine_form.collapsed_contributions(recording, readout, target=target)
+            return _Parts(
+                found.input.sum(-1),
+                found.terms,
+                found.offsets,
+                collapsed.input.sum(-1),
+                collapsed.bias,
+                found.completeness,
+                collapsed.completeness,
+            )
+
+        result: list[Any] = [None] * len(streams)
+        for stream in dict.fromkeys(streams):
+            same = [k for k, other in enumerate(streams) if other == stream]
+            target = None if stream is None else recording.streams[stream]
+            if len(same) == 1:  # mapping over one would be traced and compiled for nothing
+                result[same[0]] = parts(readouts[same[0]], target)
+                continue
+            together = jax.vmap(partial(parts, target=target))(jnp.stack([readouts[k] for k in same]))
+            for row, k in enumerate(same):
+                result[k] = _at(together, row)
+        return result
+
+    return jax.vmap(split)(ids, real, readouts)
+
+
+def _at(tree: Any, row: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[row], tree)
+
+
+def _explanation(
+    model: Transformer,
+    words: Words,
+    target: Target,
+    said: tuple[Reading, tuple[np.ndarray, np.ndarray] | None],
+    parts: Any,
+) -> Explanation:
+    reading, predicted = said
+    tokens = len(words.names)
+    return Explanation(
+        family=model.config.family,
+        tokens=words.names,
+        target=target.label(reading, words),
+        predictions=() if predicted is None else words.predictions(*predicted),
+        # Copies, so that one explanation doesn't keep a whole batch.
+        embedding=parts.embedding[:tokens].copy(),
+        terms=Marked({key: part[:tokens].copy() for key, part in parts.terms.items()}),
+        biases=Marked({key: float(part) for key, part in parts.biases.items()}),
+        input_tokens=parts.input_tokens[:tokens].copy(),
+        input_bias=float(parts.input_bias),
+        # The value is that of the plain forward pass.
+        completeness=_beside(parts.completeness, reading.value),
+        collapse_completeness=_beside(parts.collapse_completeness, reading.value),
+    )
+
+
+def _beside(completeness: Completeness, value: Any) -> Completeness:
+    return completeness._replace(value=value, error=completeness.sum - value)

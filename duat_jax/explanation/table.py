@@ -1,0 +1,179 @@
+"""An explanation as a table that a person can read, in a terminal and in a notebook."""
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from duat_jax.forms.completeness import FAILS, HOLDS
+
+if TYPE_CHECKING:
+    from duat_jax.explanation.result import Explanation
+
+TERMS, COLUMNS, BIASES = 10, 6, 5
+"""How many terms, token columns and biases a table shows."""
+
+WIDTH = 110
+
+
+def token_label(token: str) -> str:
+    """Return a token with its white space visible.
+
+    Args:
+        token: its text.
+    """
+    shown = token.replace("\n", "⏎").replace("\t", "⇥")
+    return "·" * (len(shown) - len(shown.lstrip(" "))) + shown.lstrip(" ")
+
+
+def _number(value: float) -> Text:
+    return Text(f"{value:+.4f}", style="red" if value < 0 else "green")
+
+
+def _table() -> Table:
+    return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+
+
+def _terms(explanation: "Explanation", count: int) -> Table:
+    table = _table()
+    for column in ("term", "token", "", "neuron", "contribution"):
+        table.add_column(column, justify="left" if column in ("", "term") else "right")
+    labels = explanation.labels
+    for term, token, neuron, value in explanation.top(count):
+        label = Text(token_label(explanation.tokens[token]))
+        table.add_row(labels[term], str(token), label, str(neuron), _number(value))
+    return table
+
+
+def _layers(explanation: "Explanation") -> Table:
+    terms, embedding = explanation.term_tokens, explanation.embedding
+    totals = embedding + terms.sum(0)
+    shown = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
+    rest = np.setdiff1d(np.arange(len(totals)), shown)
+    table = _table()
+    table.add_column("")
+    for index in shown:
+        table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
+    if len(rest):
+        table.add_column(f"{len(rest)} others", justify="right")
+    table.add_column("all", justify="right", style="bold")
+
+    def add(name: str, row: np.ndarray) -> None:
+        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        table.add_row(name, *(_number(float(number)) for number in numbers))
+
+    add("embedding", embedding)
+    for label, row in zip(explanation.labels.values(), terms, strict=True):
+        add(label, row)
+    add("sum", totals)
+    add("collapse", explanation.input_tokens)
+    return table
+
+
+def _on_the_linear_path(explanation: "Explanation") -> list[tuple[str, float]]:
+    """Return the biases by size, without those inside a term or a held pattern, which have none of their own."""
+    found = ((str(key), value) for key, value in explanation.biases.items() if value != 0)
+    return sorted(found, key=lambda item: -abs(item[1]))
+
+
+def _biases(explanation: "Explanation") -> Table:
+    table = _table()
+    table.add_column("name")
+    table.add_column("contribution", justify="right")
+    ordered = _on_the_linear_path(explanation)
+    for name, value in ordered[:BIASES]:
+        table.add_row(name, _number(value))
+    others = ordered[BIASES:]
+    if others:
+        table.add_row(f"{len(others)} others", _number(sum(value for _, value in others)))
+    return table
+
+
+def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
+    """Return the whole table: what the model said, the biggest terms, layer × token, biases, and their completeness.
+
+    Args:
+        explanation: what to show.
+        count: how many of the biggest terms.
+    """
+    head: list[RenderableType] = []
+    if explanation.predictions:
+        said = "   ".join(f"{token_label(token)!r} {p:.1%}" for token, p in explanation.predictions)
+        head.append(Text.assemble(("The model says next:  ", "bold"), said))
+    head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
+    completeness = explanation.completeness
+    collapse_note = (
+        "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"
+        f" b(x0) = {explanation.input_bias:+.4f}"
+    )
+    total = explanation.embedding.sum(), explanation.term_tokens.sum(), sum(explanation.biases.values())
+    verdict = completeness.verdict
+    comparison = ">" if verdict == FAILS else "≤"
+    line = Text.assemble(
+        ("value ", "bold"),
+        f"{float(completeness.value):.7g}",
+        ("   sum of all parts ", "bold"),
+        f"{float(completeness.sum):.7g}",
+        ("   error ", "bold"),
+        (f"{float(completeness.error):+.1e}", "green" if verdict == HOLDS else "bold red"),
+        f"  {comparison} tolerance {float(completeness.tolerance):.1e} ({completeness.dtype}): ",
+        (verdict, "bold green" if verdict == HOLDS else "bold red"),
+    )
+    return Group(
+        *head,
+        "",
+        Text(f"The {count} biggest terms", style="bold"),
+        _terms(explanation, count),
+        "",
+        Text(
+            "Term × token" + (f", the {COLUMNS} tokens with most" if len(explanation.tokens) > COLUMNS else ""), "bold"
+        ),
+        _layers(explanation),
+        Text(collapse_note, style="dim"),
+        "",
+        Text(
+            f"The biggest of {len(_on_the_linear_path(explanation))} biases and norm offsets on the linear path",
+            style="bold",
+        ),
+        _biases(explanation),
+        "",
+        Text.assemble(
+            ("embedding ", "bold"),
+            f"{total[0]:+.4f}",
+            (" + terms ", "bold"),
+            f"{total[1]:+.4f}",
+            (" + biases ", "bold"),
+            f"{total[2]:+.4f}",
+        ),
+        line,
+    )
+
+
+def as_text(explanation: "Explanation", count: int = TERMS) -> str:
+    """Return the table as plain text.
+
+    Args:
+        explanation: what to show.
+        count: how many of the biggest terms.
+    """
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
+    with console.capture() as captured:
+        console.print(render(explanation, count), soft_wrap=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def as_html(explanation: "Explanation") -> str:
+    """Return the table for a notebook.
+
+    Args:
+        explanation: what to show.
+    """
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
+    console.print(render(explanation))
+    return console.export_html(
+        inline_styles=True,
+        code_format='<pre style="font-family:monospace;line-height:1.25;white-space:pre">{code}</pre>',
+    )

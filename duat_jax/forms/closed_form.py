@@ -1,0 +1,321 @@
+"""The closed form of a function at one input: `x_i = P_i x_0 + q_i + UAT^R_i`, every parameter known."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.forms.completeness import Completeness, entrywise_completeness
+from duat_jax.forms.decomposition import require_flowing
+from duat_jax.forms.residual_term import ResidualTerm, Term
+from duat_jax.forms.subject import Model, from_embeddings
+from duat_jax.operators.base import LinearMap
+from duat_jax.transform import marks
+from duat_jax.transform.affinity import INPUT
+from duat_jax.transform.interpret import Seen, evaluate
+from duat_jax.transform.keys import Step
+from duat_jax.transform.liveness import Question
+from duat_jax.transform.query import Target, activations_of, ask, linear_map, question_of, require_affine
+from duat_jax.transform.recording import Dynamics, Recording, record
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class ClosedForm:
+    """A function's exact closed form at one input (Wang & Li, Eq. 11 and 34, in two-index notation).
+
+    With `i` counting the marked streams from 0 (stream `i` follows layer `i`), `j` the terms from 1, and everything
+    held at this input's value:
+
+        stream_i = input_map(i) x_0 + bias(i) + Σ_{j born before i} outer_map(j, i) σ(inner_map(j) x_0 + inner_bias(j))
+
+    Where `i` is absent, the function's own result is meant.  A closed form is a pytree over its recording.
+
+    Args:
+        recording: the function's forward pass, with all its marks.
+    """
+
+    recording: Recording
+
+    @property
+    def x0(self) -> Float[Array, "..."]:
+        """The input `x_0`."""
+        return self.recording.arguments[0]
+
+    @property
+    def value(self) -> Any:
+        """The function's result, from the plain forward pass."""
+        return self.recording.value
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Everything marked, as it is on this input."""
+        return self.recording.dynamics
+
+    @property
+    def streams(self) -> tuple[Step, ...]:
+        """The marked streams, in the order in which they are computed."""
+        return self.recording.streams
+
+    @property
+    def terms(self) -> tuple[Step, ...]:
+        """The terms, each by its pre-activation, in the order in which they are computed; the first is term 1."""
+        return self.recording.terms
+
+    def _stream(self, i: int | None) -> Target:
+        if i is not None and not -len(self.streams) <= i < len(self.streams):
+            raise DuatError(f"there is no stream {i}: {len(self.streams)} are marked, counted from 0")
+        return None if i is None else self.streams[i]
+
+    def _term(self, j: int) -> Step:
+        if not 1 <= j <= len(self.terms):
+            raise DuatError(f"there is no term {j}: {len(self.terms)} are marked, counted from 1")
+        return self.terms[j - 1]
+
+    def input_map(self, i: int | None = None) -> LinearMap:
+        """Return `W'_{i,1}` (`P_i`), which carries the input to stream `i`.
+
+        Args:
+            i: number of a stream; the function's result if absent.
+        """
+        return linear_map(self.recording, None, self._stream(i))
+
+    def inner_map(self, j: int) -> LinearMap:
+        """Return `W'_{j,2}` (`B_j`), which carries the input to the pre-activation of term `j`.
+
+        Args:
+            j: number of a term.
+        """
+        return linear_map(self.recording, None, self._term(j))
+
+    def outer_map(self, j: int, i: int | None = None) -> LinearMap:
+        """Return `W'_{j,3}` (`C_j^{(i)}`), which carries the activation of term `j` to stream `i`.
+
+        Args:
+            j: number of a term.
+            i: number of a stream; the function's result if absent.
+        """
+        return linear_map(self.recording, _activation(self._term(j)), self._stream(i))
+
+    def inner_bias(self, j: int) -> Float[Array, "..."]:
+        """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`: with the earlier terms in it.
+
+        Args:
+            j: number of a term.
+        """
+        return _without_input(self.recording, self._term(j), True)
+
+    def bias(self, i: int | None = None) -> Any:
+        """Return `b'_{i,3}` (`q_i`), stream `i` without input and terms.
+
+        Args:
+            i: number of a stream; the function's result if absent.
+        """
+        return _without_input(self.recording, self._stream(i), False)
+
+    def term_sum(self, i: int | None = None) -> Any:
+        """Return `UAT^R_i`, the sum of all terms carried to stream `i`.
+
+        Args:
+            i: number of a stream; the function's result if absent.
+        """
+        return jax.tree.map(jnp.subtract, _without_input(self.recording, self._stream(i), True), self.bias(i))
+
+    def term_contributions(self, i: int | None = None) -> list[Any]:
+        """Return every term carried forwards to stream `i`: its contribution to the whole output.
+
+        Args:
+            i: number of a stream; the function's result if absent.
+        """
+        at = self.recording.at
+        return [self.outer_map(j, i)(at(_activation(term))) for j, term in enumerate(self.terms, 1)]
+
+    def completeness(self, i: int | None = None) -> Completeness:
+        """Return how exactly `P_i x_0 + q_i + Σ_j C_j σ(·)` is stream `i` of the plain forward pass, entry by entry.
+
+        Args:
+            i: number of a stream; the function's result, one array, if absent.
+        """
+        target = self._stream(i)
+        value = self.value if target is None else self.recording.at(target)
+        parts = [self.input_map(i)(self.x0), self.bias(i), *self.term_contributions(i)]
+        return entrywise_completeness(value, parts)
+
+    def residual_term(self, i: int) -> ResidualTerm:
+        """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`.
+
+        Args:
+            i: number of a stream, from 1 on.
+
+        Raises:
+            DuatError: if there is no such layer, or what lies between the two streams depends on more than the first.
+        """
+        before, between, after = self._layer(i)
+        recording = self.recording
+        return ResidualTerm(
+            path=linear_map(recording, before, after),
+            path_bias=_without_stream(recording, after, before),
+            terms=tuple(
+                Term(
+                    inner=linear_map(recording, before, term),
+                    inner_bias=_without_stream(recording, term, before),
+                    outer=linear_map(recording, _activation(term), after),
+                )
+                for term in between
+            ),
+        )
+
+    def layer_completeness(self, i: int) -> Completeness:
+        """Return how exactly layer `i`'s residual term gives stream `i` from stream `i − 1`, entry by entry.
+
+        Args:
+            i: number of a stream, from 1 on.
+        """
+        before, between, after = self._layer(i)
+        x, layer = self.recording.at(before), self.residual_term(i)
+        outputs = [
+            term.outer(self.activate(self.terms.index(step) + 1, term.inner(x) + term.inner_bias))
+            for step, term in zip(between, layer.terms, strict=True)
+        ]
+        return entrywise_completeness(self.recording.at(after), [layer.path(x), layer.path_bias, *outputs])
+
+    def _layer(self, i: int) -> tuple[Step, tuple[Step, ...], Step]:
+        """Return the two streams of a layer and the terms between them, proved to depend on the first stream alone."""
+        if not 1 <= i < len(self.streams):
+            raise DuatError(
+                f"there is no layer {i}: {len(self.streams)} streams are marked, and layer i lies between streams i − 1"
+                " and i"
+            )
+        before, after = self.streams[i - 1 : i + 1]
+        order = self.recording.program.steps(marks.STREAM, marks.PRE_ACTIVATION)
+        between = order[order.index(before) + 1 : order.index(after)]
+        for target in (*between, after):
+            require_affine(self.recording, target)
+        activations = [_activation(term) for term in between]
+        self._require_only(before, between, [before])
+        self._require_only(before, [after], [before, *activations])
+        return before, between, after
+
+    def _require_only(self, before: Step, targets: Iterable[Step], allowed: list[Step]) -> None:
+        affinity = self.recording.traced.affinity
+        for target in targets:
+            others = [
+                "the input" if s == INPUT else f"{s.site.kind} {s}"
+                for s in affinity.sources(affinity.at(target).since)
+                if s == INPUT or (s.site.kind != marks.OFFSET and s not in allowed)
+            ]
+            if others:
+                raise DuatError(
+                    f"what lies between stream {before} and {target.site.kind} {target} is no residual term, since it"
+                    f" depends on {', '.join(sorted(others)[:4])} too: mark as streams what a layer takes and gives"
+                )
+
+    def activate(self, j: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Return `σ(z)` of term `j`.
+
+        Args:
+            j: number of a term.
+            z: its pre-activation.
+        """
+        return _activate(self.recording, z, self._term(j))
+
+    def evaluate(self) -> Any:
+        """Return the function's result from the closed form alone.
+
+        The pre-activations `B_j x_0 + c_j` and the terms `σ(·)` are a triangular system, solved from `x_0` by as many
+        sweeps as there are terms; then input, biases and terms are summed.
+        """
+        require_affine(self.recording, None)
+        self.recording.traced.affinity.require(*self.terms, value=False)
+        return _evaluate(self.recording)
+
+
+def _activation(term: Step) -> Step:
+    return Step(term.site._replace(kind=marks.ACTIVATION), term.iteration)
+
+
+def _zeros(recording: Recording, *kinds: str) -> Seen:
+    return {site: jnp.zeros_like(recording.seen[site]) for site in recording.program.of_kind(*kinds)}
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
+    given = {} if terms else _zeros(recording, marks.ACTIVATION)
+    zero = jnp.zeros_like(recording.arguments[0])
+    return ask(recording, question_of(recording, target), target, [zero], given)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
+    question = question_of(recording, target, linear=[before.site])
+    given = _zeros(recording, marks.ACTIVATION)
+    given[before.site] = recording.seen[before.site].at[before.iteration].set(0)
+    return ask(recording, question, target, recording.arguments, given)
+
+
+@partial(jax.jit, static_argnums=2)
+def _activate(recording: Recording, z: Array, term: Step) -> Array:
+    given = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
+    activation = _activation(term)
+    return activations_of(recording, given)[activation.site][activation.iteration]
+
+
+@jax.jit
+def _evaluate(recording: Recording) -> Any:
+    program, traced = recording.program, recording.traced
+    held = program.of_kind(marks.HOLD, marks.OFFSET)
+    terms = program.of_kind(marks.PRE_ACTIVATION)
+    question = Question(
+        given=frozenset({*held, *program.of_kind(marks.ACTIVATION)}),
+        wanted=frozenset(terms),
+        value=False,
+        affine=True,
+    )
+
+    def sweep(_: Any, activations: Seen) -> Seen:
+        given = {site: recording.seen[site] for site in held} | activations
+        live, flows = traced.live(question), traced.affinity.flows
+        _, z = evaluate(program, recording.constants, recording.arguments, question, given, live, flows)
+        return activations_of(recording, z)
+
+    activations = jax.lax.fori_loop(0, len(recording.terms), sweep, _zeros(recording, marks.ACTIVATION))
+    return ask(recording, question_of(recording, None), None, recording.arguments, activations)
+
+
+def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
+    """Return the exact closed form of a marked function at one input.
+
+    `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
+
+    Args:
+        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to what
+            `model(ids)` returns, logits or hidden states.
+        x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
+
+    Returns:
+        The closed form.
+
+    Raises:
+        DuatError: if `x` isn't one array of floating-point numbers.
+        NotAffine: when a parameter is asked for and a mark is missing.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import term
+        >>> form = unroll(lambda x: x + term(jax.nn.relu, 2 * x, "relu"), jnp.array([1.0, -1.0]))
+        >>> form.evaluate().tolist(), form.inner_map(1).dense().tolist()
+        ([3.0, -1.0], [[2.0, 0.0], [0.0, 2.0]])
+
+    Source: Wang & Li, Eq. 20–34.
+    """
+    fn, x = from_embeddings(fn, x)
+    recording = record(fn)(x)
+    if len(recording.arguments) != 1:
+        raise DuatError("a closed form is a function of one array: bring the rest in by closing over it")
+    require_flowing(recording)
+    return ClosedForm(recording)

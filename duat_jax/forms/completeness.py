@@ -1,0 +1,181 @@
+"""Completeness: how exactly parts sum to the value that they are the parts of.
+
+The rule, for a value with `n` parts `p_i` that are not zero, each of a dtype `d_i` of its own:
+
+    |Σ p_i − value| ≤ 4 · log₂(n + 4) · √(Σ (eps(d_i) p_i)² + (eps value)²)
+
+It assumes that rounding errors are independent and of mean zero, so that they add like a root of a sum of squares, and
+that each part is rounded as often as in a sum of `n` numbers taken in a tree.  On random stacks of 1 to 48 layers and
+on two real models, 64 to 512 inputs each, the largest error was between a tenth and six tenths of the bound.  Where a
+network cancels large numbers that no part shows, the rule is too strict, and says so by failing.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.transform.primitives import is_sharded
+
+HOLDS, FAILS, SAYS_NOTHING = "holds", "fails", "says nothing"
+FACTOR = 4
+NOTHING = 1 / 8
+"""A tolerance above this fraction of the largest part would let a wrong part pass."""
+FEW = 2**17
+"""Arrays of at most so many numbers are copied into one."""
+
+
+Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | np.bool_
+"""Of arrays, or of numbers that have been brought to the host, of which nothing is asked of JAX."""
+
+
+class Completeness(NamedTuple):
+    """How exactly parts sum to a value, entry by entry.
+
+    Args:
+        value: what the plain forward pass computed.
+        sum: the sum of all parts.
+        error: `sum − value`.
+        tolerance: what rounding may do to it.
+        largest: the size of the largest part.
+    """
+
+    value: Float[Array, "..."]
+    sum: Float[Array, "..."]
+    error: Float[Array, "..."]
+    tolerance: Float[Array, "..."]
+    largest: Float[Array, "..."]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The dtype of the value."""
+        return self.value.dtype
+
+    @property
+    def within(self) -> Truth:
+        """Where the error is within the tolerance; it isn't where either is infinite or NaN."""
+        return (abs(self.error).astype(self.tolerance.dtype) <= self.tolerance) & (self.tolerance < np.inf)
+
+    @property
+    def says_something(self) -> Truth:
+        """Where the tolerance is small beside the largest part, so that a wrong part would show."""
+        return self.tolerance <= NOTHING * self.largest
+
+    @property
+    def holds(self) -> Truth:
+        """Where the parts sum to the value, and that says something."""
+        return self.within & self.says_something
+
+    @property
+    def verdict(self) -> str:
+        """`"fails"` if the error is anywhere beyond the tolerance, else `"says nothing"` or `"holds"`."""
+        if not np.all(self.within):
+            return FAILS
+        return HOLDS if np.all(self.says_something) else SAYS_NOTHING
+
+
+def _eps(array: Array) -> float:
+    return float(jnp.finfo(array.dtype).eps)
+
+
+def _real_of(value: Array) -> jnp.dtype:
+    # The range of float16 is too small for counts and squares.
+    return jnp.dtype(jnp.float64 if jnp.finfo(value.dtype).bits > 32 else jnp.float32)
+
+
+def _real(array: Array, value: Array) -> Array:
+    # Numbers with a sign: compilers do more with them than with absolute ones.
+    return (jnp.abs(array) if jnp.iscomplexobj(array) else array).astype(_real_of(value))
+
+
+def _largest(array: Array, value: Array) -> Array:
+    return jnp.abs(_real(array, value)).max(initial=0)
+
+
+def together(arrays: Iterable[Array]) -> list[Array]:
+    """Return the same numbers in fewer arrays: each array on its own is a kernel of its own to compile.
+
+    Args:
+        arrays: of any shapes and dtypes; large ones and those on several devices stay as they are.
+    """
+    few: dict[Any, list[Array]] = {}
+    many: list[Array] = []
+    for array in arrays:
+        if array.size > FEW or is_sharded(array):
+            many.append(array)
+        else:
+            few.setdefault(array.dtype, []).append(array.ravel())
+    return [*many, *(jnp.concatenate(same) for same in few.values())]
+
+
+def _gathered(scalars: Iterable[Array], dtype: Any) -> Array:
+    # One array, reduced once: a chain of scalars is compiled again into everything that uses it.
+    return jnp.stack([jnp.zeros((), dtype), *scalars])
+
+
+class _Rounded(NamedTuple):
+    """What is rounded, array by array: eps, largest absolute number, and `Σ (p / largest)²`."""
+
+    eps: Array
+    largest: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array], value: Array) -> "_Rounded":
+        dtype = _real_of(value)
+        largest = [_largest(array, value) for array in arrays]
+        # Squares of what is scaled by the largest number neither overflow nor vanish.
+        tiny = jnp.finfo(dtype).tiny
+        units = [1 / jnp.where(top < tiny, 1, top) for top in largest]
+        scaled = [_real(array, value) * unit for array, unit in zip(arrays, units, strict=True)]
+        squares = [(numbers * numbers).sum() for numbers in scaled]
+        eps = jnp.array([0.0, *map(_eps, arrays)], dtype)
+        return cls(eps, _gathered(largest, dtype), _gathered(squares, dtype))
+
+
+def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded, count: Array) -> Completeness:
+    """Return completeness from what is rounded, or from what stands for it."""
+    size, unit = jnp.abs(_real(value, value)), rounded.largest.max()
+    scale = jnp.maximum(size, unit)
+    scale = jnp.where(scale == 0, 1, scale)
+    of_parts = (rounded.eps * rounded.largest / jnp.where(unit == 0, 1, unit)) ** 2 * rounded.squares
+    squares = (_eps(value) * size / scale) ** 2 + of_parts.sum() * (unit / scale) ** 2
+    tolerance = FACTOR * jnp.log2(count.astype(size.dtype) + 4) * jnp.sqrt(squares) * scale
+    return Completeness(value, total, total - value, tolerance, jnp.broadcast_to(largest, size.shape))
+
+
+def completeness_of(
+    value: Float[Array, ""], parts: Sequence[Array], rounded: Sequence[Array] | None = None
+) -> Completeness:
+    """Return how exactly parts sum to a scalar.
+
+    Args:
+        value: the scalar from the plain forward pass.
+        parts: arrays of parts.
+        rounded: what is rounded on the way: the same parts before any of them were summed, and the summands of the
+            read-out; what cancels inside of a part is rounded too.  The parts themselves if absent.
+    """
+    parts, rounded = together(parts), together(parts if rounded is None else rounded)
+    total = _gathered((part.astype(value.dtype).sum() for part in parts), value.dtype).sum()
+    largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
+    # How many aren't zero; comparing and counting takes several times as long.
+    count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
+    return _completeness(value, total, largest, _Rounded.of(rounded, value), count)
+
+
+def entrywise_completeness(value: Float[Array, "..."], parts: Sequence[Array]) -> Completeness:
+    """Return how exactly parts sum to an array, entry by entry.
+
+    The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their root
+    of squares to be the largest entry.
+
+    Args:
+        value: the array from the plain forward pass.
+        parts: arrays of the value's shape.
+    """
+    total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))
+    rounded = _Rounded.of(parts, value)
+    rounded = rounded._replace(squares=jnp.ones_like(rounded.squares))
+    return _completeness(value, total, rounded.largest.max(), rounded, jnp.array(value.size * len(parts)))

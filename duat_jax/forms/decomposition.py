@@ -1,0 +1,255 @@
+"""Who contributed what to one read-out: split exactly over input, terms and biases."""
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Marked
+from duat_jax.transform.query import Target, at_zero, is_float, pull_back, question_of, require_affine
+from duat_jax.transform.recording import Recording, record_kinds
+
+KINDS = (marks.HOLD, marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET)
+"""The marks that contributions need."""
+
+
+class Decomposition(NamedTuple):
+    """One scalar read-out, split exactly: `value = Σ input + Σ terms + Σ offsets + unmarked`.
+
+    Args:
+        input: contribution of every entry of the argument, in the argument's structure and shapes.
+        terms: contribution of every neuron of every term, in the shape of its activation; without neurons, of every
+            token.
+        offsets: contribution of every bias and norm offset; those in a scan have one per step.  A bias inside a
+            pre-activation or a held parameter has none of its own: its contribution is zero.
+        unmarked: what constants without a mark contributed; zero where there are none.
+        completeness: value, sum, error and tolerance.
+    """
+
+    input: Any
+    terms: Marked[Array]
+    offsets: Marked[Array]
+    unmarked: Array
+    completeness: Completeness
+
+
+def default_readout(value: Any) -> Array:
+    """Return the read-out of a function's one scalar.
+
+    Args:
+        value: its result.
+
+    Raises:
+        DuatError: if it isn't one real scalar.
+    """
+    leaves = jax.tree.leaves(value)
+    shapes = [jnp.shape(leaf) for leaf in leaves]
+    if shapes != [()]:
+        raise DuatError(
+            f"the function returns shapes {shapes}, but one scalar read-out is decomposed: return one logit, or a sum"
+            " of outputs, or give a read-out covector of the result's shape"
+        )
+    if not jnp.issubdtype(jnp.result_type(leaves[0]), jnp.floating):
+        raise DuatError(
+            f"the function returns a scalar of {jnp.result_type(leaves[0])}, but a real one is decomposed: convert"
+            " whole numbers to floating point, and ask for the real and the imaginary part of a complex one each"
+        )
+    return jax.tree.map(jnp.ones_like, value)
+
+
+def checked_readout(readout: Any, value: Any) -> Any:
+    """Return a read-out as a covector of the dtypes of what is read; of one scalar, that is one.
+
+    Args:
+        readout: the covector, or `None`.
+        value: what is read.
+
+    Raises:
+        DuatError: if its structure or shapes are others; if it is complex and what is read is real; if it is absent
+            and what is read isn't one scalar.
+    """
+    if readout is None:
+        return default_readout(value)
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (readout, value)]
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (readout, value)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        raise DuatError(
+            f"the read-out is of shape {shapes[0]}, but what is read is of shape {shapes[1]}: give a covector with one"
+            " number for each of its entries; many read-outs are mapped with jax.vmap"
+        )
+    given, read = jax.tree.leaves(readout), jax.tree.leaves(value)
+    if any(jnp.iscomplexobj(u) and not jnp.iscomplexobj(x) for u, x in zip(given, read, strict=True)):
+        raise DuatError("the read-out is complex, but what is read is real: ask for its two parts, one after the other")
+    return jax.tree.map(lambda u, x: jnp.asarray(u).astype(jnp.result_type(x)), readout, value)
+
+
+def require_flowing(recording: Recording) -> None:
+    """Raise if a function's argument has no floating-point numbers, so that nothing flows from it.
+
+    Args:
+        recording: the function's forward pass.
+
+    Raises:
+        DuatError: saying where to begin.
+    """
+    if recording.arguments and not any(map(is_float, recording.arguments)):
+        raise DuatError(
+            "the argument is all whole numbers, and nothing flows from those: begin at the embeddings, for example"
+            " decompose(lambda x: readout(model.output(x)), model.embed(ids))"
+        )
+
+
+def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype: Any) -> list[Array]:
+    """Return the contribution of every argument: its derivative times its value; zero for whole numbers.
+
+    Args:
+        on_arguments: the derivatives, from `pull_back`.
+        arguments: the leaves of the argument.
+        dtype: of the read-out.
+    """
+    return [
+        jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, x, dtype)
+        for u, x in zip(on_arguments, arguments, strict=True)
+    ]
+
+
+def times(u: Array, x: Array, dtype: Any) -> Array:
+    """Return every entry's contribution to a read-out.
+
+    Args:
+        u: what the read-out pulls back to the entries.
+        x: the entries.
+        dtype: of the read-out; of complex numbers that flow to a real one, the real part counts.
+    """
+    product = u * x
+    return product if jnp.issubdtype(dtype, jnp.complexfloating) else product.real
+
+
+def contributions(
+    recording: Recording, readout: Any = None, *, target: Target = None, neurons: bool = True
+) -> Decomposition:
+    """Split one read-out of a recording over input, terms and biases; many with `jax.vmap` over read-outs.
+
+    With the read-out pulled back through the linear path, `u_{j−1} = W_{j,1}ᵀ u_j`, the contribution of neuron `n` is
+    `(W_{j,3}ᵀ u_j)_n σ(z_j)_n`, that of an input entry `(u_0)_m (x_0)_m`, that of a bias `⟨u, b⟩`.
+
+    Args:
+        recording: a function's forward pass.
+        readout: a covector on the target, of its structure and shapes; may be absent where the target is one scalar.
+        target: what is read: a stream, a pre-activation or a term's output; the function's result if absent.
+        neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only, for
+            about half of the extra cost.
+
+    Returns:
+        The exact parts and their completeness.
+
+    Raises:
+        DuatError: if the read-out isn't of the target's shapes, or is absent and the target isn't one scalar; if the
+            argument is all whole numbers.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import record, term
+        >>> recording = record(lambda x: x + term(jax.nn.relu, 2 * x, "relu"))(jnp.array([1.0, -1.0]))
+        >>> jax.vmap(lambda u: contributions(recording, u).terms["relu"])(jnp.eye(2)).tolist()
+        [[2.0, 0.0], [0.0, 0.0]]
+
+    Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
+    """
+    require_flowing(recording)
+    require_affine(recording, target)
+    readout = checked_readout(readout, recording.value if target is None else recording.at(target))
+    return _contributions(recording, readout, target, neurons)
+
+
+@partial(jax.jit, static_argnames=("target", "neurons"))
+def _contributions(recording: Recording, readout: Any, target: Target, neurons: bool) -> Decomposition:
+    program, seen, affinity = recording.program, recording.seen, recording.traced.affinity
+    outputs = {
+        s.key: s for s in ([] if neurons else program.of_kind(marks.TERM_OUTPUT)) if s != (target and target.site)
+    }
+    terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION)]
+    offsets = program.of_kind(marks.OFFSET)
+    question = question_of(recording, target, linear=[*terms, *offsets], held=program.of_kind(marks.HOLD))
+    on_input, on_marks = pull_back(recording, question, target, readout, {})
+
+    read = products(readout, recording.value if target is None else recording.at(target))
+    value = reduce(jnp.add, [product.sum() for product in read])
+    input_parts = inputs_times(on_input, recording.arguments, value.dtype)
+    finest = {site: times(on_marks[site], seen[site], value.dtype) for site in (*terms, *offsets)}
+    term_parts = {site.key: finest[site] for site in terms}
+    for key, site in outputs.items():
+        # The last axis of a term's output is its features; a scalar term has none.
+        if program.place(site).axes:
+            term_parts[key] = term_parts[key].sum(-1)
+    offset_parts = {site.key: finest[site].sum(range(len(program.lengths(site)), seen[site].ndim)) for site in offsets}
+    remainder = jnp.zeros_like(value)
+    if affinity.adds_a_constant(target):
+        remainder = dot(readout, at_zero(recording, question, target, {}))
+    parts = [*input_parts, *term_parts.values(), *offset_parts.values(), remainder]
+    return Decomposition(
+        jax.tree.unflatten(recording.in_tree, input_parts),
+        Marked(term_parts),
+        Marked(offset_parts),
+        remainder,
+        completeness_of(value, parts, [*input_parts, *finest.values(), remainder, *read]),
+    )
+
+
+def products(readout: Any, value: Any) -> list[Array]:
+    """Return the summands of `⟨u, value⟩`, leaf by leaf.
+
+    Args:
+        readout: `u`.
+        value: of the same structure.
+    """
+    return [u * v for u, v in zip(jax.tree.leaves(readout), jax.tree.leaves(value), strict=True)]
+
+
+def dot(readout: Any, value: Any) -> Float[Array, ""]:
+    """Return `⟨u, value⟩` over all leaves.
+
+    Args:
+        readout: `u`.
+        value: of the same structure.
+    """
+    return reduce(jnp.add, [product.sum() for product in products(readout, value)])
+
+
+def decompose(fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = True) -> Decomposition:
+    """Split a marked function's scalar value exactly over its input, terms and biases.
+
+    `fn(x) = Σ input + Σ terms + Σ offsets`, with every held dynamic parameter at its value on this input.
+
+    Args:
+        fn: a pure function of one pytree of arrays, with marks, returning a scalar.
+        x: its argument.
+        neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only.
+
+    Returns:
+        The exact parts and their completeness.
+
+    Raises:
+        DuatError: if `fn` doesn't return one scalar, or `x` is all whole numbers.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import offset, term
+        >>> fn = lambda x: (x + term(jax.nn.relu, 2 * x, "relu") + offset(jnp.ones(2), "bias")).sum()
+        >>> parts = decompose(fn, jnp.array([1.0, -1.0]))
+        >>> parts.input.tolist(), parts.terms["relu"].tolist(), float(parts.offsets["bias"])
+        ([1.0, -1.0], [2.0, 0.0], 2.0)
+        >>> parts.completeness.verdict
+        'holds'
+
+    Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
+    """
+    return contributions(record_kinds(fn, x, KINDS), neurons=neurons)

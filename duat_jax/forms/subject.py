@@ -1,0 +1,36 @@
+"""What a form is taken of: a function of one array, or a model from its embeddings on."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model that says where its embeddings end: `model(ids) = output(embed(ids))`."""
+
+    def embed(self, ids: Array) -> Array:
+        """Return the embeddings `x_0`.
+
+        Args:
+            ids: token ids, `[tokens]`.
+        """
+
+    def output(self, x: Array) -> Array:
+        """Return the result from the embeddings on.
+
+        Args:
+            x: the embeddings, `[tokens, features]`.
+        """
+
+
+def from_embeddings(fn: Callable[[Any], Any] | Model, x: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Return a function and its argument; of a model, what follows its embeddings, and those.
+
+    Args:
+        fn: a function, or a model.
+        x: its argument; for a model, token ids.
+    """
+    return (fn.output, fn.embed(jnp.asarray(x))) if isinstance(fn, Model) else (fn, x)

@@ -1,0 +1,41 @@
+"""Problems found while reading a checkpoint, kept for one report."""
+
+import reprlib
+from pathlib import Path
+from typing import Any
+
+from duat_jax.errors import BadCheckpoint
+
+SHOWN_PROBLEMS = 12
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
+
+def shown(value: Any) -> str:
+    """Return a value read from a file in a few characters.
+
+    Args:
+        value: what was read.
+
+    Example:
+        >>> shown([1, {"a": [[[[[2]]]]]}])
+        "[1, {'a': [[[[...]]]]}]"
+    """
+    return _SHORT.repr(value)
+
+
+def raise_problems(path: Path, problems: list[str]) -> None:
+    """Raise one error that names every problem found.
+
+    Args:
+        path: the file or directory in which they were found.
+        problems: what was wrong.
+
+    Raises:
+        BadCheckpoint: if there are any.
+    """
+    if problems:
+        more = len(problems) - SHOWN_PROBLEMS
+        listed = "; ".join(problems[:SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+        raise BadCheckpoint(f"{path}: {listed}")

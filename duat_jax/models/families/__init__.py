@@ -1,0 +1,1 @@
+"""Checkpoint families, one file each: configuration and tensor map."""

@@ -1,0 +1,180 @@
+"""What is explained: one number that a model computes, as a read-out of its residual stream.
+
+A target says which covector `u` reads the number out of a stream `x` of a plain forward pass, `⟨u, x⟩`; whatever `u`
+itself depends on, such as probabilities or a norm, is held at its value on this text.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from duat_jax.models.config import Config
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.stack import Stack
+
+
+class ForwardPass(NamedTuple):
+    """The plain forward pass of one text, which may be padded on the right.
+
+    Args:
+        real: true for real tokens, `[tokens]`.
+        hidden: the last hidden states, after the final norm, `[tokens, features]`.
+        streams: the residual stream before layer `i`, by `i`, where it is asked for; the last one is after all layers.
+    """
+
+    real: Bool[Array, "tokens"]
+    hidden: Float[Array, "tokens features"]
+    streams: dict[int, Float[Array, "tokens features"]]
+
+    def at(self, stream: int | None) -> Float[Array, "tokens features"]:
+        """Return what a target reads.
+
+        Args:
+            stream: the number of layers before it; the last hidden states if absent.
+        """
+        return self.hidden if stream is None else self.streams[stream]
+
+
+def forward(
+    model: Transformer, ids: Int[Array, "tokens"], real: Bool[Array, "tokens"], streams: tuple[int, ...] = ()
+) -> ForwardPass:
+    """Run a model plainly: nothing is recorded.
+
+    Args:
+        model: the model.
+        ids: token ids, `[tokens]`.
+        real: true for real tokens, `[tokens]`.
+        streams: which residual streams are wanted, each by the number of layers before it.
+    """
+    x = model.embed(ids)
+    start = x if model.embedding_norm is None else model.embedding_norm(x)
+    stack = model.stack
+
+    def after(layers: int) -> Array:
+        return Stack(stack.blocks[:layers], causal=stack.causal, window=stack.window)(start, real)
+
+    return ForwardPass(real, model.hidden(x, real), {layers: after(layers) for layers in streams})
+
+
+class Reading(NamedTuple):
+    """A target on one text.
+
+    Args:
+        value: the number itself, from the plain forward pass.
+        readout: the covector `u` that reads it, `[tokens, features]`.
+        token: the token that it is about; -1 if none.
+        log_probability: that token's, where the target is about it; NaN otherwise.
+    """
+
+    value: Float[Array, ""]
+    readout: Float[Array, "tokens features"]
+    token: Int[Array, ""]
+    log_probability: Float[Array, ""]
+
+
+@runtime_checkable
+class Words(Protocol):
+    """How tokens, places and texts are called."""
+
+    def token(self, token: int) -> str:
+        """Return what a token says.
+
+        Args:
+            token: its id.
+        """
+
+    def place(self, position: int) -> str:
+        """Return where a token stands in the text, and what it says.
+
+        Args:
+            position: its index.
+        """
+
+    def text(self, ids: Any) -> str:
+        """Return what a row of tokens says.
+
+        Args:
+            ids: their ids, `[tokens]`.
+        """
+
+
+class Target(ABC):
+    """One number that a model can be asked to explain.
+
+    An implementation is a frozen dataclass; `reader` is a pytree, so that one compiled program reads many.
+    """
+
+    stream: int | None = None
+    """The stream that is read, by the number of layers before it; the last hidden states if absent."""
+    position: Any = None
+    """The token at which it is read, if it is one."""
+    needs_head: ClassVar[str | None] = None
+    """The head that a model must have."""
+
+    def missing(self, config: Config) -> str | None:
+        """Return why a model doesn't have this target, if it doesn't.
+
+        Args:
+            config: the model's parts.
+        """
+        if self.needs_head in (None, config.head):
+            return None
+        if config.head == "logits":
+            return f"a {config.family} model is no encoder: explain a target token instead of a similarity"
+        return (
+            f"a {config.family} model is an encoder and says no next token: explain it against another text (--against"
+            " TEXT), without target, contrast or position"
+        )
+
+    @abstractmethod
+    def checked(self, config: Config, tokens: int, problems: list[str]) -> "Target":
+        """Return the same with whole numbers in the model's range.
+
+        Args:
+            config: the model's parts.
+            tokens: length of the text; 0 if it isn't known.
+            problems: where everything that is wrong is added.
+        """
+
+    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> Any:
+        """Return the pytree whose `read(model, passed)` is the reading.
+
+        Args:
+            run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.
+        """
+        return self
+
+    @abstractmethod
+    def label(self, reading: Reading, words: Words) -> str:
+        """Return what is explained, in words.
+
+        Args:
+            reading: the target on this text.
+            words: how its tokens are called.
+        """
+
+
+def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "features"]) -> Array:
+    """Return the covector that reads a direction at one position.
+
+    Args:
+        x: what it is a covector on.
+        position: the token.
+        u: the direction.
+    """
+    return jnp.zeros_like(x).at[position].set(u.astype(x.dtype))
+
+
+def reading(value: Array, readout: Array, token: Any = -1, log_probability: Any = jnp.nan) -> Reading:
+    """Return a reading, its parts as arrays.
+
+    Args:
+        value: the number itself.
+        readout: the covector that reads it.
+        token: the token that it is about, if any.
+        log_probability: that token's, if it is about it.
+    """
+    return Reading(value, readout, jnp.asarray(token, jnp.int32), jnp.asarray(log_probability, value.dtype))

@@ -1,0 +1,219 @@
+"""What a block is made of, by name, and the making of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from duat_jax.errors import DuatError
+from duat_jax.nn.attention import Attention, SlicedAttention
+from duat_jax.nn.block import ARRANGEMENTS, Block
+from duat_jax.nn.mlp import ACTIVATIONS, MLP, GatedMLP
+from duat_jax.nn.norm import LayerNorm, RMSNorm
+from duat_jax.nn.position import Rotary
+from duat_jax.nn.stack import Stack
+
+MLPS = {"plain": MLP, "gated": GatedMLP}
+ATTENTIONS = ("standard", "sliced")
+NORMS = ("layer", "rms", "none")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """The parts of a block.
+
+    Args:
+        arrangement: how they meet the residual stream, a name in `ARRANGEMENTS`.
+        features: width of the residual stream.
+        heads: query heads.
+        neurons: hidden units of the MLP.
+        key_value_heads: key/value heads, a divisor of `heads`; as many if absent.
+        head_features: width of one head; `features / heads` if absent.
+        attention: `"standard"`, or `"sliced"` for the papers' heads, which each see a slice of the features.
+        attention_bias: whether queries, keys and values have biases.
+        output_bias: whether the attention's output has one.
+        scale: factor of the scores; `1/√head_features` if absent.
+        score_cap: what the scores' size stays below; no limit if absent.
+        rotary: what turns queries and keys by their position; nothing if absent.
+        mlp: `"plain"` or `"gated"`.
+        mlp_bias: whether the MLP has biases.
+        activation: a name in `ACTIVATIONS`.
+        norm: `"layer"`, `"rms"` or `"none"`.
+        norm_bias: whether a LayerNorm has an offset.
+        norm_weight_offset: what is added to the weight of an RMSNorm.
+        epsilon: of the norm.
+    """
+
+    arrangement: str
+    features: int
+    heads: int
+    neurons: int
+    key_value_heads: int | None = None
+    head_features: int | None = None
+    attention: str = "standard"
+    attention_bias: bool = True
+    output_bias: bool = True
+    scale: float | None = None
+    score_cap: float | None = None
+    rotary: Rotary | None = None
+    mlp: str = "plain"
+    mlp_bias: bool = True
+    activation: str = "gelu"
+    norm: str = "layer"
+    norm_bias: bool = True
+    norm_weight_offset: float = 0.0
+    epsilon: float = 1e-5
+
+    def problems(self) -> list[str]:
+        """Return everything that keeps this block from being made."""
+        named = {
+            "arrangement": ARRANGEMENTS,
+            "attention": ATTENTIONS,
+            "mlp": MLPS,
+            "activation": ACTIVATIONS,
+            "norm": NORMS,
+        }
+        found = [
+            f"{field} = {getattr(self, field)!r} isn't one of {', '.join(known)}"
+            for field, known in named.items()
+            if getattr(self, field) not in known
+        ]
+        sizes = ("features", "heads", "neurons", "key_value_heads", "head_features")
+        found += [
+            f"{name} = {size} must be positive"
+            for name in sizes
+            if (size := getattr(self, name)) is not None and size < 1
+        ]
+        if found:
+            return found
+        if (self.head_features is None or self.attention == "sliced") and self.features % self.heads:
+            found.append(f"heads = {self.heads} must divide features = {self.features}")
+        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+            found.append(f"key_value_heads = {self.key_value_heads} must divide heads = {self.heads}")
+        if self.rotary is not None and 2 * (turned := len(self.rotary.frequencies)) > (
+            width := self.head_features or self.features // self.heads
+        ):
+            found.append(f"rotary turns {2 * turned} features, but a head has {width}")
+        plain = ("key_value_heads", "head_features", "scale", "score_cap", "rotary")
+        if self.attention == "sliced" and (given := [name for name in plain if getattr(self, name) is not None]):
+            found.append(f"sliced attention has no {', '.join(given)}")
+        return found
+
+
+BLOCKS: dict[str, Callable[..., BlockConfig]] = {
+    "paper": partial(BlockConfig, arrangement="paper", attention="sliced", norm="none"),
+    "paper-residual": partial(BlockConfig, arrangement="pre-norm", attention="sliced", norm="none"),
+    "pre-norm": partial(BlockConfig, arrangement="pre-norm"),
+    "post-norm": partial(BlockConfig, arrangement="post-norm"),
+    "parallel": partial(BlockConfig, arrangement="parallel"),
+}
+"""The block types of the papers and of the first models, each a configuration that still needs its sizes."""
+
+
+def make_norm(config: BlockConfig, name: str, dtype: DTypeLike) -> LayerNorm | RMSNorm | None:
+    """Return a norm of the kind that a configuration names, or `None` where it names none.
+
+    Args:
+        config: the configuration.
+        name: prefix of the names of its marks.
+        dtype: dtype of the parameters.
+    """
+    match config.norm:
+        case "layer":
+            return LayerNorm(config.features, name, epsilon=config.epsilon, bias=config.norm_bias, dtype=dtype)
+        case "rms":
+            return RMSNorm(
+                config.features,
+                name,
+                epsilon=config.epsilon,
+                weight_offset=config.norm_weight_offset,
+                dtype=dtype,
+            )
+        case _:
+            return None
+
+
+def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> Attention | SlicedAttention:
+    """Return an attention of the kind that a configuration names.
+
+    Args:
+        config: the configuration.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+    """
+    if config.attention == "sliced":
+        return SlicedAttention(config.features, config.heads, dtype=dtype, rngs=rngs)
+    return Attention(
+        config.features,
+        config.heads,
+        key_value_heads=config.key_value_heads,
+        head_features=config.head_features,
+        scale=config.scale,
+        rotary=config.rotary,
+        cap=config.score_cap,
+        bias=config.attention_bias,
+        output_bias=config.output_bias,
+        dtype=dtype,
+        rngs=rngs,
+    )
+
+
+def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> Block:
+    """Return a block.
+
+    Args:
+        config: its parts.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Raises:
+        DuatError: naming everything that is wrong with the configuration.
+    """
+    if problems := config.problems():
+        raise DuatError("; ".join(problems))
+    return Block(
+        config.arrangement,
+        norm_1=make_norm(config, "norm_1", dtype),
+        attention=make_attention(config, dtype, rngs),
+        norm_2=make_norm(config, "norm_2", dtype),
+        mlp=MLPS[config.mlp](
+            config.features, config.neurons, config.activation, bias=config.mlp_bias, dtype=dtype, rngs=rngs
+        ),
+    )
+
+
+def make_stack(
+    config: BlockConfig,
+    *,
+    layers: int,
+    causal: bool = True,
+    window: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+    rngs: nnx.Rngs | None,
+) -> Stack:
+    """Return a stack of equal blocks.
+
+    Args:
+        config: the parts of each block.
+        layers: number of blocks.
+        causal: whether a token sees only itself and what came before.
+        window: how many tokens a token sees back, itself included; all if absent.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Raises:
+        DuatError: naming everything that is wrong with the configuration.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> config = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
+        >>> make_stack(config, layers=2, rngs=nnx.Rngs(0))(jnp.ones((3, 8))).shape
+        (3, 8)
+    """
+    return Stack((make_block(config, dtype=dtype, rngs=rngs) for _ in range(layers)), causal=causal, window=window)

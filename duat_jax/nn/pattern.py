@@ -1,0 +1,89 @@
+"""From queries and keys to the attention pattern, which is held."""
+
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.nn.linear import PRECISION
+from duat_jax.transform.marks import hold
+
+
+def attention_mask(
+    tokens: int, *, causal: bool, window: int | None = None, padding: Bool[Array, "... tokens"] | None = None
+) -> Bool[Array, "... #queries keys"] | None:
+    """Return which keys each query may see, or `None` where it may see all.
+
+    Args:
+        tokens: length of the sequence.
+        causal: whether a query sees only itself and what came before.
+        window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
+        padding: true for real tokens, false for padding, `[..., tokens]`.
+
+    Returns:
+        A mask that broadcasts against `[..., queries, keys]`.
+
+    Example:
+        >>> attention_mask(2, causal=True).tolist()
+        [[True, False], [True, True]]
+    """
+    masks: list[Array] = []
+    if causal:
+        masks.append(jnp.tril(jnp.ones((tokens, tokens), bool)))
+    if window is not None:
+        places = jnp.arange(tokens)
+        masks.append(jnp.abs(places[:, None] - places) < window)
+    if padding is not None:
+        masks.append(padding[..., None, :])
+    return reduce(jnp.logical_and, masks) if masks else None
+
+
+def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array, "..."]:
+    """Return `cap · tanh(scores / cap)` as the scores times a held ratio, so that it is linear in them.
+
+    Args:
+        scores: scores or logits, `[...]`.
+        cap: what their size stays below.
+        name: prefix of the ratio's name.
+
+    Returns:
+        The capped scores, `[...]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> soft_cap(jnp.array([0.0, 1.0, 1000.0]), 30.0, "attention").tolist()
+        [0.0, 0.99962..., 30.0]
+
+    Source: Gemma Team, "Gemma 2", 2024, Section 2.
+    """
+    at_zero = scores == 0
+    ratio = cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores)
+    return scores * hold(jnp.where(at_zero, 1, ratio), f"{name}.soft_cap")
+
+
+def attention_pattern(
+    queries: Float[Array, "... tokens heads head_features"],
+    keys: Float[Array, "... tokens heads head_features"],
+    scale: float,
+    mask: Bool[Array, "... #queries keys"] | None,
+    cap: float | None = None,
+) -> Float[Array, "... heads queries keys"]:
+    """Return the held attention pattern `H_h = softmax(scale · Q_h K_hᵀ)`, whose rows sum to one (Wang & Li, Eq. 35).
+
+    Args:
+        queries: `[..., tokens, heads, head_features]`.
+        keys: `[..., tokens, heads, head_features]`.
+        scale: factor of the scores.
+        mask: which keys each query may see.
+        cap: what the scores' size stays below, before the mask; no limit if absent.
+
+    Returns:
+        `[..., heads, queries, keys]`, marked with `hold`.
+    """
+    scores = scale * jnp.einsum("...qhd,...khd->...hqk", queries, keys, precision=PRECISION)
+    if cap is not None:
+        scores = soft_cap(scores, cap, "attention")
+    if mask is not None:
+        scores = jnp.where(mask[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
+    return hold(jax.nn.softmax(scores), "attention.pattern")

@@ -1,0 +1,1 @@
+"""Linear maps without their matrices, and their algebra."""

@@ -1,0 +1,59 @@
+"""A linear map given by a function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+from jaxtyping import Array, Float
+
+from duat_jax.operators.base import LinearMap, pytree, rebuilt
+
+
+@pytree("data")
+@dataclass(frozen=True, eq=False)
+class LinearFunction(LinearMap):
+    """A linear map `x ↦ f(data, x)`; its transpose is that of the function's program.
+
+    Args:
+        function: `f`, pure and linear in `x`.  It is static: two maps with one function are one compiled program, and
+            arrays belong into `data`, not into a closure.
+        data: a pytree of arrays.
+        argument: shape and dtype of `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> scale = LinearFunction(jnp.multiply, jnp.array([2.0, 3.0]), jax.ShapeDtypeStruct((2,), jnp.float32))
+        >>> scale(jnp.ones(2)).tolist(), scale.T.dense().tolist()
+        ([2.0, 3.0], [[2.0, 0.0], [0.0, 3.0]])
+    """
+
+    function: Callable[[Any, Array], Array]
+    data: Any
+    argument: jax.ShapeDtypeStruct
+    result: jax.ShapeDtypeStruct = field(init=False)
+    transposed: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        result = jax.eval_shape(self.function, self.data, self.argument)
+        object.__setattr__(self, "result", jax.ShapeDtypeStruct(result.shape, result.dtype))
+
+    @property
+    def input(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the argument."""
+        return self.result if self.transposed else self.argument
+
+    @property
+    def output(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the result."""
+        return self.argument if self.transposed else self.result
+
+    @property
+    def T(self) -> "LinearFunction":
+        """The transposed map; transposed again, it is the map itself."""
+        return rebuilt(LinearFunction, {**vars(self), "transposed": not self.transposed})
+
+    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        function = partial(self.function, self.data)
+        return jax.linear_transpose(function, self.argument)(x)[0] if self.transposed else function(x)

@@ -1,0 +1,197 @@
+"""The residual term of every block type, as dense matrices from its weights and its held values (Eq. 20).
+
+Independent of record and replay, and their reference: the table of block types written out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.forms.residual_term import ResidualTerm, Term
+from duat_jax.nn.attention import Attention, SlicedAttention
+from duat_jax.nn.block import Block
+from duat_jax.nn.linear import Linear
+from duat_jax.nn.mlp import MLP, GatedMLP
+from duat_jax.nn.norm import LayerNorm, RMSNorm
+from duat_jax.nn.stack import Stack
+from duat_jax.reference.dense import attention, linear_on_features
+
+Held = Mapping[str, Array]
+"""The held values of one block by name, for example `"attention.pattern"` and `"norm_1.scale"`."""
+
+
+class DenseAffine(NamedTuple):
+    """`x' ↦ matrix x' + offset` on vectors.
+
+    Args:
+        matrix: `[outputs, inputs]`.
+        offset: `[outputs]`.
+    """
+
+    matrix: Float[Array, "outputs inputs"]
+    offset: Float[Array, "outputs"]
+
+    def after(self, inner: "DenseAffine") -> "DenseAffine":
+        """Return this map after another one.
+
+        Args:
+            inner: what is applied first.
+        """
+        return DenseAffine(self.matrix @ inner.matrix, self.matrix @ inner.offset + self.offset)
+
+    def plus(self, other: "DenseAffine") -> "DenseAffine":
+        """Return the sum of two maps.
+
+        Args:
+            other: the other summand.
+        """
+        return DenseAffine(self.matrix + other.matrix, self.offset + other.offset)
+
+
+def _term(path: DenseAffine, inner: DenseAffine, outer: Float[Array, "outputs neurons"]) -> ResidualTerm:
+    return ResidualTerm(*path, (Term(*inner, outer),))
+
+
+def _value(held: Held, name: str) -> Array:
+    if name not in held:
+        raise DuatError(f"the block's held {name!r} is missing: given are {', '.join(sorted(held)) or 'none'}")
+    return held[name]
+
+
+def _unknown(what: str, part: object, known: str) -> DuatError:
+    return DuatError(
+        f"the table of block types has no {what} {type(part).__name__}, only {known}, and not their subclasses: unroll"
+        " the function itself"
+    )
+
+
+def _bias(layer: Linear) -> Float[Array, "outputs"]:
+    return jnp.zeros(layer.kernel.shape[1], layer.kernel.dtype) if layer.bias is None else layer.bias[...]
+
+
+def _linear(layer: Linear, tokens: int) -> DenseAffine:
+    return DenseAffine(linear_on_features(layer.kernel[...], tokens), jnp.tile(_bias(layer), tokens))
+
+
+def _norm(layer: Any, name: str, held: Held, like: DenseAffine, tokens: int) -> DenseAffine:
+    """`LN(x) = diag(s) (x − mean) γ + β` or `RMS(x) = diag(s) x γ` with the scale held; the identity without a norm."""
+    features, dtype = len(like.offset) // tokens, like.offset.dtype
+    if layer is None:
+        return DenseAffine(jnp.eye(len(like.offset), dtype=dtype), jnp.zeros_like(like.offset))
+    if type(layer) is LayerNorm:
+        per_token = (jnp.eye(features, dtype=dtype) - 1 / features) @ jnp.diag(layer.scale[...])
+        offset = jnp.zeros(features, dtype) if layer.bias is None else layer.bias[...]
+    elif type(layer) is RMSNorm:
+        per_token, offset = jnp.diag(layer.weight_offset + layer.scale[...]), jnp.zeros(features, dtype)
+    else:
+        raise _unknown("norm", layer, "LayerNorm and RMSNorm")
+    scale = _value(held, f"{name}.scale")
+    return DenseAffine(jnp.kron(jnp.diag(scale[:, 0]), per_token.T), jnp.tile(offset, tokens))
+
+
+def _attention(layer: Any, held: Held) -> DenseAffine:
+    if type(layer) not in (Attention, SlicedAttention):
+        raise _unknown("attention", layer, "Attention and SlicedAttention")
+    pattern = _value(held, "attention.pattern")
+    heads, tokens, _ = pattern.shape
+    output = layer.output.kernel[...].reshape(heads, -1, layer.output.kernel.shape[1])
+    if type(layer) is SlicedAttention:
+        size = layer.value.shape[1]
+        slices = jnp.eye(heads * size, dtype=pattern.dtype).reshape(-1, heads, size).transpose(1, 0, 2)
+        matrix = attention(pattern, slices @ layer.value[...], output)
+        return DenseAffine(matrix, jnp.zeros(len(matrix), pattern.dtype))
+    # Query head h reads the key/value head h · key_value_heads / heads, rounded down.
+    read = [h * layer.key_value_heads // heads for h in range(heads)]
+    features = layer.value.kernel.shape[0]
+    value = layer.value.kernel[...].reshape(features, layer.key_value_heads, -1).transpose(1, 0, 2)[jnp.array(read)]
+    bias = _bias(layer.value).reshape(layer.key_value_heads, -1)[jnp.array(read)]
+    # The rows of a pattern sum to one, so the value bias passes through it unchanged.
+    offset = bias.reshape(-1) @ layer.output.kernel[...] + _bias(layer.output)
+    return DenseAffine(attention(pattern, value, output), jnp.tile(offset, tokens))
+
+
+def _mlp(
+    layer: Any, held: Held, tokens: int
+) -> tuple[DenseAffine, Float[Array, "outputs neurons"], Float[Array, "outputs"]]:
+    """Return `W2` with `b2`, `W3` (dynamic where a factor is held), and `b3`."""
+    if type(layer) not in (MLP, GatedMLP):
+        raise _unknown("MLP", layer, "MLP and GatedMLP")
+    outer, bias = _linear(layer.output, tokens)
+    if type(layer) is GatedMLP:
+        outer = outer * _value(held, "mlp.factor").reshape(-1)
+    return _linear(layer.input, tokens), outer, bias
+
+
+def residual_term(block: object, held: Held) -> ResidualTerm:
+    """Return a block's residual term from its weights and its held values.
+
+    | block | `W_{i,1}` | `W_{i,2}` | `W_{i,3}` |
+    |---|---|---|---|
+    | paper (Eq. 30) | `A D1` | `W2 D2 A D1` | `W3` |
+    | pre-norm | `I + A D1` | `W2 D2 (I + A D1)` | `W3` |
+    | post-norm | `D2 D1 (I + A)` | `W2 D1 (I + A)` | `D2 W3` |
+    | parallel | `I + A D1` | `W2 D2` | `W3` |
+
+    The papers' blocks have no norms, `D1 = D2 = I`; theirs with an attention residual is then the row "pre-norm". A
+    gated MLP has the dynamic outer weight `W3 diag(u)`.
+
+    Args:
+        block: a block.
+        held: its held values by name: the pattern `[heads, queries, keys]`, the norms' scales `[tokens, 1]` and a gated
+            MLP's factor `[tokens, neurons]`.
+
+    Returns:
+        Dense matrices and vectors that act on `vec(x)`.
+
+    Raises:
+        DuatError: if the block or one of its parts is none of those in the table (a subclass may compute anything), or
+            a held value is missing.
+
+    Source: Wang & Li, Eq. 20 and 30.
+    """
+    if type(block) is not Block:
+        raise _unknown("block", block, "Block")
+    tokens = _value(held, "attention.pattern").shape[-1]
+    mixed = _attention(block.attention, held)
+    norm_1 = _norm(block.norm_1, "norm_1", held, mixed, tokens)
+    norm_2 = _norm(block.norm_2, "norm_2", held, mixed, tokens)
+    inner, outer, offset = _mlp(block.mlp, held, tokens)
+    identity = DenseAffine(jnp.eye(len(offset), dtype=offset.dtype), jnp.zeros_like(offset))
+    bias = DenseAffine(jnp.zeros_like(identity.matrix), offset)
+    match block.arrangement:
+        case "paper":
+            path = mixed.after(norm_1)
+            return _term(path.plus(bias), inner.after(norm_2).after(path), outer)
+        case "pre-norm":
+            path = identity.plus(mixed.after(norm_1))
+            return _term(path.plus(bias), inner.after(norm_2).after(path), outer)
+        case "post-norm":
+            path = norm_1.after(identity.plus(mixed))
+            return _term(norm_2.after(path.plus(bias)), inner.after(path), norm_2.matrix @ outer)
+        case "parallel":
+            path = identity.plus(mixed.after(norm_1))
+            return _term(path.plus(bias), inner.after(norm_2), outer)
+        case unknown:
+            raise DuatError(f"the table of block types has no arrangement {unknown!r}: unroll the function itself")
+
+
+def residual_terms(stack: Stack, held: Sequence[Held]) -> list[ResidualTerm]:
+    """Return the residual term of every block of a stack, from its weights and its held values.
+
+    Args:
+        stack: the stack.
+        held: of every block, its held values by name.
+
+    Raises:
+        DuatError: if a block is none of those in the table, or held values are missing.
+
+    Source: Wang & Li, Eq. 20 and 30.
+    """
+    if type(stack) is not Stack:
+        raise _unknown("stack", stack, "Stack")
+    if len(held) != len(stack.blocks):
+        raise DuatError(f"the stack has {len(stack.blocks)} blocks, but held values of {len(held)} are given")
+    return [residual_term(block, values) for block, values in zip(stack.blocks, held, strict=True)]

@@ -1,0 +1,331 @@
+"""The proof that a replayed function is affine, on its program, before anything is computed.
+
+One walk over the program, loops unrolled step by step where marks are inside, gives every value its *flow*: which
+sources it depends on (input, terms, offsets, streams), whether it can be nonzero where all of them are zero, and which
+operations on the way to it aren't linear in what flows.  What a mark claims is checked where the mark stands.
+"""
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from duat_jax.errors import DuatError, NotAffine
+from duat_jax.transform import marks
+from duat_jax.transform.diagnosis import advice, source_line
+from duat_jax.transform.elementwise import why_not_elementwise
+from duat_jax.transform.keys import Step
+from duat_jax.transform.primitives import adds_a_constant, linear_operands, programs_in, scan_of, sub_program
+from duat_jax.transform.program import Path, Program
+
+INPUT = "input"
+"""The source that stands for the function's argument."""
+
+
+class Flow(NamedTuple):
+    """What a value depends on.
+
+    Args:
+        sources: the input, terms, offsets and streams that it depends on, as a set of bits.
+        since: those that it depends on without passing through a later stream.
+        constant: whether it may be nonzero where all sources are zero.
+        offences: the operations on the way that aren't linear in what flows, as a set of bits.
+    """
+
+    sources: int = 0
+    since: int = 0
+    constant: bool = False
+    offences: int = 0
+
+    def __or__(self, other: "Flow") -> "Flow":
+        """Return what a value depends on that is made of two.
+
+        Args:
+            other: of the other value.
+        """
+        return Flow(
+            self.sources | other.sources,
+            self.since | other.since,
+            self.constant or other.constant,
+            self.offences | other.offences,
+        )
+
+
+ZERO, CONSTANT = Flow(), Flow(constant=True)
+
+
+@dataclass
+class Flows:
+    """Of every scan, which of its operands and which of its results flow.
+
+    Args:
+        operands: by where the scan stands.
+        results: by where the scan stands.
+    """
+
+    operands: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
+    results: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
+
+
+def _is_float(variable: Any) -> bool:
+    return jnp.issubdtype(variable.aval.dtype, jnp.inexact)
+
+
+def _either(a: tuple[bool, ...], b: tuple[bool, ...] | None) -> tuple[bool, ...]:
+    return a if b is None else tuple(x or y for x, y in zip(a, b, strict=True))
+
+
+class Affinity:
+    """What one walk over a program found out.
+
+    Args:
+        program: the traced function.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flows = Flows()
+        self._bits: dict[Any, int] = {}
+        self._offences: dict[tuple[str, str], int] = {}
+        self._wrong: dict[str, None] = {}
+        self._at: dict[Step, Flow] = {}
+        jaxpr = program.jaxpr
+        flowing = Flow(self._bit(INPUT), self._bit(INPUT))
+        arguments = [flowing if _is_float(v) else CONSTANT for v in jaxpr.invars]
+        self._results = self._visit(jaxpr, (), (), arguments, "an unknown line")
+
+    def _flows(self, target: Step | None) -> list[Flow]:
+        return self._results if target is None else [self.at(target)]
+
+    def at(self, step: Step) -> Flow:
+        """Return the flow of the value that a stream, a pre-activation or a term's output marks.
+
+        Args:
+            step: the mark.
+
+        Raises:
+            DuatError: if it marks something else.
+        """
+        if step not in self._at:
+            raise DuatError(f"{step.site.kind} {step} is no stream, pre-activation or term's output of this function")
+        return self._at[step]
+
+    def adds_a_constant(self, *targets: Step | None) -> bool:
+        """Return whether a value may be nonzero where everything that flows is zero: something has no mark.
+
+        Args:
+            *targets: marked values; `None` is the function's result.
+        """
+        return any(flow.constant for target in targets for flow in self._flows(target))
+
+    def _activations(self, target: Step | None) -> list[Step]:
+        sources = reduce(lambda bits, flow: bits | flow.sources, self._flows(target), 0)
+        return [s for s in self.sources(sources) if s != INPUT and s.site.kind == marks.ACTIVATION]
+
+    def upstream(self, target: Step | None) -> tuple[Step, ...]:
+        """Return the pre-activations of all terms that a value depends on, directly or through other terms.
+
+        Args:
+            target: a marked value; `None` is the function's result.
+        """
+        found: dict[Step, None] = {}
+        waiting = [target]
+        while waiting:
+            for activation in self._activations(waiting.pop()):
+                step = Step(activation.site._replace(kind=marks.PRE_ACTIVATION), activation.iteration)
+                if step not in found:
+                    found[step] = None
+                    waiting.append(step)
+        return tuple(found)
+
+    def require(self, *targets: Step, value: bool = True) -> None:
+        """Raise unless the function's result, or some marked values, are affine in everything that flows.
+
+        Args:
+            *targets: marked values that have to be.
+            value: whether the result has to be.
+
+        Raises:
+            NotAffine: naming every offending operation with its source line and the mark that is missing, and every
+                mark that claims what isn't so.
+        """
+        reached = [*(self._results if value else ()), *map(self.at, targets)]
+        offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
+        lines = [f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if offences >> i & 1] + list(
+            self._wrong
+        )
+        if lines:
+            raise NotAffine("the replayed function isn't affine:\n  " + "\n  ".join(dict.fromkeys(lines)))
+
+    def sources(self, bits: int) -> set[Any]:
+        """Return a set of sources: steps of activations, offsets and streams, and `INPUT`.
+
+        Args:
+            bits: a flow's `sources` or `since`.
+        """
+        return {source for source, i in self._bits.items() if bits >> i & 1}
+
+    def _bit(self, source: Any) -> int:
+        return 1 << self._bits.setdefault(source, len(self._bits))
+
+    def _visit(
+        self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], arguments: list[Flow], line: str
+    ) -> list[Flow]:
+        flow: dict[Any, Flow] = dict.fromkeys(jaxpr.constvars, CONSTANT)
+        flow |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+        def read(atom: Any) -> Flow:
+            if isinstance(atom, core.Literal):
+                return CONSTANT if np.any(np.asarray(atom.val)) else ZERO
+            return flow[atom]
+
+        for i, equation in enumerate(jaxpr.eqns):
+            here = (*path, i)
+            operands = [read(v) for v in equation.invars]
+            # Inside a function that a library has jitted, the user's line is that of the call.
+            own_line = source_line(equation) or line
+            inner = sub_program(equation)
+            if here in self.program.sites:
+                results = [self._mark(jaxpr, here, index, operands[0], flow, own_line)]
+            elif inner is None:
+                results = self._apply(equation, here, index, operands, own_line)
+            elif equation.primitive.name == "scan":
+                results = self._scan(equation, inner.jaxpr, here, index, operands, own_line)
+            else:
+                results = self._visit(inner.jaxpr, here, index, operands, own_line)
+            flow |= dict(zip(equation.outvars, results, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _mark(
+        self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], operand: Flow, flow: dict[Any, Flow], line: str
+    ) -> Flow:
+        site = self.program.sites[path]
+        step, name = Step(site, index), str(site.key)
+        match site.kind:
+            case marks.HOLD:
+                return CONSTANT
+            case marks.OFFSET:
+                if operand.sources:
+                    self._wrong[
+                        f"{line}: offset({name!r}) depends on what flows ({self._named(operand.sources)}) and would"
+                        " take that part as its own: only a bias is an offset; mark a dynamic parameter with"
+                        " hold(x, name)"
+                    ] = None
+                return Flow(self._bit(step), self._bit(step))
+            case marks.ACTIVATION:
+                own = Flow(self._bit(step), self._bit(step))
+                first = self.program.pre_activation_of(path)
+                if why := why_not_elementwise(
+                    jaxpr,
+                    range(first + 1, path[-1]),
+                    jaxpr.eqns[first].outvars[0],
+                    jaxpr.eqns[path[-1]].invars[0],
+                    {v for v, f in flow.items() if f.sources},
+                ):
+                    self._wrong[
+                        f"{line}: the activation of term({name!r}) isn't elementwise in its pre-activation alone, since"
+                        f" {why}; hold what mixes numbers or comes from elsewhere, such as an attention pattern"
+                    ] = None
+                return own
+            case marks.TERM_OUTPUT:
+                activation = self._bit(Step(site._replace(kind=marks.ACTIVATION), index))
+                self._at[step] = operand
+                if why := self._why_not_its_own(operand, activation):
+                    self._wrong[f"{line}: the outer map of term({name!r}) {why}"] = None
+                return operand
+            case marks.STREAM:
+                self._at[step] = operand
+                bit = self._bit(step)
+                return Flow(operand.sources | bit, bit, operand.constant, operand.offences)
+            case _:
+                self._at[step] = operand
+                return operand
+
+    def _why_not_its_own(self, operand: Flow, activation: int) -> str | None:
+        if operand.offences:
+            return "isn't linear in the activation: " + "; ".join(
+                f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if operand.offences >> i & 1
+            )
+        if others := operand.sources & ~activation:
+            return f"adds what isn't the activation's own ({self._named(others)}): add it after the term"
+        if operand.constant:
+            return "adds a constant to the activation's own part: add it after the term, marked with offset(b, name)"
+        return None
+
+    def _named(self, bits: int) -> str:
+        names = sorted({s if s == INPUT else f"{s.site.kind} {str(s.site.key)!r}" for s in self.sources(bits)})
+        return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+
+    def _scan(
+        self,
+        equation: core.JaxprEqn,
+        body: core.Jaxpr,
+        here: Path,
+        index: tuple[int, ...],
+        operands: list[Flow],
+        line: str,
+    ) -> list[Flow]:
+        first, carries, length, reverse, _ = scan_of(equation)
+        stacked = [ZERO] * (len(body.outvars) - carries)
+        carried = operands[first : first + carries]
+
+        def note(inputs: list[Flow], results: list[Flow]) -> None:
+            flows = self.flows
+            flows.operands[here] = _either(tuple(f.sources > 0 for f in inputs), flows.operands.get(here))
+            flows.results[here] = _either(tuple(f.sources > 0 for f in results), flows.results.get(here))
+
+        def run(step: tuple[int, ...]) -> list[Flow]:
+            inputs = [*operands[:first], *carried, *operands[first + carries :]]
+            results = self._visit(body, here, step, inputs, line)
+            note(inputs, results)
+            return results
+
+        if here in self.program.around:
+            # Every step has marks of its own.
+            for step in range(length):
+                results = run((*index, length - 1 - step if reverse else step))
+                carried = results[:carries]
+                stacked = [a | b for a, b in zip(stacked, results[carries:], strict=True)]
+        else:
+            # Every step has the same sources: the join over all steps.
+            while True:
+                results = run(index)
+                stacked = [a | b for a, b in zip(stacked, results[carries:], strict=True)]
+                joined = [a | b for a, b in zip(carried, results[:carries], strict=True)]
+                if joined == carried:
+                    break
+                carried = joined
+        note([*operands[:first], *carried, *operands[first + carries :]], [*carried, *stacked])
+        return [*carried, *stacked]
+
+    def _apply(
+        self, equation: core.JaxprEqn, here: Path, index: tuple[int, ...], operands: list[Flow], line: str
+    ) -> list[Flow]:
+        name, outputs = equation.primitive.name, equation.outvars
+        flowing = [k for k, operand in enumerate(operands) if operand.sources]
+        constant = any(operand.constant for operand in operands)
+        if not flowing:
+            keeps_zero = linear_operands(equation, (0,)) is not None and not adds_a_constant(equation)
+            return [Flow(constant=constant or not keeps_zero)] * len(outputs)
+        everything = reduce(Flow.__or__, operands)
+        if name in ("cond", "shard_map") and flowing[0] >= (name == "cond"):
+            skipped = int(name == "cond")
+            # No mark is inside, so the path is only one that nothing else has.
+            branches = [
+                self._visit(inner.jaxpr, (*here, -1 - k), index, operands[skipped:], line)
+                for k, inner in enumerate(programs_in(equation))
+            ]
+            return [reduce(Flow.__or__, flows) for flows in zip(*branches, strict=True)]
+        together = linear_operands(equation, flowing)
+        if together is None or not set(flowing) <= set(together) or not all(map(_is_float, outputs)):
+            # What follows from an offence isn't one of its own.
+            offences = everything.offences
+            if not all(operands[k].offences for k in flowing) or not offences:
+                # One operation is one offence, however often a loop comes by.
+                offences |= 1 << self._offences.setdefault((line, advice(equation)), len(self._offences))
+            return [everything._replace(constant=True, offences=offences)] * len(outputs)
+        result = reduce(Flow.__or__, (operands[k] for k in together))
+        return [result._replace(constant=result.constant or adds_a_constant(equation))] * len(outputs)

@@ -1,0 +1,47 @@
+"""Where the user's code does something, and what to do about it, in one sentence."""
+
+import os
+import sysconfig
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from duat_jax.transform.primitives import FOLLOWED, LINEAR, NONLINEAR, REFUSED
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = tuple({*sysconfig.get_paths().values(), os.path.dirname(jax.__file__), _PACKAGE})
+
+
+def source_line(equation: core.JaxprEqn) -> str | None:
+    """Return `file:line (function)` of the user's code that an equation comes from, if it is known.
+
+    The operation may sit in a library; then the line is the one that calls it.
+
+    Args:
+        equation: any equation.
+    """
+    traceback = equation.source_info.traceback
+    frames: Any = traceback.frames if traceback else ()
+    for frame in frames:
+        if not frame.file_name.startswith((*_LIBRARIES, "<frozen")):
+            return f"{frame.file_name}:{frame.line_num} ({frame.function_name.rpartition('.')[2]})"
+    return None
+
+
+def advice(equation: core.JaxprEqn) -> str:
+    """Return why an equation isn't linear in what flows through it, as far as is known, and what to do.
+
+    Args:
+        equation: an equation that the affine check didn't accept.
+    """
+    name = equation.primitive.name
+    if name in REFUSED:
+        return f"{name} isn't supported yet where something flows through it: {REFUSED[name]}"
+    if name in NONLINEAR or name in LINEAR or name in FOLLOWED:
+        fix = NONLINEAR.get(name, "hold what is a dynamic parameter, or make it a term")
+        return f"{name} isn't linear in what flows through it; {fix}"
+    return (
+        f"{name} isn't known to be linear in what flows through it; if it isn't, mark its result with hold(x, name) or"
+        " the activation that it belongs to with term(activation, z, name); if it is, it isn't supported yet"
+    )

@@ -1,0 +1,176 @@
+"""Evaluate a program with some marks' values given instead of computed.
+
+*Recording* is evaluating with nothing given and reading the marks; *replaying* is evaluating with held things and terms
+given.  A mark inside a scan has one value per step, stacked along a new leading axis.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+
+from duat_jax.transform import marks
+from duat_jax.transform.affinity import Flows
+from duat_jax.transform.identities import fence_p
+from duat_jax.transform.keys import Key, Site
+from duat_jax.transform.liveness import Live, Question, liveness
+from duat_jax.transform.primitives import SubProgram, apply, scan_of
+from duat_jax.transform.program import Path, Program, enters
+
+Seen = dict[Site, jax.Array]
+
+
+def evaluate(
+    program: Program,
+    constants: list[Any],
+    arguments: list[jax.Array],
+    question: Question,
+    given: Mapping[Site, jax.Array],
+    live: Live | None = None,
+    flows: Flows | None = None,
+) -> tuple[Any, Seen]:
+    """Return a program's result and the marks it is asked for.
+
+    Args:
+        program: the traced function.
+        constants: the arrays it closes over.
+        arguments: the leaves of its argument.
+        question: which marks are given and wanted.
+        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two, and what is added to
+            a stream.
+        live: the equations that are needed; computed from the question if absent.
+        flows: from the affine check: with it, what flows through a scan is kept apart from what doesn't, which is the
+            form that `jax.linear_transpose` asks for.
+
+    Returns:
+        The function's result (`None` where the question doesn't ask for it), and the values of the wanted marks.
+    """
+    live = liveness(program, question) if live is None else live
+    outputs, seen = _Evaluation(program, question, live, flows or Flows()).run(
+        program.jaxpr, (), constants, arguments, dict(given)
+    )
+    if not question.value:
+        return None, seen
+    # A result that is a literal of the program isn't an array yet.
+    arrays = [output if isinstance(output, jax.Array) else jnp.asarray(output) for output in outputs]
+    return jax.tree.unflatten(program.out_tree, arrays), seen
+
+
+class _Evaluation:
+    def __init__(self, program: Program, question: Question, live: Live, flows: Flows) -> None:
+        self.program, self.question, self.live, self.flows = program, question, live, flows
+
+    def run(
+        self, jaxpr: core.Jaxpr, path: Path, constants: Sequence, arguments: list, given: dict[Site, Any]
+    ) -> tuple[list, Seen]:
+        environment: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
+        environment |= dict(zip(jaxpr.invars, arguments, strict=True))
+        pre_activations: dict[Key, Any] = {}
+        seen: Seen = {}
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, core.Literal) else environment.get(atom)
+
+        for i, equation in enumerate(jaxpr.eqns):
+            here = (*path, i)
+            if here not in self.live:
+                continue
+            operands = [read(v) for v in equation.invars]
+            site = self.program.sites.get(here)
+            inner = enters(self.program, equation, here, linear=self.question.affine)
+            inside: Seen = {}
+            if site is not None:
+                if site in self.question.wanted:
+                    # A marked literal of the program isn't an array yet.
+                    inside = {site: jnp.asarray(operands[0])}
+                if site in self.question.linearised:
+                    slope, at_zero = given[Site(marks.SLOPE, site.key)], given[Site(marks.AT_ZERO, site.key)]
+                    dtype = cast(Any, equation.outvars[0].aval).dtype
+                    results = [(at_zero + slope * pre_activations[site.key]).astype(dtype)]
+                else:
+                    results = [given[site] if site in given else operands[0]]
+                if site.kind == marks.PRE_ACTIVATION:
+                    pre_activations[site.key] = results[0]
+                if site.kind == marks.STREAM:
+                    added = given.get(Site(marks.ADDED, site.key))
+                    results = [fence_p.bind(results[0] if added is None else results[0] + added)]
+            elif inner is None:
+                results = apply(equation, operands)
+            elif equation.primitive.name == "scan":
+                results, inside = self.scan(equation, inner, here, operands, given)
+            else:
+                results, inside = self.run(inner.jaxpr, here, inner.consts, operands, given)
+            seen |= inside
+            environment |= dict(zip(equation.outvars, results, strict=True))
+        return [read(v) for v in jaxpr.outvars], seen
+
+    def scan(
+        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list, given: dict[Site, Any]
+    ) -> tuple[list, Seen]:
+        """Run a scan: first what doesn't flow, then, with that given per step, what flows."""
+        needed = self.live[here]
+        flows_out = self.flows.results.get(here, (True,) * len(needed))
+        flowing = [k for k, flag in enumerate(needed) if flag and flows_out[k]]
+        steady = [k for k, flag in enumerate(needed) if flag and not flows_out[k]]
+        results: dict[int, Any] = {}
+        per_step: dict[int, Any] = {}
+        if steady:
+            question = replace(self.question, wanted=frozenset())
+            live = liveness(self.program, question, (body.jaxpr, here, [k in steady for k in range(len(needed))]))
+            alone = _Evaluation(self.program, question, live, Flows())
+            results, per_step, _ = alone.loop(equation, body, here, operands, given, steady, {})
+        rest, _, seen = self.loop(equation, body, here, operands, given, flowing, per_step)
+        return [(results | rest).get(k) for k in range(len(needed))], seen
+
+    def loop(
+        self,
+        equation: core.JaxprEqn,
+        body: SubProgram,
+        here: Path,
+        operands: list,
+        given: dict[Site, Any],
+        chosen: list[int],
+        per_step: dict[int, Any],
+    ) -> tuple[dict[int, Any], dict[int, Any], Seen]:
+        """Run a scan for some of its results; return them, the chosen carries before each step, and the marks read."""
+        first, carries, length, reverse, unroll = scan_of(equation)
+        flows_in = self.flows.operands.get(here, (False,) * len(operands))
+        kept = [k for k in chosen if k < carries]
+        stacked = [k for k in chosen if k >= carries]
+        # What is linear may be neither a constant of the scan nor come after other stacked inputs.
+        constants = [k for k in range(first) if flows_in[k]]
+        inside = {s for s in given if self.program.place(s).path[: len(here)] == here}
+        linear = {s: given[s] for s in sorted(inside & self.question.linear)}
+        held = {s: given[s] for s in sorted(inside - self.question.linear)}
+        slices = range(first + carries, len(operands))
+
+        def step(carry: tuple, xs: tuple) -> tuple:
+            moving, staying = carry
+            (linear_slices, linear), (other_slices, held, steady) = xs
+            values = dict(zip(range(first), operands, strict=False)) | dict(zip(constants, staying, strict=True))
+            values |= linear_slices | other_slices | {first + c: value for c, value in steady.items()}
+            values |= {first + c: value for c, value in zip(kept, moving, strict=True)}
+            arguments = [values.get(k) for k in range(len(operands))]
+            outputs, seen = self.run(body.jaxpr, here, body.consts, arguments, linear | held)
+            return (tuple(outputs[c] for c in kept), staying), ([outputs[k] for k in stacked], moving, seen)
+
+        init = (tuple(operands[first + c] for c in kept), tuple(operands[k] for k in constants))
+        xs = (
+            ({k: operands[k] for k in slices if flows_in[k]}, linear),
+            ({k: operands[k] for k in slices if not flows_in[k]}, held, per_step),
+        )
+        scanned: Any = lax.scan(
+            step,
+            init,
+            xs,
+            length=length,
+            reverse=reverse,
+            unroll=unroll,
+        )
+        (final, _), (ys, before, seen) = scanned
+        results = dict(zip(kept, final, strict=True)) | dict(zip(stacked, ys, strict=True))
+        return results, dict(zip(kept, before, strict=True)), seen

@@ -1,0 +1,124 @@
+"""By what a mark is called: its scope, its name and its number; and values that are called so."""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import jax
+
+from duat_jax.errors import DuatError
+
+Value = TypeVar("Value")
+
+
+class Key(NamedTuple):
+    """What a mark is called.
+
+    Args:
+        scope: the `jax.named_scope`s around it, outermost first.
+        name: its own name.
+        number: counts marks of one kind, scope and name, from 0, in program order.
+
+    Example:
+        >>> str(Key(("layers.3",), "mlp", 0)), str(Key((), "mlp", 1))
+        ('layers.3.mlp', 'mlp[1]')
+    """
+
+    scope: tuple[str, ...]
+    name: str
+    number: int
+
+    @property
+    def path(self) -> str:
+        """Scope and name, joined by dots."""
+        return ".".join((*self.scope, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.path}[{self.number}]" if self.number else self.path
+
+
+class Site(NamedTuple):
+    """One mark of a program.
+
+    Args:
+        kind: its role.
+        key: what it is called.
+    """
+
+    kind: str
+    key: Key
+
+
+class Step(NamedTuple):
+    """One occurrence of a mark.
+
+    Args:
+        site: the mark.
+        iteration: the step of each scan around it; empty outside of scans.
+    """
+
+    site: Site
+    iteration: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return str(self.site.key) + "".join(f"@{step}" for step in self.iteration)
+
+
+@jax.tree_util.register_pytree_node_class
+class Marked(Mapping[Key, Value], Generic[Value]):
+    """Values by the key of their mark, in program order.
+
+    A value is found by its `Key`; by a name that only one mark has, `marked["mlp"]`; by scope and name,
+    `marked["layers.3.mlp"]`; by its number among equals, `marked["mlp[1]"]`.
+
+    Args:
+        values: the values by key.
+
+    Example:
+        >>> marked = Marked({Key(("layers.0",), "mlp", 0): 1.0, Key(("layers.1",), "mlp", 0): 2.0})
+        >>> marked["layers.1.mlp"]
+        2.0
+    """
+
+    def __init__(self, values: Mapping[Key, Value]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: "Key | str") -> Value:
+        if isinstance(key, Key) and key in self._values:
+            return self._values[key]
+        found = self._called(key)
+        if len(found) == 1:
+            return self._values[found[0]]
+        if found:
+            some = ", ".join(f"{k.path}[{k.number}]" for k in found[:6])
+            raise DuatError(f"{len(found)} marks are called {str(key)!r}: choose one of {some}")
+        known = ", ".join(dict.fromkeys(k.path for k in self._values)) or "none at all"
+        raise KeyError(f"no mark is called {str(key)!r}; there are {known}")
+
+    def _called(self, name: object) -> list[Key]:
+        return [key for key in self._values if name in (key.name, key.path, f"{key.path}[{key.number}]")]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values or bool(self._called(key))
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Marked({{{', '.join(f'{str(key)!r}: {value!r}' for key, value in self._values.items())}}})"
+
+    def tree_flatten(self) -> tuple[tuple[Value, ...], tuple[Key, ...]]:
+        """Return values and keys, for JAX."""
+        return tuple(self._values.values()), tuple(self._values)
+
+    @classmethod
+    def tree_unflatten(cls, keys: tuple[Key, ...], values: tuple[Value, ...]) -> "Marked[Value]":
+        """Return the mapping again, for JAX.
+
+        Args:
+            keys: its keys.
+            values: its values.
+        """
+        return cls(dict(zip(keys, values, strict=True)))

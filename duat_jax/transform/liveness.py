@@ -1,0 +1,79 @@
+"""A question about a program, and the equations that its answer needs."""
+
+from dataclasses import dataclass
+
+from jax.extend import core
+
+from duat_jax.transform.keys import Site
+from duat_jax.transform.primitives import scan_of
+from duat_jax.transform.program import Path, Program, enters
+
+Live = dict[Path, tuple[bool, ...]]
+"""Of every equation that is needed, which of its results are."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a program: which marks are given, which are read, and whether the result is.
+
+    Args:
+        given: marks whose value is given instead of computed.
+        linear: those of `given` that the answer is linear in.
+        linearised: activations replaced by `at_zero + slope · z`, with these two given; none of them is in `given`.
+        wanted: marks that are read, each before a given value replaces it.
+        value: whether the function's own result is read.
+        affine: whether the answer is affine in the argument and in `linear`, and may be carried or transposed so.
+    """
+
+    given: frozenset[Site] = frozenset()
+    linear: frozenset[Site] = frozenset()
+    linearised: frozenset[Site] = frozenset()
+    wanted: frozenset[Site] = frozenset()
+    value: bool = True
+    affine: bool = False
+
+
+def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:
+    """Return the equations that answering a question needs.
+
+    Args:
+        program: the traced function.
+        question: what is asked of it.
+        part: a sub-program, where it stands, and which of its results are needed; the whole program if absent.
+    """
+    live: Live = {}
+    wanted = [program.places[site].path for site in question.wanted]
+    leads_to_wanted = {path[:depth] for path in wanted for depth in range(1, len(path) + 1)}
+
+    def visit(jaxpr: core.Jaxpr, path: Path, results: list[bool]) -> list[bool]:
+        needed = {v for v, flag in zip(jaxpr.outvars, results, strict=True) if flag and isinstance(v, core.Var)}
+        for i in reversed(range(len(jaxpr.eqns))):
+            equation, here = jaxpr.eqns[i], (*path, i)
+            flags = [v in needed for v in equation.outvars]
+            if not any(flags) and here not in leads_to_wanted:
+                continue
+            site = program.sites.get(here)
+            inner = enters(program, equation, here, linear=question.affine)
+            if site is not None:
+                linearised = site in question.linearised
+                operands = [site in question.wanted or not (site in question.given or linearised)]
+                if linearised:
+                    needed.add(jaxpr.eqns[program.pre_activation_of(here)].outvars[0])
+            elif inner is None:
+                operands = [True] * len(equation.invars)
+            else:
+                operands = visit(inner.jaxpr, here, flags)
+                if equation.primitive.name == "scan":
+                    first, carries, *_ = scan_of(equation)
+                    while any(operands[first + c] and not flags[c] for c in range(carries)):
+                        carried = [flags[c] or operands[first + c] for c in range(carries)]
+                        flags = carried + flags[carries:]
+                        operands = visit(inner.jaxpr, here, flags)
+                    # A carry that is needed at the end is needed at the beginning, read or not.
+                    operands[first : first + carries] = flags[:carries]
+            live[here] = tuple(flags)
+            needed |= {v for v, flag in zip(equation.invars, operands, strict=True) if flag and isinstance(v, core.Var)}
+        return [v in needed for v in jaxpr.invars]
+
+    visit(*(part or (program.jaxpr, (), [question.value] * len(program.jaxpr.outvars))))
+    return live

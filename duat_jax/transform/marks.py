@@ -1,0 +1,141 @@
+"""The four marks that say which part of a function plays which role in its closed form.
+
+A mark is the identity: it passes through `jit`, `grad`, `vmap`, `scan` and `remat`, and the compiled program is the one
+without marks.  What is said of a mark is checked when a question is asked, not in the forward pass.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+
+from duat_jax.errors import DuatError
+from duat_jax.transform.identities import bind_mark
+
+HOLD = "hold"
+OFFSET = "offset"
+STREAM = "stream"
+PRE_ACTIVATION = "pre_activation"
+ACTIVATION = "activation"
+TERM_OUTPUT = "term_output"
+OF_A_TERM = frozenset({PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT})
+
+SLOPE, AT_ZERO, ADDED = "slope", "at_zero", "added"
+"""No marks, but what a question gives at one: `at_zero + slope · z` for an activation, a summand for a stream."""
+GIVEN_AT = {SLOPE: ACTIVATION, AT_ZERO: ACTIVATION, ADDED: STREAM}
+
+
+def _mark(x: Any, kind: str, name: str, where: str, *, floating: bool = True) -> Array:
+    if not isinstance(name, str):
+        raise DuatError(f"{where}: the name of a mark is a string, not {name!r}")
+    try:
+        x = jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise DuatError(f"{where}: a mark stands on one array, not on a {type(x).__name__}: mark its leaves") from error
+    if floating and not jnp.issubdtype(x.dtype, jnp.inexact):
+        raise DuatError(f"{where} is of {x.dtype}: convert it to a floating-point dtype first")
+    return bind_mark(x, kind, name)
+
+
+def hold(x: Shaped[Array, "..."], name: str) -> Shaped[Array, "..."]:
+    """Mark `x` as a dynamic parameter: held at its value on this input.
+
+    Attention patterns, normalisation scales, gates and router weights are held: `x ↦ x`, and in the closed form `x`
+    counts as a constant of this input.
+
+    Args:
+        x: any array.
+        name: what it is, for example `"attention.pattern"`.
+
+    Returns:
+        `x`, unchanged.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> hold(jnp.array([1.0, 2.0]), "gate").tolist()
+        [1.0, 2.0]
+
+    Source: Wang & Li, Section 3.2 (`H_i` "regarded as parameters").
+    """
+    return _mark(x, HOLD, name, f"hold(x, {name!r})", floating=False)
+
+
+def offset(b: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
+    """Mark `b` as a bias or norm offset, to be accounted for by name.
+
+    In the closed form it is one summand of `b'_{i,3}` or `b'_{j,2}`.  It may not depend on what flows: the input, terms
+    and other offsets.
+
+    Args:
+        b: the bias, before it is broadcast and added.
+        name: what it is, for example `"mlp.output.bias"`.
+
+    Raises:
+        DuatError: if `b` isn't floating-point.
+
+    Returns:
+        `b`, unchanged.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.ones((2, 3)) + offset(jnp.zeros(3), "bias")
+
+    Source: Wang & Li, Eq. 20.
+    """
+    return _mark(b, OFFSET, name, f"offset(b, {name!r})")
+
+
+def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
+    """Mark `x` as the residual stream at a layer boundary, where forms may begin or be read out.
+
+    Between two neighbouring streams the function is one residual term (Eq. 20).
+
+    Args:
+        x: the residual stream, usually `[tokens, features]`.
+        name: what it is, for example `"layer"`.
+
+    Returns:
+        `x`, unchanged.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = stream(jnp.ones((2, 3)), "layer")
+
+    Source: Wang & Li, Eq. 20 (`x_i`).
+    """
+    return _mark(x, STREAM, name, f"stream(x, {name!r})")
+
+
+def term(
+    activation: Callable[[Array], Array],
+    z: Shaped[Array, "..."],
+    name: str,
+    outer: Callable[[Array], Array] | None = None,
+) -> Float[Array, "..."]:
+    """Apply an elementwise activation and mark it as the nonlinear heart of a term `W3 σ(W2 x0 + b2)`.
+
+    Args:
+        activation: the elementwise `σ`; of what flows it may see `z` alone.
+        z: its pre-activation `W2 x + b2`, usually `[tokens, neurons]`.
+        name: what it is, for example `"mlp"`.
+        outer: the linear map `W3` that carries `σ(z)` on, without a bias.  With it the whole term `W3 σ(z)` is marked
+            too, so that a table per layer and token can be made without going down to neurons.
+
+    Raises:
+        DuatError: if `z`, `σ(z)` or what `outer` returns isn't one array of floating-point numbers.
+
+    Returns:
+        `σ(z)`, or `outer(σ(z))` where `outer` is given.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> term(jax.nn.relu, jnp.array([-1.0, 2.0]), "mlp").tolist()
+        [0.0, 2.0]
+
+    Source: Wang & Li, Eq. 20.
+    """
+    where = f"term(…, z, {name!r})"
+    z = _mark(z, PRE_ACTIVATION, name, where)
+    activated = _mark(activation(z), ACTIVATION, name, f"the activation of {where}")
+    return activated if outer is None else _mark(outer(activated), TERM_OUTPUT, name, f"the outer map of {where}")

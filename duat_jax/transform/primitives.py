@@ -1,0 +1,374 @@
+"""What is known of JAX's primitives: which call a sub-program, and which are linear in what.
+
+Everything that a release of JAX may change, parameters of primitives and names in its registry, is read in this file.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from duat_jax.errors import UnsupportedProgram
+from duat_jax.transform.identities import fence_p, mark_p
+
+
+def is_sharded(array: Any) -> bool:
+    """Return whether an array is known by its type to be distributed over an axis of devices.
+
+    Args:
+        array: any array.
+    """
+    return any(jax.typeof(array).sharding.spec)
+
+
+def scopes_of(equation: core.JaxprEqn) -> tuple[str, ...]:
+    """Return the `jax.named_scope`s around an equation, inside its own program.
+
+    Args:
+        equation: any equation.
+    """
+    # A scope that a transformation opened, such as `vmap`, is of another class.
+    return tuple(s.name for s in equation.source_info.name_stack.stack if type(s).__name__ == "Scope")
+
+
+# --- Calls ----------------------------------------------------------------------------------------------------------
+
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
+"""Primitives that call one sub-program with their own operands, and the parameter that holds it."""
+
+CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
+"""Calls whose derivative is the user's own."""
+
+
+def _parameter(equation: core.JaxprEqn, name: str) -> Any:
+    if name not in equation.params:
+        raise UnsupportedProgram(
+            f"{equation.primitive.name} has no parameter {name!r} in JAX {jax.__version__}: this version of JAX isn't"
+            " supported yet; install one that duat-jax's documentation names"
+        )
+    return equation.params[name]
+
+
+class SubProgram(NamedTuple):
+    """A program that an equation runs.
+
+    Args:
+        jaxpr: its equations.
+        consts: the values of its `constvars`.
+    """
+
+    jaxpr: core.Jaxpr
+    consts: Sequence[Any]
+
+
+def _sub_program(program: Any) -> SubProgram:
+    # From JAX 0.11 on an open and a closed program are of one class.
+    return SubProgram(getattr(program, "jaxpr", program), getattr(program, "consts", ()))
+
+
+def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
+    """Return the program that a call or a scan runs, or `None` for any other equation.
+
+    Args:
+        equation: any equation.
+    """
+    name = equation.primitive.name
+    if name == "scan":
+        return _sub_program(_parameter(equation, "jaxpr"))
+    return _sub_program(_parameter(equation, CALLS[name])) if name in CALLS else None
+
+
+class Scan(NamedTuple):
+    """How a scan's operands and results divide.
+
+    Args:
+        consts: how many operands are constants; they come first.
+        carries: how many are carried; as many results come first.
+        length: number of steps.
+        reverse: whether it runs backwards.
+        unroll: steps per iteration of the compiled loop.
+    """
+
+    consts: int
+    carries: int
+    length: int
+    reverse: bool
+    unroll: int
+
+
+def scan_of(equation: core.JaxprEqn) -> Scan:
+    """Return how a scan's operands and results divide.
+
+    Args:
+        equation: a scan.
+
+    Raises:
+        UnsupportedProgram: if this version of JAX describes scans in another way.
+    """
+    if "ft_in" in equation.params:  # from JAX 0.11 on
+        consts, carries, _ = map(len, equation.params["ft_in"].unpack())
+    else:
+        consts, carries = _parameter(equation, "num_consts"), _parameter(equation, "num_carry")
+    return Scan(consts, carries, *(_parameter(equation, name) for name in ("length", "reverse", "unroll")))
+
+
+def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
+    """Return every program among an equation's parameters.
+
+    Args:
+        equation: any equation.
+    """
+    found: list[SubProgram] = []
+
+    def look(value: Any) -> None:
+        if hasattr(value, "eqns"):
+            found.append(_sub_program(value))
+        elif isinstance(value, tuple | list):
+            for item in value:
+                look(item)
+
+    look(tuple(equation.params.values()))
+    return found
+
+
+# --- What is linear -------------------------------------------------------------------------------------------------
+
+ALL, FIRST, ONE = "all", "first", "one"
+"""Linear in all operands together, in the first one, in any single one with the others fixed."""
+
+LINEAR: dict[str, str | tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum", "convert_element_type"),
+            *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "concatenate", "slice", "split"),
+            *("stack", "unstack", "rev", "tile", "pad", "fft", "copy", "copy_p", "name", mark_p.name, fence_p.name),
+            *("reduce_precision", "real", "imag", "conj", "complex", "optimization_barrier"),
+            *("sharding_constraint", "layout_constraint", "reshard", "device_put"),
+            *("with_memory_space_constraint", "psum", "psum_invariant", "pvary", "pbroadcast", "ppermute"),
+            *("all_gather", "all_gather_invariant", "all_gather_reduced", "all_to_all", "reduce_scatter"),
+        ),
+        ALL,
+    ),
+    **dict.fromkeys(("gather", "dynamic_slice", "div"), FIRST),
+    **dict.fromkeys(("mul", "dot_general", "ragged_dot_general", "conv_general_dilated"), ONE),
+    "dynamic_update_slice": (0, 1),
+    "scatter-add": (0, 2),
+    "scatter-sub": (0, 2),
+    "scatter": (0, 2),
+    "scatter-mul": (0,),
+    "triangular_solve": (1,),
+    "tridiagonal_solve": (3,),
+}
+"""In which operands a primitive is linear.  `select_n`, the calls, `cond` and `custom_linear_solve` have rules of their
+own."""
+
+FOLLOWED = frozenset((*CALLS, "scan", "cond", "shard_map", "select_n", "custom_linear_solve", "integer_pow", "reduce"))
+"""Primitives with a rule of their own."""
+
+REFUSED = {
+    "while": "a lax.while_loop has no transpose: use lax.scan, or a Python loop",
+    "composite": "its decomposition belongs to a compiler: call the function itself",
+    **dict.fromkeys(
+        ("pure_callback", "io_callback", "ffi_call", "debug_callback", "debug_print"),
+        "what runs outside of JAX can't be looked into: keep what flows out of it",
+    ),
+    **dict.fromkeys(
+        ("select_and_gather_add", "select_and_scatter_add"),
+        "it belongs to the derivative of a maximum: mark the maximum's result with hold(x, name)",
+    ),
+    "polynomial": "it is linear in its coefficients, which don't flow in any model: write it as products and sums",
+    **dict.fromkeys(
+        ("ragged_all_to_all", "unreduced_psum", "unreduced_reduce_scatter", "pbroadcast_dynamic", "preduced"),
+        "this exchange between devices isn't tested: gather what flows before it",
+    ),
+    **dict.fromkeys(
+        ("global_array_to_host_local_array", "host_local_array_to_global_array"),
+        "arrays of one host aren't tested: convert them outside of the function",
+    ),
+    **dict.fromkeys(
+        ("reduced_vary_cast_p", "vary_unreduced_cast_p", "reduced_vary_cast", "vary_unreduced_cast"),
+        "partial sums on devices aren't tested: sum them before they flow on",
+    ),
+    **dict.fromkeys(
+        (
+            "custom_lin",
+            "linear_call",
+            "call_hi_primitive",
+            "call_hi_primitive_linearized",
+            "remat_opt",
+            "stage",
+            "tie",
+            "program_order",
+            "dce_sink",
+            "vjp_node[jit]",
+            "vjp_node[scan]",
+        ),
+        "JAX makes it while it differentiates: give the function itself, not what jax.linearize or jax.vjp return",
+    ),
+    **dict.fromkeys(
+        ("from_edtype", "to_edtype", "relayout"), "only plain arrays of numbers are followed: convert it before"
+    ),
+    **dict.fromkeys(
+        ("box_get", "box_set", "new_box", "new_log", "log_extend", "log_read", "get", "swap", "addupdate"),
+        "state that changes isn't followed: pass it as an argument and return it",
+    ),
+}
+"""Primitives that JAX can transpose and that aren't followed, and why."""
+
+NONLINEAR = {
+    **dict.fromkeys(
+        ("exp", "exp2", "reduce_max", "reduce_min", "max", "min", "argmax", "argmin", "sort"),
+        "mark the attention pattern with hold(pattern, name), or an activation with term(activation, z, name)",
+    ),
+    **dict.fromkeys(
+        ("rsqrt", "sqrt", "integer_pow", "square", "pow", "abs"),
+        "mark a normalisation's scale with hold(scale, name), or an activation with term(activation, z, name)",
+    ),
+    **dict.fromkeys(
+        ("tanh", "logistic", "erf", "erfc", "log", "log1p", "expm1", "sin", "cos", "clamp", "sign"),
+        "mark the activation with term(activation, z, name)",
+    ),
+    **dict.fromkeys(
+        ("mul", "dot_general", "div", "conv_general_dilated", "ragged_dot_general"),
+        "mark the factor that is a dynamic parameter (a pattern, gate or scale) with hold(factor, name)",
+    ),
+    **dict.fromkeys(
+        ("gt", "lt", "ge", "le", "eq", "ne", "select_n", "cond", "gather", "dynamic_slice"),
+        "mark what chooses (a comparison, an index, a router's choice) with hold(x, name)",
+    ),
+    "stop_gradient": "leave it out, or mark what it stops as a dynamic parameter with hold(x, name)",
+}
+"""Primitives that aren't linear, or not in two things that flow, and the mark that is missing there."""
+
+
+def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the operands in which an equation is linear together, or `None` where its primitive isn't in the table.
+
+    Args:
+        equation: any equation but a call.
+        flowing: the operands that flow: of a product, one may.
+    """
+    name, count = equation.primitive.name, len(equation.invars)
+    if name == "select_n":
+        return tuple(range(1, count))
+    if name == "integer_pow":
+        return (0,) if equation.params["y"] == 1 else None
+    if name == "reduce":
+        return tuple(range(count)) if _adds(equation) else None
+    if name == "scatter" and not _overwrites(equation):
+        return None
+    if name == "custom_linear_solve":
+        return tuple(range(sum(_parameter(equation, "const_lengths")), count))
+    rule = LINEAR.get(name)
+    if rule is None or isinstance(rule, tuple):
+        return rule
+    return {ALL: tuple(range(count)), FIRST: (0,), ONE: tuple(flowing[:1])}[rule]
+
+
+def adds_a_constant(equation: core.JaxprEqn) -> bool:
+    """Return whether a linear primitive's result may be nonzero where all its operands are zero.
+
+    Args:
+        equation: any equation.
+    """
+    fill = equation.params.get("fill_value") if equation.primitive.name == "gather" else None
+    return fill is not None and bool(np.any(np.asarray(fill)))
+
+
+def _adds(equation: core.JaxprEqn) -> bool:
+    body = _sub_program(_parameter(equation, "jaxpr")).jaxpr
+    return (
+        len(body.eqns) == 1
+        and body.eqns[0].primitive.name == "add"
+        and set(body.eqns[0].invars) == set(body.invars)
+        and body.outvars == body.eqns[0].outvars
+    )
+
+
+def _overwrites(equation: core.JaxprEqn) -> bool:
+    # `x.at[i].apply(f)` is a scatter too, with `f` as the update.
+    body = _sub_program(_parameter(equation, "update_jaxpr")).jaxpr
+    return body is None or body.outvars == body.invars[1:]
+
+
+def _scatter(equation: core.JaxprEqn, operand: Any, indices: Any, updates: Any) -> list[Any]:
+    """Overwrite by choosing, for every entry, the update that arrives last: JAX transposes unique indices only."""
+    if equation.params["unique_indices"]:
+        return _bind(equation, [operand, indices, updates])
+    order = jnp.arange(updates.size, dtype=jnp.int32).reshape(updates.shape)
+    parameters = {name: equation.params[name] for name in ("dimension_numbers", "indices_are_sorted", "mode")}
+    winner = lax.scatter(jnp.full(operand.shape, -1, jnp.int32), indices, order, **parameters)
+    return [jnp.where(winner < 0, operand, updates.reshape(-1)[jnp.maximum(winner, 0)])]
+
+
+def _reduce(equation: core.JaxprEqn, *operands: Any) -> list[Any]:
+    if not _adds(equation):
+        return _bind(equation, operands)
+    operand, initial = operands
+    return [operand.sum(equation.params["dimensions"]) + initial]
+
+
+def _integer_power(equation: core.JaxprEqn, x: Any) -> list[Any]:
+    return [x] if equation.params["y"] == 1 else _bind(equation, [x])
+
+
+TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
+    "scatter": _scatter,
+    "reduce": _reduce,
+    "integer_pow": _integer_power,
+    "name": lambda _, x: [x],
+    "optimization_barrier": lambda _, *operands: [lax.optimization_barrier(x) for x in operands],
+}
+"""Linear primitives that JAX transposes in some cases only, written with those that it always does."""
+
+
+def _bind(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    parameters = equation.primitive.get_bind_params(equation.params)
+    results = equation.primitive.bind(*operands, **parameters)
+    return list(results) if equation.primitive.multiple_results else [results]
+
+
+def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """Return an equation's results.
+
+    Args:
+        equation: any equation.
+        operands: its operands.
+    """
+    rewrite = TRANSPOSABLE.get(equation.primitive.name)
+    return _bind(equation, operands) if rewrite is None else rewrite(equation, *operands)
+
+
+# --- What acts entry by entry ---------------------------------------------------------------------------------------
+
+ELEMENTWISE = frozenset(
+    (
+        *("add", "add_any", "sub", "mul", "div", "rem", "neg", "sign", "abs", "max", "min", "clamp", "select_n"),
+        *("exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "sinh", "cosh", "asinh", "acosh", "atanh"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "erf", "erfc", "erf_inv", "lgamma", "digamma"),
+        *("sqrt", "rsqrt", "cbrt", "square", "pow", "integer_pow", "nextafter", "floor", "ceil", "round"),
+        *("polygamma", "igamma", "igammac", "regularized_incomplete_beta", "bessel_i0e", "bessel_i1e"),
+        *("log2", "one_minus_square", "polynomial"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "is_finite", "stop_gradient"),
+        *("convert_element_type", "reduce_precision", "real", "imag", "conj", "complex", "copy", "copy_p", "name"),
+        mark_p.name,
+    )
+)
+"""Primitives each entry of whose result depends on the same entry of its operands alone, where shapes are equal."""
+
+KEEPS_PLACE = frozenset(("reshape", "broadcast_in_dim", "optimization_barrier", "sharding_constraint", "reshard"))
+"""Primitives that do too, where they leave the shape as it is."""

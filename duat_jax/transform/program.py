@@ -1,0 +1,206 @@
+"""A traced function with marks, and where each mark stands.
+
+Marks are followed into `jit`, `remat`, `custom_jvp`, `custom_vjp` and `scan`.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+from duat_jax.errors import UnsupportedProgram
+from duat_jax.transform import marks
+from duat_jax.transform.identities import mark_p
+from duat_jax.transform.keys import Key, Site, Step
+from duat_jax.transform.primitives import (
+    CUSTOM_RULES,
+    SubProgram,
+    programs_in,
+    scan_of,
+    scopes_of,
+    sub_program,
+)
+
+Path = tuple[int, ...]
+"""Where an equation stands: its index in the program, then in the sub-program, and so on."""
+
+
+class Loop(NamedTuple):
+    """A scan around a mark.
+
+    Args:
+        depth: which component of the mark's path is the scan.
+        length: its number of steps.
+        reverse: whether it runs backwards.
+    """
+
+    depth: int
+    length: int
+    reverse: bool
+
+
+class Place(NamedTuple):
+    """What is known of a mark besides its key.
+
+    Args:
+        path: where it stands.
+        loops: the scans around it, outermost first.
+        axes: of its value's last axes, how many are its own; those before come from scans and `vmap`.
+    """
+
+    path: Path
+    loops: tuple[Loop, ...]
+    axes: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Program:
+    """A traced function: its equations, its marks, and the structure of its result.
+
+    Args:
+        jaxpr: the equations; what the function closes over are its `constvars`.
+        out_tree: structure of the function's result.
+        sites: every mark by where it stands.
+        places: of every mark, where it stands; in program order.
+        around: every call and scan that has a mark inside, by where it stands.
+    """
+
+    jaxpr: core.Jaxpr
+    out_tree: Any
+    sites: dict[Path, Site]
+    places: dict[Site, Place]
+    around: frozenset[Path]
+
+    def place(self, site: Site) -> Place:
+        """Return where a mark stands, or where a value that a question gives belongs.
+
+        Args:
+            site: a mark, or a value given at one.
+        """
+        return self.places[Site(marks.GIVEN_AT.get(site.kind, site.kind), site.key)]
+
+    def lengths(self, site: Site) -> tuple[int, ...]:
+        """Return the leading axes of a mark's value that count the steps of the scans around it.
+
+        Args:
+            site: any mark.
+        """
+        return tuple(loop.length for loop in self.place(site).loops)
+
+    def steps(self, *kinds: str) -> tuple[Step, ...]:
+        """Return every single occurrence of the marks of some kinds, in the order in which they are computed.
+
+        Args:
+            *kinds: kinds of mark.
+        """
+        found = []
+        for site in self.of_kind(*kinds):
+            path, loops, _ = self.places[site]
+            for index in itertools.product(*(range(loop.length) for loop in loops)):
+                order: list[int] = []
+                for depth, equation in enumerate(path):
+                    order.append(equation)
+                    for loop, step in zip(loops, index, strict=True):
+                        if loop.depth == depth:
+                            order.append(-step if loop.reverse else step)
+                found.append((order, Step(site, index)))
+        return tuple(step for _, step in sorted(found))
+
+    def of_kind(self, *kinds: str) -> tuple[Site, ...]:
+        """Return the marks of some kinds, in program order.
+
+        Args:
+            *kinds: kinds of mark, for example `marks.HOLD`.
+        """
+        return tuple(site for site in self.places if site.kind in kinds)
+
+    def pre_activation_of(self, path: Path) -> int:
+        """Return the index, in its own program, of the equation that marks a term's pre-activation.
+
+        Args:
+            path: where the term's activation is marked.
+        """
+        return self.places[Site(marks.PRE_ACTIVATION, self.sites[path].key)].path[-1]
+
+
+def enters(program: Program, equation: core.JaxprEqn, path: Path, *, linear: bool) -> SubProgram | None:
+    """Return the sub-program that is followed equation by equation, or `None` where an equation is one step.
+
+    A call with a derivative of its own and no mark inside is one step, unless it is to be transposed.
+
+    Args:
+        program: the traced function.
+        equation: one of its equations.
+        path: where it stands.
+        linear: whether the program is going to be transposed.
+    """
+    if equation.primitive.name in CUSTOM_RULES and not linear and path not in program.around:
+        return None
+    return sub_program(equation)
+
+
+def _walk(
+    jaxpr: core.Jaxpr, path: Path, scope: tuple[str, ...], loops: tuple[Loop, ...]
+) -> Iterator[tuple[str, tuple[str, ...], str, Place]]:
+    for i, equation in enumerate(jaxpr.eqns):
+        here, around = (*path, i), (*scope, *scopes_of(equation))
+        if equation.primitive is mark_p:
+            role = equation.params
+            axes = len(equation.outvars[0].aval.shape) - role["batch_axes"]  # type: ignore[attr-defined]
+            yield role["kind"], around, role["name"], Place(here, loops, axes)
+        elif (inner := sub_program(equation)) is not None:
+            inside = loops
+            if equation.primitive.name == "scan":
+                scan = scan_of(equation)
+                inside = (*loops, Loop(len(path), scan.length, scan.reverse))
+            yield from _walk(inner.jaxpr, here, around, inside)
+        else:
+            for hidden in programs_in(equation):
+                for kind, _, name, _ in _walk(hidden.jaxpr, (), (), ()):
+                    raise UnsupportedProgram(_hidden(kind, name, equation.primitive.name))
+
+
+def _hidden(kind: str, name: str, primitive: str) -> str:
+    why = {
+        "while": "which runs its body an unknown number of times: use lax.scan, or a Python loop",
+        "cond": "which runs one branch only: use a Python branch, or jnp.where on values marked before",
+        "shard_map": "where its value is a shard and the whole is nowhere: put the mark outside of it",
+    }
+    otherwise = "whose inside isn't followed: put the mark outside of it"
+    return f"the mark {kind}({name!r}) is inside {primitive!r}, {why.get(primitive, otherwise)}"
+
+
+def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
+    """Trace a function with marks.
+
+    Args:
+        fn: a pure function of one pytree of arrays.
+        x: its argument, or the shapes of it.
+
+    Returns:
+        The program, and the arrays that `fn` closes over.
+
+    Raises:
+        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed.
+    """
+    closed, shape = jax.make_jaxpr(fn, return_shape=True)(x)
+    number: Counter = Counter()
+    sites: dict[Path, Site] = {}
+    places: dict[Site, Place] = {}
+    for kind, scope, name, place in _walk(closed.jaxpr, (), (), ()):
+        begins = marks.PRE_ACTIVATION if kind in marks.OF_A_TERM else kind
+        # All marks of one term carry the number of the pre-activation that they begin with.
+        number[kind, scope, name] += 1
+        site = Site(kind, Key(scope, name, number[begins, scope, name] - 1))
+        if site in places or site.key.number < 0:
+            raise UnsupportedProgram(
+                f"the marks of the terms called {site.key.path!r} are nested or torn apart: give a term inside another"
+                " one's outer map a place after it"
+            )
+        sites[place.path], places[site] = site, place
+    around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))
+    return Program(closed.jaxpr, jax.tree.structure(shape), sites, places, around), list(closed.consts)

@@ -1,0 +1,284 @@
+"""Questions about a recording: any mark to any other, forwards or transposed, and the replayed function itself."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from duat_jax.errors import DuatError
+from duat_jax.operators.function import LinearFunction
+from duat_jax.transform import marks
+from duat_jax.transform.interpret import Seen, evaluate
+from duat_jax.transform.keys import Marked, Site, Step
+from duat_jax.transform.liveness import Question
+from duat_jax.transform.program import trace
+from duat_jax.transform.recording import KINDS, Dynamics, Recording, Traced
+
+Target = Step | None
+"""What is read: a stream, a pre-activation or a term's output; the function's result where it is `None`."""
+
+
+def is_float(x: Any) -> bool:
+    """Return whether an array holds floating-point numbers.
+
+    Args:
+        x: any array.
+    """
+    return jnp.issubdtype(jnp.result_type(x), jnp.inexact)
+
+
+def question_of(
+    recording: Recording, target: Target, *, linear: Iterable[Site] = (), held: Iterable[Site] | None = None
+) -> Question:
+    """Return the question for one target, with terms, offsets and dynamic parameters given.
+
+    Args:
+        recording: the recording.
+        target: what is read.
+        linear: what the answer is linear in besides the argument; activations and offsets that aren't among them are
+            given all the same.
+        held: what else is given; activations, offsets and dynamic parameters if absent.
+    """
+    given = recording.program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if held is None else held
+    linear = frozenset(linear)
+    return Question(
+        given=linear | frozenset(given),
+        linear=linear,
+        wanted=frozenset() if target is None else frozenset({target.site}),
+        value=target is None,
+        affine=True,
+    )
+
+
+def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], given: Seen) -> Any:
+    """Return the target's value under a question.
+
+    Args:
+        recording: the recording.
+        question: what is given.
+        target: what is read.
+        arguments: the leaves of the function's argument.
+        given: values of what is given, where they aren't the recorded ones.
+    """
+    traced = recording.traced
+    values = {
+        s: given[s] if s in given else recording.seen[s] for s in question.given if s in given or s in recording.seen
+    }
+    value, seen = evaluate(
+        traced.program, recording.constants, arguments, question, values, traced.live(question), traced.affinity.flows
+    )
+    return value if target is None else seen[target.site][target.iteration]
+
+
+SOURCES = (marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
+TARGETS = (marks.PRE_ACTIVATION, marks.TERM_OUTPUT, marks.STREAM)
+"""The kinds of mark that a linear map may begin at and end at; what is held does neither."""
+
+
+def _require(recording: Recording, step: Step, kinds: tuple[str, ...], role: str) -> None:
+    known = recording.program.steps(*kinds)
+    if step not in known:
+        some = ", ".join(f"{s.site.kind} {s}" for s in known[:6]) + (", …" if len(known) > 6 else "")
+        raise DuatError(
+            f"{step.site.kind} {step} can't be the {role} of a linear map: choose one of the recording's"
+            f" {len(known)} marks of the kinds {', '.join(kinds)} ({some})"
+        )
+
+
+def require_affine(recording: Recording, target: Target) -> None:
+    """Raise unless a target is affine in everything that flows.
+
+    Args:
+        recording: the recording.
+        target: what is read.
+
+    Raises:
+        DuatError: if the recording has no such mark, or it is one that is held.
+        NotAffine: naming every operation that isn't linear and the mark that is missing.
+    """
+    if target is not None:
+        _require(recording, target, TARGETS, "target")
+    recording.traced.affinity.require(*([] if target is None else [target]), value=target is None)
+
+
+def pull_back(
+    recording: Recording, question: Question, target: Target, readout: Any, given: Seen
+) -> tuple[list[Array | None], Seen]:
+    """Return a read-out of the target, carried back to the argument and to everything that is linear: one pass.
+
+    Args:
+        recording: the recording.
+        question: what is given, and what of it is linear.
+        target: what is read.
+        readout: a covector on the target, of its structure.
+        given: values of what is given, where they aren't the recorded ones.
+
+    Returns:
+        The derivative in every leaf of the argument (`None` for whole numbers), and in every linear mark.
+    """
+    floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
+    linear = {s: given[s] if s in given else recording.seen[s] for s in question.linear}
+
+    def read(floats: dict[int, Array], linear: Seen) -> Any:
+        arguments = [floats.get(i, argument) for i, argument in enumerate(recording.arguments)]
+        return ask(recording, question, target, arguments, given | linear)
+
+    on_floats, on_marks = jax.linear_transpose(read, floats, linear)(readout)
+    return [on_floats.get(i) for i in range(len(recording.arguments))], on_marks
+
+
+def at_zero(recording: Recording, question: Question, target: Target, given: Seen) -> Any:
+    """Return what has no mark: the target's value where the argument and everything linear are zero.
+
+    Args:
+        recording: the recording.
+        question: what is given, and what of it is linear.
+        target: what is read.
+        given: values of what is given, where they aren't the recorded ones.
+    """
+    zeros = {s: jnp.zeros_like(given[s] if s in given else recording.seen[s]) for s in question.linear}
+    arguments = [jnp.zeros_like(a) if is_float(a) else a for a in recording.arguments]
+    return ask(recording, question, target, arguments, given | zeros)
+
+
+def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
+    """Return `σ(z)` of every term.
+
+    Args:
+        recording: the recording.
+        pre_activations: `z` by its mark; the recorded ones where absent.
+    """
+    program = recording.program
+    given = program.of_kind(marks.PRE_ACTIVATION, marks.HOLD)
+    question = Question(frozenset(given), wanted=frozenset(program.of_kind(marks.ACTIVATION)), value=False)
+    values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in given}
+    live = recording.traced.live(question)
+    return evaluate(program, recording.constants, recording.arguments, question, values, live)[1]
+
+
+@dataclass(frozen=True)
+class Between:
+    """How a change at one place arrives at another, everything held at its value on this input.
+
+    Args:
+        source: a term's activation or output, an offset or a stream; the function's argument where it is `None`.
+        target: what is read.
+    """
+
+    source: Step | None
+    target: Target
+
+    def __call__(self, recording: Recording, change: Array) -> Array:
+        """Carry a change forwards.
+
+        Args:
+            recording: the recording.
+            change: an array of the source's shape.
+        """
+        if self.source is not None and self.source == self.target:
+            return change
+        return _carry(recording, change, self.source, self.target)
+
+
+@partial(jax.jit, static_argnames=("source", "target"))
+def _carry(recording: Recording, change: Array, source: Step | None, target: Target) -> Array:
+    place = (
+        None
+        if source is None
+        else Site(marks.ADDED if source.site.kind == marks.STREAM else source.site.kind, source.site.key)
+    )
+    linear = frozenset() if place is None else frozenset({place})
+    question = question_of(recording, target, linear=linear)
+
+    def read(change: Array) -> Any:
+        if place is None or source is None:
+            return ask(recording, question, target, [change], {})
+        zeros = jnp.zeros_like(recording.seen[source.site])
+        return ask(recording, question, target, recording.arguments, {place: zeros.at[source.iteration].set(change)})
+
+    return jax.jvp(read, (jnp.zeros_like(change),), (change,))[1]
+
+
+def linear_map(recording: Recording, source: Step | None = None, target: Target = None) -> LinearFunction:
+    """Return the linear map from any marked value to any other.
+
+    Args:
+        recording: the recording.
+        source: a term's activation or output, an offset or a stream; the function's argument if absent.
+        target: a stream, a pre-activation or a term's output; the function's result if absent.
+
+    Returns:
+        The map, without its matrix.
+
+    Raises:
+        DuatError: if there is no such mark, or it is one that is held; if the function has more than one argument
+            array, and its argument is the source.
+        NotAffine: if a mark is missing.
+    """
+    require_affine(recording, target)
+    if source is not None:
+        _require(recording, source, SOURCES, "source")
+    if source is None and len(recording.arguments) != 1:
+        raise DuatError(
+            f"the function's argument has {len(recording.arguments)} arrays, and a linear map is one of a single array:"
+            " bring the rest in by closing over it"
+        )
+    start = recording.arguments[0] if source is None else recording.at(source)
+    return LinearFunction(Between(source, target), recording, jax.ShapeDtypeStruct(start.shape, start.dtype))
+
+
+def seen_of(dynamics: Dynamics) -> Seen:
+    """Return recorded values by mark.
+
+    Args:
+        dynamics: what a recording says.
+    """
+    return {Site(kind, key): v for kind, values in zip(KINDS, dynamics, strict=True) for key, v in values.items()}
+
+
+def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
+    """Return the function in which held things and terms are given, not computed: the closed form as a function.
+
+    `replay(fn, dynamics)(x, activations, offsets)` is affine in its three arguments together; that is the theorem, and
+    it is proved on the function's program before anything is computed.  At the recorded input it equals `fn`.
+
+    Args:
+        fn: the function that was recorded.
+        dynamics: what its recording says, on this input or on another.
+
+    Returns:
+        A function of `x`, of the terms' `activations` and of the `offsets` (by key, as in `Dynamics`; the recorded ones
+        where absent).
+
+    Raises:
+        NotAffine: when called, naming each operation that is not linear in what flows through it, its source line and
+            the missing mark.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax import hold, record
+        >>> fn = lambda x: hold(jnp.exp(x), "gate") * x
+        >>> dynamics = record(fn)(jnp.array([0.0, 1.0])).dynamics
+        >>> replay(fn, dynamics)(jnp.array([5.0, 0.0])).tolist()
+        [5.0, 0.0]
+
+    Source: Wang & Li, Eq. 11 and 34.
+    """
+
+    def replayed(x: Any, activations: Marked | None = None, offsets: Marked | None = None) -> Any:
+        program, constants = trace(fn, x)
+        chosen = dynamics._replace(
+            activations=dynamics.activations if activations is None else activations,
+            offsets=dynamics.offsets if offsets is None else offsets,
+        )
+        arguments, in_tree = jax.tree.flatten(x)
+        recording = Recording(constants, arguments, None, seen_of(chosen), Traced(program), in_tree)
+        require_affine(recording, None)
+        linear = program.of_kind(marks.ACTIVATION, marks.OFFSET)
+        return ask(recording, question_of(recording, None, linear=linear), None, arguments, {})
+
+    return replayed

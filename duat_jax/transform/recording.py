@@ -1,0 +1,187 @@
+"""One forward pass of a function, kept with its program: what every question about this input is asked of."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array
+
+from duat_jax.transform import marks
+from duat_jax.transform.affinity import Affinity
+from duat_jax.transform.interpret import Seen, evaluate
+from duat_jax.transform.keys import Marked, Step
+from duat_jax.transform.liveness import Live, Question, liveness
+from duat_jax.transform.program import Program, trace
+
+
+class Dynamics(NamedTuple):
+    """Everything marked in a function, as it is on one input: its dynamic parameters, its terms and its biases.
+
+    Each field has the values by the key of their mark; a mark inside a scan has its values stacked along a new leading
+    axis.
+
+    Args:
+        held: attention patterns, normalisation scales, gates: the dynamic parameters.
+        pre_activations: `z = W2 x + b2` of every term.
+        activations: `σ(z)` of every term.
+        term_outputs: `W3 σ(z)` of every term that was marked with its outer map.
+        offsets: every bias and norm offset.
+        streams: the residual stream at every layer boundary.
+    """
+
+    held: Marked[Array]
+    pre_activations: Marked[Array]
+    activations: Marked[Array]
+    term_outputs: Marked[Array]
+    offsets: Marked[Array]
+    streams: Marked[Array]
+
+
+KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
+"""The kind of mark in each field of `Dynamics`, in order."""
+
+
+class Traced:
+    """A program, with what was found out about it: each once, whatever is asked.
+
+    Args:
+        program: the traced function.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._live: dict[Question, Live] = {}
+
+    @cached_property
+    def affinity(self) -> Affinity:
+        """What flows where, and whether it does so linearly."""
+        return Affinity(self.program)
+
+    def live(self, question: Question) -> Live:
+        """Return the equations that answering a question needs.
+
+        Args:
+            question: what is asked.
+        """
+        if question not in self._live:
+            self._live[question] = liveness(self.program, question)
+        return self._live[question]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False, repr=False)
+class Recording:
+    """A function's forward pass at one input: its value, and the values of its marks.
+
+    It is a pytree: it can be returned from `jax.jit`, mapped by `jax.vmap`, and asked any number of questions without
+    another forward pass, trace or check.
+
+    Args:
+        constants: the arrays that the function closes over.
+        arguments: the leaves of its argument.
+        value: its result, from the plain forward pass.
+        seen: the values of its marks.
+        traced: its program.
+        in_tree: the structure of its argument.
+    """
+
+    constants: list[Any]
+    arguments: list[Array]
+    value: Any
+    seen: Seen
+    traced: Traced = field(metadata={"static": True})
+    in_tree: Any = field(metadata={"static": True})
+
+    @property
+    def program(self) -> Program:
+        """The traced function."""
+        return self.traced.program
+
+    @property
+    def argument(self) -> Any:
+        """The function's argument, in its own structure."""
+        return jax.tree.unflatten(self.in_tree, self.arguments)
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Everything marked, by kind and key."""
+        return Dynamics(
+            *(Marked({s.key: self.seen[s] for s in self.program.of_kind(kind) if s in self.seen}) for kind in KINDS)
+        )
+
+    @property
+    def streams(self) -> tuple[Step, ...]:
+        """The marked streams, in the order in which they are computed."""
+        return self.program.steps(marks.STREAM)
+
+    @property
+    def terms(self) -> tuple[Step, ...]:
+        """The terms, each by its pre-activation, in the order in which they are computed."""
+        return self.program.steps(marks.PRE_ACTIVATION)
+
+    @property
+    def activations(self) -> tuple[Step, ...]:
+        """The activations of the terms, in the same order."""
+        return self.program.steps(marks.ACTIVATION)
+
+    @property
+    def offsets(self) -> tuple[Step, ...]:
+        """The biases and norm offsets, in the order in which they are computed."""
+        return self.program.steps(marks.OFFSET)
+
+    def at(self, step: Step) -> Array:
+        """Return the value of one occurrence of a mark.
+
+        Args:
+            step: the mark.
+        """
+        return self.seen[step.site][step.iteration]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self.program.of_kind(kind))} {kind}" for kind in KINDS)
+        return f"Recording(marks: {counts})"
+
+
+def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Recording:
+    """Run a function once and keep the marks of some kinds.
+
+    Args:
+        fn: a pure function of one pytree of arrays, with marks.
+        x: its argument.
+        kinds: kinds of mark to keep.
+    """
+    program, constants = trace(fn, x)
+    arguments, in_tree = jax.tree.flatten(x)
+    traced = Traced(program)
+    question = Question(wanted=frozenset(program.of_kind(*kinds)))
+    value, seen = evaluate(program, constants, arguments, question, {}, traced.live(question))
+    return Recording(constants, arguments, value, seen, traced, in_tree)
+
+
+def record(fn: Callable[[Any], Any]) -> Callable[[Any], Recording]:
+    """Transform a function with marks into one that returns its recording: value and everything marked, in one pass.
+
+    It composes with `jit`, `vmap` and `scan` as `jax.grad` does; where a part of the recording isn't used, XLA doesn't
+    compute it.
+
+    Args:
+        fn: a pure function of one pytree of arrays, with marks.
+
+    Returns:
+        A function of the same argument, returning the `Recording`.
+
+    Raises:
+        UnsupportedProgram: where a mark is inside a `while` or `cond`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax import hold
+        >>> recording = record(lambda x: hold(jnp.exp(x), "gate") * x)(jnp.array([0.0, 1.0]))
+        >>> recording.value.tolist()[0], recording.dynamics.held["gate"].tolist()[0]
+        (0.0, 1.0)
+
+    Source: Wang & Li, Eq. 4 (parameters that are functions of the input).
+    """
+    return lambda x: record_kinds(fn, x, KINDS)

@@ -1,0 +1,83 @@
+"""The networks that are verified: random ones of every block type, and checkpoints."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from duat_jax.errors import DuatError
+from duat_jax.models.loader import load
+from duat_jax.nn import BLOCKS, Stack, make_stack
+from duat_jax.verification.compare import Verification, verify
+from symbolic import stack as symbols
+
+Module = TypeVar("Module")
+
+EMBEDDED = Path(__file__).parent.parent / "models" / "embedded"
+_TOKENS = 3
+
+
+def random_stack(block: str, depth: int, key: int = 0) -> Stack:
+    """Return a small stack whose every parameter is random, biases and norms too.
+
+    Args:
+        block: a name in `duat_jax.nn.BLOCKS`.
+        depth: number of layers.
+        key: seed.
+
+    Raises:
+        DuatError: if there is no such block.
+        SymbolicError: if the depth isn't a positive integer.
+    """
+    if block not in BLOCKS:
+        raise DuatError(f"there is no block {block!r} to run: choose one of {', '.join(BLOCKS)}")
+    config = BLOCKS[block](features=6, heads=2, neurons=10)
+    stack = make_stack(config, layers=symbols.check_depth(depth), dtype=jnp.float64, rngs=nnx.Rngs(key))
+    return randomised(stack, key)
+
+
+def randomised(module: Module, key: int = 0, scale: float = 0.3) -> Module:
+    """Return a module with noise on every parameter, so that none is zero or one.
+
+    Args:
+        module: the module.
+        key: seed.
+        scale: standard deviation of the noise.
+    """
+    leaves, tree = jax.tree.flatten(module)
+    keys = jax.random.split(jax.random.key(key), len(leaves))
+    noisy = [x + scale * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(tree, noisy)
+
+
+def networks(depth: int | None = None, block: str | None = None, model: Path | None = None) -> Iterator[Verification]:
+    """Verify random networks of one or all block types, or a checkpoint.
+
+    Args:
+        depth: number of layers: 4 for random networks if absent, and all layers of a checkpoint.
+        block: one block type; all if absent.
+        model: a checkpoint directory.
+
+    Raises:
+        DuatError: if the block is unknown, both block and model are given, or the checkpoint has fewer layers.
+        SymbolicError: if the depth isn't a positive integer.
+        BadCheckpoint: if the directory can't be loaded.
+    """
+    if model is None:
+        x = jax.random.normal(jax.random.key(1), (_TOKENS, 6), jnp.float64)
+        for name in BLOCKS if block is None else (block,):
+            yield verify(random_stack(name, 4 if depth is None else depth), x, name)
+        return
+    if block is not None:
+        raise DuatError("a model has a block type of its own: give --model or --block, not both")
+    transformer = load(model, dtype=jnp.float64)
+    stack = transformer.stack
+    layers = len(stack.blocks) if depth is None else symbols.check_depth(depth)
+    if layers > len(stack.blocks):
+        raise DuatError(f"{model} has {len(stack.blocks)} layers: give a depth of at most that")
+    stack.blocks = nnx.List(list(stack.blocks)[:layers])
+    x = transformer.embed(jnp.arange(_TOKENS))
+    yield verify(stack, x if transformer.embedding_norm is None else transformer.embedding_norm(x), str(model))

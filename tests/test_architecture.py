@@ -1,0 +1,178 @@
+"""The house: which room may import which, read from every module's own imports."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = (
+    "errors",
+    "operators",
+    "transform",
+    "forms",
+    "nn",
+    "reference",
+    "models",
+    "explanation",
+    "verification",
+    "cli",
+)
+"""From the bottom up: a room imports itself and what stands before it; the last one also the whole, as a user does."""
+
+FORBIDDEN = {"reference": {"transform"}}
+"""What is below and still may not be imported: the reference is independent of what it is compared with."""
+
+
+def package_of(file):
+    """Return the dotted package in which a module stands."""
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts[:-1])
+
+
+def imports_of(source, package):
+    """Return every import of a module, wherever it stands: line, what is imported in full, and its name here."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name, alias.asname or alias.name.split(".")[0]) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            module = [*parents, *([node.module] if node.module else [])]
+            found += [
+                (node.lineno, ".".join([*module, alias.name]), alias.asname or alias.name) for alias in node.names
+            ]
+    return found
+
+
+def upward_imports(source, room, package):
+    """Return a sentence for every import that doesn't run downwards."""
+    allowed = set(ROOMS[: ROOMS.index(room) + 1]) - FORBIDDEN.get(room, set())
+    wrong = []
+    for line, imported, _ in imports_of(source, package):
+        parts = imported.split(".")
+        below = len(parts) > 1 and parts[1] in allowed
+        as_a_user = room == ROOMS[-1] and (len(parts) == 1 or parts[1] not in ROOMS)
+        if parts[0] == "duat_jax" and not below and not as_a_user:
+            wrong.append(f"line {line}: {room} imports {imported}")
+    return wrong
+
+
+def dotted(node, names):
+    """Return the full name of what an expression reads off an import, if it does."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    owner = dotted(node.value, names) if isinstance(node, ast.Attribute) else None
+    return owner and f"{owner}.{node.attr}"
+
+
+def private_imports(source, package):
+    """Return a sentence for every private name that is imported from another room, or read off what is."""
+    imports = imports_of(source, package)
+    # `import a.b` binds `a`.
+    names = {
+        name: imported.split(".")[0] if imported.startswith(f"{name}.") else imported for _, imported, name in imports
+    }
+    used = [(line, imported) for line, imported, _ in imports]
+    used += [(n.lineno, dotted(n, names)) for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Attribute)]
+    wrong = []
+    for line, name in used:
+        parts = (name or "").split(".")
+        rooms = {"duat_jax": 2, "symbolic": 1}.get(parts[0], 0)
+        elsewhere = parts[:rooms] != package.split(".")[:rooms]
+        if elsewhere and any(part.startswith("_") and not part.startswith("__") for part in parts):
+            wrong.append(f"line {line}: {name} is private")
+    return wrong
+
+
+MODULES = sorted((ROOT / "duat_jax").rglob("*.py"))
+SYMBOLIC = sorted((ROOT / "symbolic").rglob("*.py"))
+
+
+def test_every_module_stands_in_a_room():
+    rooms = {file.relative_to(ROOT / "duat_jax").with_suffix("").parts[0] for file in MODULES} - {"__init__", "public"}
+    assert rooms == set(ROOMS)
+
+
+def test_imports_run_downwards():
+    wrong = []
+    for file in MODULES:
+        room = file.relative_to(ROOT / "duat_jax").with_suffix("").parts[0]
+        if room not in ("__init__", "public"):
+            found = upward_imports(file.read_text(encoding="utf-8"), room, package_of(file))
+            wrong += [f"{file.relative_to(ROOT)} {sentence}" for sentence in found]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_rooms_use_public_names_of_each_other():
+    wrong = [
+        f"{file.relative_to(ROOT)} {sentence}"
+        for file in MODULES + SYMBOLIC
+        for sentence in private_imports(file.read_text(encoding="utf-8"), package_of(file))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_symbolic_layer_knows_neither_jax_nor_the_package_but_for_its_bridge():
+    wrong = []
+    for file in SYMBOLIC:
+        allowed = {"jax"} if file == ROOT / "symbolic" / "bridge.py" else set()
+        for line, imported, _ in imports_of(file.read_text(encoding="utf-8"), package_of(file)):
+            if imported.split(".")[0] in {"jax", "jaxlib", "flax", "jaxtyping", "duat_jax"} - allowed:
+                wrong.append(f"{file.relative_to(ROOT)} line {line}: {imported}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "wrong"),
+    [
+        ("forms", "from duat_jax.models.transformer import Transformer", True),
+        ("forms", "def f():\n    import duat_jax.models.loader", True),
+        ("forms", "from duat_jax import models", True),
+        ("forms", "import duat_jax", True),
+        ("forms", "from ..models import loader", True),
+        ("forms", "from ..operators import base\nfrom .residual_term import ResidualTerm", False),
+        ("forms", "from duat_jax.transform import marks\nfrom duat_jax.errors import DuatError", False),
+        ("operators", "from duat_jax.transform.marks import hold", True),
+        ("reference", "from duat_jax.transform.replay import Dynamics", True),
+        ("reference", "from duat_jax.forms.residual_term import ResidualTerm", False),
+        ("cli", "import jax\nfrom duat_jax.explanation.result import explain", False),
+        ("cli", "import duat_jax as duat\nfrom duat_jax import explain", False),
+        ("verification", "from duat_jax import cli", True),
+    ],
+)
+def test_an_import_that_runs_upwards_is_seen(room, source, wrong):
+    assert bool(upward_imports(source, room, f"duat_jax.{room}")) == wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("from duat_jax.transform.marks import _check", True),
+        ("from duat_jax.transform._marks import hold", True),
+        ("from duat_jax.transform import marks\nmarks._check()", True),
+        ("from duat_jax.transform import marks as m\nm.hold._x", True),
+        ("import duat_jax.transform.marks\nduat_jax.transform.marks._check()", True),
+        ("from duat_jax.transform import marks\nmarks.hold.__name__", False),
+        ("from duat_jax.forms.closed_form import _helper", False),
+        ("import jax\njax._src", False),
+        ("from symbolic.bridge import _Reader", True),
+    ],
+)
+def test_a_private_name_of_another_room_is_seen(source, wrong):
+    assert bool(private_imports(source, "duat_jax.forms")) == wrong
+
+
+def test_the_public_list_is_what_the_package_gives_and_is_loaded_when_it_is_used():
+    script = (
+        "import sys, duat_jax as duat\n"
+        "assert 'jax' not in sys.modules\n"
+        "from duat_jax import *\n"
+        "names = {n for n in vars(duat.public) if not n.startswith('_')}\n"
+        "assert set(duat.__all__) == set(dir(duat)) == names and names <= set(globals())\n"
+        "assert all(getattr(duat, n) is getattr(duat.public, n) for n in names)\n"
+        "assert not hasattr(duat, 'nothing') and not hasattr(duat, '_nothing')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr

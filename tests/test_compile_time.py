@@ -1,0 +1,32 @@
+"""What is compiled grows with depth, and not faster."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import make_input, make_stack
+
+from duat_jax.forms import affine_form, decomposition
+from duat_jax.transform.recording import record
+
+pytestmark = pytest.mark.usefixtures("optimised")
+
+
+def table(recording, readout):
+    return decomposition.contributions(recording, readout)
+
+
+def collapsed(recording, readout):
+    return affine_form.collapsed_contributions(recording, readout)
+
+
+@pytest.mark.parametrize("question", [table, collapsed])
+def test_twice_the_layers_are_twice_the_program(question):
+    """Twice as many instructions: none of a layer is fused, ever longer, into those of the layers after it."""
+
+    def instructions(layers):
+        stack = make_stack("pre-norm", layers, dtype=jnp.float32)
+        answer = jax.jit(lambda x: question(record(stack)(x), jnp.ones_like(x)))
+        return answer.lower(make_input(dtype=jnp.float32)).compile().as_text().count("\n")
+
+    four, eight, sixteen = map(instructions, (4, 8, 16))
+    assert sixteen - eight < 2.2 * (eight - four)

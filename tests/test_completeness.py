@@ -1,0 +1,165 @@
+"""Completeness: three answers, each part by its own dtype, NaN fails, and every form carries it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import ENCODER
+from helpers import close, make_input, make_stack, weights_of
+
+import duat_jax as duat
+from duat_jax.forms.completeness import completeness_of, entrywise_completeness
+
+W = weights_of((6, 6)) / 2
+W32 = W.astype(jnp.float32)
+
+
+def cast(w, x):
+    return w.astype(x.dtype)
+
+
+def stack_of(depth):
+    def fn(x):
+        for i in range(depth):
+            x = duat.stream(x, "layer")
+            x = x + duat.term(jnp.tanh, x @ cast(W, x), f"mlp{i}", outer=lambda a: a @ cast(W.T, a))
+        return duat.stream(x, "layer")
+
+    return fn
+
+
+def test_fourteen_terms_in_bfloat16_say_nothing_or_hold_and_negated_they_never_hold():
+    fn = stack_of(14)
+    parts = duat.decompose(lambda x: fn(x).sum(), make_input(dtype=jnp.float32).astype(jnp.bfloat16))
+    assert parts.completeness.verdict in ("says nothing", "holds")
+    negated = [-part for part in (parts.input, *parts.terms.values())]
+    assert completeness_of(parts.completeness.value, negated).verdict != "holds"
+
+
+def test_a_tolerance_of_the_size_of_the_parts_says_nothing():
+    parts = [jnp.array([1.0, -1.0, 0.25], jnp.bfloat16)] * 64
+    assert completeness_of(sum(p.sum() for p in parts), parts).verdict == "says nothing"
+
+
+def test_a_constant_of_low_precision_loosens_the_tolerance_by_its_own_part_alone():
+    x = make_input(dtype=jnp.float32)
+    small = jnp.full(6, 2.0**-10, jnp.bfloat16)
+
+    def fn(x, bias):
+        return (x @ W32 + duat.offset(bias, "b").astype(jnp.float32)).sum()
+
+    tight = duat.decompose(lambda x: fn(x, small.astype(jnp.float32)), x).completeness
+    loose = duat.decompose(lambda x: fn(x, small), x).completeness
+    assert tight.verdict == loose.verdict == "holds"
+    part = 4 * 6 * 2.0**-10
+    assert float(loose.tolerance - tight.tolerance) <= 4 * np.log2(29) * 2.0**-7 * part
+    # Even so the constant cannot be lost without a word.
+    lost = completeness_of(loose.value, [duat.decompose(lambda x: fn(x, small), x).input])
+    assert lost.verdict == "fails"
+
+
+@pytest.mark.parametrize("wrong", [jnp.nan, jnp.inf])
+def test_what_isnt_a_number_fails(wrong):
+    x = make_input().at[0, 0].set(wrong)
+    assert duat.decompose(lambda x: x.sum(), x).completeness.verdict == "fails"
+    assert duat.unroll(lambda x: 2 * x, x).completeness().verdict == "fails"
+    assert duat.collapse(lambda x: 2 * x, x).completeness.verdict == "fails"
+    assert completeness_of(jnp.array(1.0), [jnp.array([1.0, wrong])]).verdict == "fails"
+    assert completeness_of(jnp.array(wrong), [jnp.array([1.0])]).verdict == "fails"
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64])
+@pytest.mark.parametrize("size", [1e-4, 1e-2, 1.0])
+def test_the_tolerance_neither_vanishes_nor_overflows(dtype, size):
+    """In its own range of sizes a dtype's relative tolerance is the same."""
+    size = size if dtype == jnp.float16 else {1e-4: 1e-30, 1e-2: 1e30}.get(size, size)
+    parts = [jnp.full(9, size, dtype)]
+    one = completeness_of(jnp.array(9.0, dtype), [jnp.ones(9, dtype)])
+    completeness = completeness_of(jnp.array(9 * size, dtype), parts)
+    assert completeness.verdict != "fails"
+    np.testing.assert_allclose(
+        np.float64(completeness.tolerance) / np.float64(parts[0][0]), np.float64(one.tolerance), rtol=0.01
+    )
+
+
+def test_without_parts_zero_holds_and_anything_else_fails():
+    assert completeness_of(jnp.array(0.0), []).verdict == "holds"
+    assert completeness_of(jnp.array(1e-30), []).verdict == "fails"
+
+
+def test_under_vmap_it_is_an_array_and_one_failure_fails():
+    xs = jnp.stack([make_input(key=k) for k in range(3)])
+    completeness = jax.vmap(lambda x: duat.decompose(lambda x: stack_of(2)(x).sum(), x).completeness)(xs)
+    assert completeness.within.shape == completeness.tolerance.shape == (3,)
+    assert completeness.verdict == "holds"
+    broken = completeness._replace(error=completeness.error.at[1].set(1.0))
+    assert broken.holds.tolist() == [True, False, True]
+    assert broken.verdict == "fails"
+
+
+def test_only_what_is_live_counts():
+    def alive(x):
+        return (x @ W).sum()
+
+    def with_the_dead(x):
+        y = x
+        for i in range(20):
+            y = y + duat.term(jnp.tanh, y @ W, f"dead{i}")
+        return (x @ W).sum()
+
+    x = make_input()
+    assert duat.decompose(with_the_dead, x).completeness == duat.decompose(alive, x).completeness
+
+
+@pytest.mark.parametrize("block", ["pre-norm", "post-norm"])
+def test_every_form_carries_it_and_it_holds(block):
+    stack, x = make_stack(block, 3), make_input()
+    form = duat.unroll(stack, x)
+    assert duat.collapse(stack, x).completeness.verdict == "holds"
+    assert form.completeness().verdict == "holds"
+    for i in range(len(form.streams)):
+        assert form.completeness(i).verdict == "holds"
+        close(form.completeness(i).value, form.recording.at(form.streams[i]))
+    for i in range(1, len(form.streams)):
+        assert form.layer_completeness(i).verdict == "holds"
+
+
+def test_a_part_that_is_wrong_anywhere_fails_entry_by_entry():
+    value = make_input()
+    good = [0.3 * value, 0.7 * value]
+    assert entrywise_completeness(value, good).verdict == "holds"
+    for wrong in ([good[0]], [good[0], -good[1]], [good[0], good[1].at[2, 3].multiply(1.0001)]):
+        assert entrywise_completeness(value, wrong).verdict == "fails"
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("depth", [1, 6, 24])
+def test_the_tolerance_is_near_the_error_over_many_inputs(depth, dtype):
+    """Rounding is random: over many inputs the largest error is no small fraction of the tolerance, nor beyond it."""
+    fn = stack_of(depth)
+    xs = jax.random.normal(jax.random.key(7), (64, 4, 6), dtype)
+    run = jax.jit(jax.vmap(lambda x: duat.decompose(lambda x: fn(x)[-1].sum(), x).completeness))
+    completeness = run(xs)
+    assert completeness.verdict == "holds"
+    ratio = jnp.median(completeness.tolerance) / jnp.abs(completeness.error).max()
+    assert 1 < ratio < 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [None, ENCODER], ids=["embedded", "all-MiniLM-L6-v2"])
+def test_on_a_real_model_the_tolerance_is_within_thirty_times_the_error_seen(path):
+    model = duat.load() if path is None else duat.load(path)
+    ids = jax.random.randint(jax.random.key(1), (64, 16), 1000, 4000)
+    readout = jax.random.normal(jax.random.key(2), jax.eval_shape(model, ids[0]).shape[1:], jnp.float32)
+
+    @jax.jit
+    def run(model, ids):
+        def scalar(x):
+            return jnp.vdot(readout, model.output(x)[-1], precision="highest")
+
+        return duat.decompose(scalar, model.embed(ids)).completeness
+
+    each = [run(model, one) for one in ids]
+    assert {completeness.verdict for completeness in each} == {"holds"}
+    error, tolerance = (np.array([getattr(c, name) for c in each]) for name in ("error", "tolerance"))
+    assert 1 < tolerance.max() / np.abs(error).max() < 30

@@ -1,0 +1,92 @@
+"""Programs on several devices: shards, explicit sharding, and arrays that are sharded when they arrive."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PREAMBLE = """
+import jax, jax.numpy as jnp
+import duat_jax as duat
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+jax.config.update("jax_enable_x64", True)
+x = jax.random.normal(jax.random.key(0), (4, 6))
+w = jax.random.normal(jax.random.key(1), (6, 6))
+mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.{axis},))
+assert len(mesh.devices.ravel()) == 2
+def check(fn, x, plain):
+    for neurons in (True, False):
+        for transform in (lambda f: f, jax.jit):
+            parts = transform(lambda x: duat.decompose(fn, x, neurons=neurons))(x)
+            assert parts.completeness.verdict == "holds", parts.completeness
+            alone = duat.decompose(plain, jax.device_get(x), neurons=neurons)
+            for ours, theirs in zip(jax.tree.leaves(parts[:2]), jax.tree.leaves(alone[:2]), strict=True):
+                assert jnp.allclose(jax.device_get(ours), jax.device_get(theirs), atol=1e-12), (ours, theirs)
+def plain(x):
+    return (x + duat.term(jnp.tanh, x @ w, "mlp", outer=lambda a: a @ w)).sum()
+"""
+
+SHARDED = """
+sharded = jax.device_put(x, NamedSharding(mesh, P("i", None)))
+check(plain, sharded, plain)
+"""
+
+SHARD_MAP = """
+part = jax.shard_map(lambda x, w: jax.lax.psum(x, "i") @ w, mesh=mesh, in_specs=(P("i"), P()), out_specs=P())
+def fn(x):
+    return part(x, w).sum() + plain(x)
+check(fn, x, lambda x: ((x[:2] + x[2:]) @ w).sum() + plain(x))
+"""
+
+HELD_SHARDS = """
+part = jax.shard_map(lambda x: jnp.exp(x), mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+check(lambda x: (x * duat.hold(part(x), "gate")).sum(), x, lambda x: (x * duat.hold(jnp.exp(x), "gate")).sum())
+try:
+    duat.decompose(lambda x: part(x).sum(), x)
+except duat.NotAffine as error:
+    assert "exp isn't linear" in str(error), error
+else:
+    raise SystemExit("exp in a shard was accepted")
+"""
+
+MARK_IN_A_SHARD = """
+part = jax.shard_map(lambda x: duat.hold(jnp.exp(x), "gate") * x, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+try:
+    duat.decompose(lambda x: part(x).sum(), x)
+except duat.UnsupportedProgram as error:
+    assert "put the mark outside of it" in str(error), error
+else:
+    raise SystemExit("a mark in a shard was accepted")
+"""
+
+RESHARD = """
+with jax.set_mesh(mesh):
+    x = jax.device_put(x, NamedSharding(mesh, P("i", None)))
+    w = jax.device_put(w, NamedSharding(mesh, P(None, None)))
+    def fn(x):
+        return plain(jax.sharding.reshard(x, P(None, None)))
+    parts = jax.jit(lambda x: duat.decompose(fn, x))(x)
+    assert parts.completeness.verdict == "holds"
+    assert "reshard" in str(jax.make_jaxpr(fn)(x))
+    whole = duat.decompose(plain, x)
+    assert jnp.allclose(jax.device_get(parts.input), jax.device_get(whole.input), atol=1e-12)
+"""
+
+PROGRAMS = {
+    "a sharded input": ("Auto", SHARDED),
+    "an explicitly sharded input": ("Explicit", SHARDED),
+    "shards": ("Auto", SHARD_MAP),
+    "held shards": ("Auto", HELD_SHARDS),
+    "a mark in a shard": ("Auto", MARK_IN_A_SHARD),
+    "resharding": ("Explicit", RESHARD),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_on_two_devices(what):
+    axis, program = PROGRAMS[what]
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    script = PREAMBLE.replace("{axis}", axis) + program
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,173 @@
+"""Every part of a block and of a model against an independent computation."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close, make_input, numbers, weights_of
+
+import duat_jax as duat
+from duat_jax.nn import (
+    ACTIVATIONS,
+    Attention,
+    GatedMLP,
+    LayerNorm,
+    RMSNorm,
+    Rotary,
+    attention_mask,
+    attention_pattern,
+    rotary_frequencies,
+    soft_cap,
+)
+from duat_jax.verification.networks import randomised
+
+
+def linear(layer, x):
+    y = x @ np.asarray(layer.kernel[...])
+    return y if layer.bias is None else y + np.asarray(layer.bias[...])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_norm(bias):
+    norm, x = randomised(LayerNorm(6, "n", epsilon=1e-3, bias=bias, dtype=jnp.float64)), numbers(2, 4, 6)
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * np.asarray(norm.scale[...])
+    close(norm(jnp.asarray(x)), expected + (np.asarray(norm.bias[...]) if bias else 0))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_rms_norm(offset):
+    fresh = RMSNorm(6, "n", epsilon=1e-3, weight_offset=offset, dtype=jnp.float64)
+    x = numbers(2, 4, 6)
+    expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
+    close(fresh(jnp.asarray(x)), expected)
+    norm = randomised(fresh)
+    close(norm(jnp.asarray(x)), expected * (offset + np.asarray(norm.scale[...])))
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("turned", [2, 4, 6])
+def test_rotary_is_a_product_with_complex_phases(interleaved, turned):
+    x = numbers(2, 5, 3, 6)
+    pairs = turned // 2
+    pick = [(2 * k, 2 * k + 1) if interleaved else (k, k + pairs) for k in range(pairs)]
+    expected = x.copy()
+    for k, (a, b) in enumerate(pick):
+        phase = np.exp(1j * np.arange(5) * 100.0 ** (-2 * k / turned))[:, None]
+        z = (x[..., a] + 1j * x[..., b]) * phase
+        expected[..., a], expected[..., b] = z.real, z.imag
+    close(Rotary(rotary_frequencies(turned, 100.0), interleaved)(jnp.asarray(x)), expected)
+
+
+def test_rotary_scores_depend_on_the_distance_alone():
+    rotary = Rotary(rotary_frequencies(6))
+    q, k = (jnp.broadcast_to(jnp.asarray(numbers(6, key=i)), (7, 1, 6)) for i in (0, 1))
+    scores = jnp.einsum("qhd,khd->qk", rotary(q), rotary(k))
+    for distance in range(-6, 7):
+        diagonal = jnp.diagonal(scores, distance)
+        close(diagonal, jnp.full_like(diagonal, diagonal[0]))
+
+
+def test_rotary_in_half_precision_turns_by_exact_angles():
+    rotary, x = Rotary((1.0,)), jnp.ones((3000, 1, 2))
+    np.testing.assert_allclose(
+        rotary(x.astype(jnp.bfloat16)).astype(jnp.float64),
+        rotary(x),
+        rtol=0,
+        atol=4 * float(jnp.finfo(jnp.bfloat16).eps),
+    )
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 1, 2, 9])
+@pytest.mark.parametrize("padded", [True, False])
+def test_mask(causal, window, padded):
+    padding = np.array([[False, True, True, True, False], [True] * 5])
+    mask = attention_mask(5, causal=causal, window=window, padding=jnp.asarray(padding) if padded else None)
+    expected = np.ones((2, 5, 5), bool)
+    for text, q, k in itertools.product(range(2), range(5), range(5)):
+        seen = (not causal or k <= q) and (window is None or abs(q - k) < window) and (not padded or padding[text, k])
+        expected[text, q, k] = seen
+    if mask is None:
+        assert expected.all()
+    else:
+        np.testing.assert_array_equal(np.broadcast_to(mask, expected.shape), expected)
+
+
+@pytest.mark.parametrize("cap", [None, 0.7])
+def test_pattern(cap):
+    q, k = numbers(4, 2, 3), numbers(4, 2, 3, key=1)
+    q[1] = 0  # scores of zero, where the ratio of the cap is its limit
+    scores = 0.9 * np.einsum("qhd,khd->hqk", q, k)
+    scores = scores if cap is None else cap * np.tanh(scores / cap)
+    weights = np.exp(scores) * np.tri(4)
+    pattern = attention_pattern(jnp.asarray(q), jnp.asarray(k), 0.9, attention_mask(4, causal=True), cap)
+    close(pattern, weights / weights.sum(-1, keepdims=True))
+
+
+def test_a_soft_cap_is_a_held_ratio():
+    scores = jnp.asarray([-50.0, -1.0, 0.0, 1e-300, 3.0])
+    close(soft_cap(scores, 2.0, "logits"), 2 * np.tanh(np.asarray(scores) / 2))
+    ratio = duat.record(lambda x: soft_cap(x, 2.0, "logits"))(scores).dynamics.held["logits.soft_cap"]
+    assert ratio[2] == ratio[3] == 1.0
+    parts = duat.decompose(lambda x: soft_cap(x, 2.0, "logits").sum(), scores)
+    close(parts.input, 2 * np.tanh(np.asarray(scores) / 2))
+    assert parts.completeness.holds
+
+
+def make_attention(**options):
+    return randomised(Attention(6, 4, dtype=jnp.float64, rngs=nnx.Rngs(0), **options))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("bias", [True, False])
+def test_attention_head_by_head(heads, bias):
+    layer = make_attention(key_value_heads=heads, head_features=3, bias=bias, output_bias=bias, scale=0.8)
+    x, mask = numbers(5, 6), np.tri(5, dtype=bool)
+    q, k, v = (linear(part, x).reshape(5, -1, 3) for part in (layer.query, layer.key, layer.value))
+    mixed = []
+    for h in range(4):
+        shared = h // (4 // heads)
+        weights = np.exp(0.8 * q[:, h] @ k[:, shared].T) * mask
+        mixed.append(weights / weights.sum(-1, keepdims=True) @ v[:, shared])
+    close(layer(jnp.asarray(x), jnp.asarray(mask)), linear(layer.output, np.concatenate(mixed, -1)))
+
+
+def test_grouped_heads_are_repeated_heads():
+    rotary = Rotary(rotary_frequencies(4))
+    grouped = make_attention(key_value_heads=2, head_features=4, rotary=rotary)
+    whole = make_attention(head_features=4, rotary=rotary)
+    whole.query, whole.output = grouped.query, grouped.output
+    for ours, theirs in ((whole.key, grouped.key), (whole.value, grouped.value)):
+        ours.kernel[...] = jnp.repeat(theirs.kernel[...].reshape(6, 2, 4), 2, axis=1).reshape(6, 16)
+        ours.bias[...] = jnp.repeat(theirs.bias[...].reshape(2, 4), 2, axis=0).reshape(16)
+    x = jnp.asarray(numbers(5, 6))
+    close(grouped(x), whole(x))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gated_mlp(bias):
+    layer = randomised(GatedMLP(6, 10, "silu", bias=bias, dtype=jnp.float64, rngs=nnx.Rngs(0)))
+    x = numbers(2, 5, 6)
+    z, factor = linear(layer.input, x), linear(layer.factor, x)
+    close(layer(jnp.asarray(x)), linear(layer.output, z / (1 + np.exp(-z)) * factor))
+
+
+def test_a_gated_mlp_is_a_term_with_a_dynamic_outer_weight():
+    layer = randomised(GatedMLP(6, 10, "gelu", dtype=jnp.float64, rngs=nnx.Rngs(0)))
+    x, readout = make_input(), weights_of((4, 6))
+    z, factor = linear(layer.input, np.asarray(x)), linear(layer.factor, np.asarray(x))
+    activated = np.asarray(ACTIVATIONS["gelu"](jnp.asarray(z)))
+    neurons = activated * factor * (np.asarray(readout) @ np.asarray(layer.output.kernel[...]).T)
+
+    def fn(x):
+        return (layer(x) * readout).sum()
+
+    fine, coarse = duat.decompose(fn, x), duat.decompose(fn, x, neurons=False)
+    close(fine.terms["mlp"], neurons)
+    close(coarse.terms["mlp"], neurons.sum(-1))
+    assert not np.asarray(fine.input).any()
+    for parts in (fine, coarse):
+        assert abs(float(parts.completeness.error)) < 1e-12
+        close(parts.offsets["mlp.output.bias"], (np.asarray(layer.output.bias[...]) * np.asarray(readout)).sum())

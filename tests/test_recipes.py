@@ -1,0 +1,42 @@
+"""Every recipe runs as a reader runs it, and prints what the page shows."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+PAGE = (Path(__file__).parent.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+RECIPES = [name for name in SECTIONS if name != "Biases by name"]
+NUMBER = re.compile(r"[+-]?\d+\.\d+(?:e[+-]?\d+)?")
+
+
+def code(section):
+    return "".join(re.findall(r"```python\n(.*?)```", SECTIONS[section], re.DOTALL))
+
+
+def shown(section):
+    return "".join(re.findall(r"```text\n(.*?)```", SECTIONS[section], re.DOTALL))
+
+
+@pytest.fixture
+def as_a_reader():
+    precision = jax.config.jax_default_matmul_precision
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+    jax.config.update("jax_default_matmul_precision", precision)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
+    exec(code("Biases by name") + code(name), {})
+    printed, expected = capsys.readouterr().out, shown(name)
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (printed, expected)]
+    np.testing.assert_allclose(*numbers, atol=0.011)
+
+
+def test_every_recipe_is_there():
+    assert {"Flax NNX", "Linen", "Equinox", "One recording, many questions"} == set(RECIPES)

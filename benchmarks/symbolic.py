@@ -14,9 +14,9 @@ import sympy
 from benchmarks.environment import environment
 
 PROGRAMS = {
-    "proof_of_all_blocks": "from symbolic.derive import derive; work = lambda: derive('proof')",
-    "unrolled_form_of_32_layers": "from symbolic.unrolled import unroll; work = lambda: unroll(32).latex()",
-    "audit": "from symbolic.audit import audit as work",
+    "proof_of_all_blocks": "from symbolic.catalogue import derive; work = lambda: derive('proof')",
+    "unrolled_form_of_32_layers": "from symbolic.theorems.unrolled import unroll; work = lambda: unroll(32).latex()",
+    "audit": "from symbolic.papers.audit import audit as work",
 }
 MEASURE = "import time; began = time.perf_counter(); work(); print(time.perf_counter() - began)"
 REPEATS = 7

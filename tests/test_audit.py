@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 
-import symbolic.paper.residual as residual_claims
-from symbolic.audit import CLAIMS, as_dicts, audit
+import symbolic.papers.residual as residual_claims
+from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
-from symbolic.normal_form import equal
-from symbolic.paper.claims import FAILS, HOLDS, READING, Claim
-from symbolic.paper.counterexample import Outcome, counterexample, identity
-from symbolic.paper.updates import READINGS, reach
-from symbolic.stack import Stack
-from symbolic.symbols import Parameter
+from symbolic.expressions.parameter import Parameter
+from symbolic.papers.audit import CLAIMS, as_dicts, audit
+from symbolic.papers.claim import FAILS, HOLDS, READING, Claim
+from symbolic.papers.counterexample import Outcome, counterexample, identity
+from symbolic.papers.updates import READINGS, reach
+from symbolic.theorems.residual_stack import ResidualStack
 
 FINDINGS = audit()
 BY_NAME = {(f.equation, f.source): f for f in FINDINGS}
@@ -99,7 +99,7 @@ def test_findings_as_json():
 
 
 def test_counterexamples_are_found_where_matrices_dont_commute():
-    a, b = (Parameter(letter, (), Stack().width, Stack().width) for letter in "AB")
+    a, b = (Parameter(letter, (), ResidualStack().width, ResidualStack().width) for letter in "AB")
     assert "all sizes 2" in counterexample(a * b, b * a)
     assert counterexample(a * b, a * b) is None
     assert not identity(a * b, b * a).holds

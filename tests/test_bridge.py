@@ -18,17 +18,20 @@ from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.compare import verify
 from duat_jax.verification.networks import EMBEDDED, networks
 from duat_jax.verification.routes import held_by_layer, parameters
-from symbolic.algebra import Hadamard, Kronecker
-from symbolic.bridge import name_of, parameters_of, to_jax
+from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
-from symbolic.lora import AdaptedStack, delta, first_order
-from symbolic.normal_form import normal_form
-from symbolic.operations import Activation, Diagonal, Vec
-from symbolic.stack import Stack
-from symbolic.symbols import Parameter, Variable
-from symbolic.unrolled import unroll
+from symbolic.evaluation.bridge import name_of, parameters_of, to_jax
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.theorems.lora import AdaptedStack, delta, first_order
+from symbolic.theorems.residual_stack import ResidualStack
+from symbolic.theorems.unrolled import unroll
 
-S = Stack()
+S = ResidualStack()
 DEEPEST = 32
 
 
@@ -163,7 +166,7 @@ def test_a_derived_expression_composes_with_jit_grad_and_vmap():
 def test_unrolled_names_evaluate_to_the_network():
     arrays = small_arrays(3)
     steps = unroll(3).steps
-    from symbolic.definitions import Definition
+    from symbolic.equality.definition import Definition
 
     names = [Definition(step.left, step.right) for step in steps if step.rule == "named"]
     chex.assert_trees_all_close(
@@ -255,7 +258,7 @@ def test_what_is_missing_or_misshapen_is_named_all_at_once():
     with pytest.raises(ShapeMismatch, match="axes"):
         function(arrays | {"W'[1,1]": jnp.ones(3)})
     with pytest.raises(SymbolicError, match="symbol"):
-        from symbolic.stack import i
+        from symbolic.theorems.residual_stack import i
 
         to_jax(S.recursions[8].right, jnp.tanh)
         del i

@@ -274,7 +274,7 @@ def test_an_output_that_takes_no_unicode_is_one_line():
 def test_a_comparison_or_a_proof_that_fails_has_the_same_status(monkeypatch):
     monkeypatch.setattr("duat_jax.verification.compare.Verification.holds", False)
     assert run("verify", "--depth", 1, "--block", "paper").exit_code == 3
-    monkeypatch.setattr("symbolic.derivation.Derivation.verified", False)
+    monkeypatch.setattr("symbolic.proof.derivation.Derivation.verified", False)
     assert run("derive", "--depth", 1).exit_code == 3
 
 
@@ -320,8 +320,8 @@ def test_derive_prints_text_latex_and_a_document():
 
 
 def test_derive_names_every_derivation_and_block_in_its_help():
-    from symbolic.derive import WHAT
-    from symbolic.transformer import BLOCKS
+    from symbolic.blocks.transformer import BLOCKS
+    from symbolic.catalogue import WHAT
 
     text = " ".join(run("derive", "--help").stdout.replace("\u2502", " ").split())
     assert all(name in text for name in (*WHAT, *BLOCKS))

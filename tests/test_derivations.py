@@ -6,31 +6,30 @@ from itertools import product
 import pytest
 from sympy import Identity, Integer, Symbol, ZeroMatrix
 
-from symbolic.collapse import collapse
-from symbolic.collected import collect
-from symbolic.contributions import contributions
-from symbolic.definitions import Definition, nonnegative
-from symbolic.density import convolution, densities
-from symbolic.derive import WHAT, derive
+from symbolic.blocks.transformer import BLOCKS, general_term, layer, parameters, prove_block, unroll_block
+from symbolic.catalogue import WHAT, derive
+from symbolic.equality.collect import collect
+from symbolic.equality.definition import Definition, nonnegative
+from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import SymbolicError
-from symbolic.explicit import density, entries, matrix_of
-from symbolic.induction import prove
-from symbolic.lora import AdaptedStack, change_of, delta, first_order, lora
-from symbolic.matrix_vector import (
-    attention,
-    linear_on_features,
-    linear_on_rows,
-    pattern,
-)
-from symbolic.normal_form import equal, normal_form
-from symbolic.operations import Activation, Diagonal, IndexedSum
-from symbolic.stack import Stack, i, j
-from symbolic.symbols import Parameter
-from symbolic.transformer import BLOCKS, general_term, layer, parameters, prove_block, unroll_block
-from symbolic.uat import holds_for_all_signs
-from symbolic.unrolled import recursions, unroll
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.parameter import Parameter
+from symbolic.theorems.closed_form import prove
+from symbolic.theorems.collapse import collapse
+from symbolic.theorems.contributions import contributions
+from symbolic.theorems.lora import AdaptedStack, change_of, delta, first_order, lora
+from symbolic.theorems.pruning import holds_for_all_signs
+from symbolic.theorems.recursions import recursions
+from symbolic.theorems.residual_stack import ResidualStack, i, j
+from symbolic.theorems.unrolled import unroll
+from symbolic.vectorisation.attention import attention, pattern
+from symbolic.vectorisation.density import convolution, densities
+from symbolic.vectorisation.entries import density, entries, matrix_of
+from symbolic.vectorisation.linear import linear_on_features, linear_on_rows
 
-S = Stack()
+S = ResidualStack()
 K = i + 1
 
 
@@ -227,7 +226,7 @@ def test_an_index_put_into_a_sum_isnt_captured_by_it():
 
 
 def test_the_collapse_and_the_contributions_hold_for_numbers_too():
-    stack = Stack(width=6, neurons=4)
+    stack = ResidualStack(width=6, neurons=4)
     assert collapse(stack).verified
     assert contributions(stack).verified
 

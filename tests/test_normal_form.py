@@ -8,14 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Identity, ImmutableMatrix, Rational, Symbol, ZeroMatrix
 
-from symbolic.algebra import Hadamard, Kronecker, MatrixProduct
-from symbolic.definitions import Definition
+from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
-from symbolic.interpreter import Interpreter, exact
-from symbolic.normal_form import equal, normal_form
-from symbolic.operations import Activation, Diagonal, IndexedSum, Vec
-from symbolic.stack import Stack
-from symbolic.symbols import Parameter, Variable
+from symbolic.evaluation.interpreter import Interpreter, exact
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.matrix import MatrixProduct
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.theorems.residual_stack import ResidualStack
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
 I, J, K = (Symbol(name, integer=True, nonnegative=True) for name in "ijk")
@@ -212,7 +217,7 @@ def test_zeros_of_different_shapes_arent_one_thing():
 
 
 def test_a_normal_form_is_its_own_normal_form():
-    form = normal_form(Stack().x(3), [Stack().equation_20])
+    form = normal_form(ResidualStack().x(3), [ResidualStack().equation_20])
     assert normal_form(form.expression()) == form
 
 
@@ -229,7 +234,7 @@ def test_a_normal_form_is_its_own_normal_form():
         (lambda: normal_form(Vec(A * B).T), ("transpose",)),
         (lambda: normal_form(IndexedSum(J * A, J, 1, P)), ("coefficient", "index")),
         (lambda: Parameter("W", (), 0, 2), ("0 × 2", "positive")),
-        (lambda: Stack(width=-3), ("-3", "positive")),
+        (lambda: ResidualStack(width=-3), ("-3", "positive")),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_the_remedy(build, words):
@@ -239,6 +244,6 @@ def test_what_is_wrong_is_named_with_the_remedy(build, words):
 
 
 def test_sizes_may_be_numbers():
-    stack = Stack(width=6, neurons=8)
+    stack = ResidualStack(width=6, neurons=8)
     assert stack.W(1, 3).shape == (6, 8)
     assert equal(stack.x(2), stack.form(2), [stack.equation_20, *stack.recursions])

@@ -13,16 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbolic.algebra import Hadamard, Kronecker
-from symbolic.audit import audit
-from symbolic.derivation import Derivation, Step, document, section
-from symbolic.derive import WHAT, derive
-from symbolic.latex import escaped
-from symbolic.normal_form import normal_form
-from symbolic.operations import Diagonal, Vec
-from symbolic.paper.claims import Finding
-from symbolic.stack import Stack
-from symbolic.transformer import BLOCKS
+from symbolic.blocks.transformer import BLOCKS
+from symbolic.catalogue import WHAT, derive
+from symbolic.equality.normal_form import normal_form
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.latex import escaped
+from symbolic.expressions.vec import Vec
+from symbolic.papers.audit import audit
+from symbolic.papers.claim import Finding
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step
+from symbolic.proof.typesetting import document, section
+from symbolic.theorems.residual_stack import ResidualStack
 
 KATEX = Path(__file__).parent / "katex.mjs"
 MARK = "%% "  # begins the comment that names a part of the document
@@ -44,7 +48,7 @@ def derivations() -> dict[Derivation, str]:
     for call, results in calls.items():
         for k, derivation in enumerate(results):
             named.setdefault(derivation, f"{call}[{k}], {derivation.title}")
-    x = Stack().x(0)
+    x = ResidualStack().x(0)
     doubtful = tuple(Step(x, x, "not proved", False, relation) for relation in ("=", ":=", "≤", "<", "≈"))
     return {**named, Derivation("Steps without a proof", doubtful): "steps without a proof"}
 
@@ -77,7 +81,7 @@ def finding_section(finding: Finding) -> str:
 
 def objects() -> list[Named]:
     """Return a handful of single expressions as a notebook shows them, with their names."""
-    s = Stack()
+    s = ResidualStack()
     matrix, vector = s.W(1, 2), s.b(1, 2)
     shown = {
         "a parameter": s.C(1, 3),

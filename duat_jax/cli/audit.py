@@ -11,7 +11,7 @@ from duat_jax.cli.output import check_output, one_line_errors, to_json, write_js
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from symbolic.paper.claims import Finding
+    from symbolic.papers.claim import Finding
 
 
 def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
@@ -32,8 +32,8 @@ def audit(
     with one_line_errors():
         if json_file not in (None, "-"):
             check_output(Path(json_file))
-        from symbolic.audit import as_dicts
-        from symbolic.audit import audit as decide
+        from symbolic.papers.audit import as_dicts
+        from symbolic.papers.audit import audit as decide
 
         findings = decide(equation)
         if json_file is not None:

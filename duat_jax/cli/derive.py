@@ -36,9 +36,9 @@ def derive(
 ) -> None:
     """Derive the closed form step by step, every step checked, as text or LaTeX."""
     with one_line_errors():
-        from symbolic.derivation import document, section
-        from symbolic.derive import derive as derivations
+        from symbolic.catalogue import derive as derivations
         from symbolic.errors import SymbolicError
+        from symbolic.proof.typesetting import document, section
 
         asked = {"--proof": "proof"} if proof else {}
         asked |= {} if depth is None else {"--depth": "unroll"}

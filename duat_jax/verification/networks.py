@@ -12,7 +12,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.loader import load
 from duat_jax.nn import BLOCKS, Stack, make_stack
 from duat_jax.verification.compare import Verification, verify
-from symbolic import stack as symbols
+from symbolic.theorems import residual_stack as symbols
 
 Module = TypeVar("Module")
 

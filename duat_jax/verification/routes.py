@@ -13,9 +13,9 @@ from duat_jax.nn import ACTIVATIONS, Stack
 from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import Unrolled
 from duat_jax.transform.recording import Dynamics
-from symbolic import stack as symbols
-from symbolic.bridge import name_of, to_jax
-from symbolic.normal_form import Normaliser
+from symbolic.equality.normal_form import Normaliser
+from symbolic.evaluation.bridge import name_of, to_jax
+from symbolic.theorems import residual_stack as symbols
 
 
 def held_by_layer(dynamics: Dynamics, layers: int) -> list[dict[str, Array]]:
@@ -36,7 +36,7 @@ def parameters(terms: list[ResidualTerm], x0: Float[Array, "entries"]) -> dict[s
         terms: the residual term of every layer.
         x0: `vec(x_0)`.
     """
-    s = symbols.Stack()
+    s = symbols.ResidualStack()
     arrays = {name_of(s.x(0)): x0}
     for k, term in enumerate(terms, 1):
         arrays |= {
@@ -57,7 +57,7 @@ def derived(depth: int, arrays: dict[str, Array], activation: str) -> dict[str, 
         arrays: the arrays of Eq. 20's symbols.
         activation: the name of `σ`.
     """
-    s = symbols.Stack()
+    s = symbols.ResidualStack()
     network, recursions = Normaliser([s.equation_20]), Normaliser(s.recursions)
     wanted = {f"x/{i}": network.form(s.x(i)) for i in range(1, depth + 1)}
     for i in range(1, depth + 1):

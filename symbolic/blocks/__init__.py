@@ -1,0 +1,1 @@
+"""What one layer computes, and its parameters in Eq. 20."""

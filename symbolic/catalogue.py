@@ -1,0 +1,78 @@
+"""Every derivation by its name, as the command line and the documents list them."""
+
+from collections.abc import Callable
+
+from symbolic.blocks.transformer import BLOCKS, general_term, prove_block, unroll_block
+from symbolic.errors import SymbolicError
+from symbolic.proof.derivation import Derivation
+from symbolic.theorems.closed_form import prove
+from symbolic.theorems.collapse import collapse
+from symbolic.theorems.contributions import contributions
+from symbolic.theorems.lemma import lemma_1
+from symbolic.theorems.lora import lora
+from symbolic.theorems.pruning import pruning
+from symbolic.theorems.recursions import recursions, two_layers
+from symbolic.theorems.unrolled import unroll
+from symbolic.vectorisation.attention import attention_derivation
+from symbolic.vectorisation.density import density_derivation
+from symbolic.vectorisation.diamond import diamond_derivation
+from symbolic.vectorisation.linear import linear_derivation
+from symbolic.vectorisation.mlp import mlp_derivation
+from symbolic.vectorisation.normalisation import normalisation_derivation
+
+_FIXED: dict[str, Callable[[], Derivation]] = {
+    "two-layers": two_layers,
+    "recursions": recursions,
+    "collapse": collapse,
+    "contributions": contributions,
+    "linear": linear_derivation,
+    "attention": attention_derivation,
+    "normalisation": normalisation_derivation,
+    "mlp": mlp_derivation,
+    "density": density_derivation,
+    "diamond": diamond_derivation,
+    "lemma": lemma_1,
+    "lora": lora,
+    "pruning": pruning,
+}
+
+WHAT = ("unroll", "proof", "block", *_FIXED)
+
+_WITH_BLOCK = ("unroll", "proof", "block")
+
+
+def derive(what: str = "recursions", *, depth: int | None = None, block: str | None = None) -> tuple[Derivation, ...]:
+    """Return derivations by name.
+
+    Args:
+        what: one of `WHAT`.
+        depth: number of layers, for `unroll`; 2 if absent.
+        block: a block type, for `unroll`, `proof` and `block`; for the last two, all if absent.
+
+    Raises:
+        SymbolicError: if there is no such derivation or block, or it doesn't take what is given.
+
+    Example:
+        >>> [d.verified for d in derive("proof", block="parallel")]
+        [True, True]
+    """
+    if what not in WHAT:
+        raise SymbolicError(f"there is no derivation {what!r}: choose one of {', '.join(WHAT)}")
+    if depth is not None and what != "unroll":
+        raise SymbolicError(f"{what} has no depth: it holds for every one; leave the depth out, or ask for unroll")
+    if block is not None and what not in _WITH_BLOCK:
+        raise SymbolicError(
+            f"{what} is the same for every block: leave the block out, or ask for {', '.join(_WITH_BLOCK)}"
+        )
+    names = BLOCKS if block is None else (block,)
+    match what:
+        case "unroll":
+            layers = 2 if depth is None else depth
+            return (unroll(layers),) if block is None else (general_term(block), unroll_block(block, layers))
+        case "proof":
+            generic = (prove(),) if block is None else ()
+            return (*generic, *(prove_block(name, gated=gated) for name in names for gated in (False, True)))
+        case "block":
+            return tuple(general_term(name, gated=gated) for name in names for gated in (False, True))
+        case _:
+            return (_FIXED[what](),)

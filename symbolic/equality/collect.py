@@ -1,0 +1,120 @@
+"""An expression sorted by a vector: how the parameters of Eq. 20 are read off by machine."""
+
+from typing import Any, NamedTuple
+
+from sympy import Expr, MatrixExpr
+
+from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import normal_form
+from symbolic.equality.words import Atom, NormalForm, Word, word_expression
+from symbolic.errors import SymbolicError
+from symbolic.expressions.parameter import Parameter
+
+
+class Term(NamedTuple):
+    """One nonlinear term of a collected form, `outer σ(inner x + bias)`.
+
+    Args:
+        outer: what the activation is multiplied by.
+        inner: what the variable is multiplied by inside it.
+        bias: the rest inside it.
+        activation: the whole activation.
+    """
+
+    outer: MatrixExpr
+    inner: MatrixExpr
+    bias: MatrixExpr
+    activation: MatrixExpr
+
+
+class Collected(NamedTuple):
+    """An expression sorted by a vector: `path x + offset + Σ outer σ(inner x + bias)`.
+
+    Args:
+        path: what the vector is multiplied by.
+        offset: what contains neither the vector nor an activation.
+        terms: the nonlinear terms.
+    """
+
+    path: MatrixExpr
+    offset: MatrixExpr
+    terms: tuple[Term, ...]
+
+
+def _expression(words: dict[Word, Expr], shape: tuple[Expr, Expr]) -> MatrixExpr:
+    return NormalForm(shape, words.items()).expression()
+
+
+def _occurs(word: Word, x: Parameter) -> bool:
+    """Tell whether a vector, or an activation, occurs anywhere in a word."""
+
+    def inside(part: object) -> bool:
+        match part:
+            case Atom():
+                return part.kind == "activation" or any(map(inside, part.parts))
+            case NormalForm():
+                return any(inside(inner) for inner in part.words)
+            case tuple():
+                return any(map(inside, part))
+        return part == x
+
+    return inside(word)
+
+
+def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict[Word, Expr]]:
+    """Return the matrix at `x`, what contains neither `x` nor ends with an activation, and the rest."""
+    path: dict[Word, Expr] = {}
+    offset: dict[Word, Expr] = {}
+    rest: dict[Word, Expr] = {}
+    for word, coefficient in form.words.items():
+        last = word[-1] if word else None
+        if last is not None and last.kind == "parameter" and last.parts[0] == x:
+            path[word[:-1]] = coefficient
+        elif last is not None and last.kind == "activation":
+            if _occurs(word[:-1], x):
+                raise SymbolicError(
+                    f"{word_expression(word, form.shape)} is no term in {x}: it has {x} or an activation outside of an"
+                    " activation; hold what is a gate, a pattern or a scale: write it as a parameter of its own"
+                )
+            rest[word] = coefficient
+        else:
+            offset[word] = coefficient
+    for word in (*path, *offset):
+        if _occurs(word, x):
+            raise SymbolicError(
+                f"{word_expression(word, form.shape)} can't be sorted by {x}: it has {x} or an activation in its middle"
+            )
+    return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
+
+
+def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] = ()) -> Collected:
+    """Sort an expression by a vector: the machine's way to read off the parameters of Eq. 20.
+
+    Args:
+        expression: a vector.
+        x: the vector to sort by.
+        using: definitions to apply first.
+
+    Raises:
+        SymbolicError: if the vector or an activation stands anywhere but at the end of a product.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> stack = ResidualStack()
+        >>> print(collect(stack.general_term(1), stack.x(0)).terms[0].inner)
+        W′₁,₂
+    """
+    form = normal_form(expression, using)
+    path, offset, rest = _split(form, x)
+    by_activation: dict[Any, dict[Word, Expr]] = {}
+    for word, coefficient in rest.items():
+        by_activation.setdefault(word[-1], {})[word[:-1]] = coefficient
+    terms = []
+    for atom, words in by_activation.items():
+        inner, bias, others = _split(atom.parts[0], x)
+        size = atom.shape[0]
+        if others:
+            bias = bias + _expression(others, atom.shape)
+        activation = word_expression((atom,), atom.shape)
+        terms.append(Term(_expression(words, (form.shape[0], size)), inner, bias, activation))
+    return Collected(path, offset, tuple(terms))

@@ -1,0 +1,110 @@
+"""Definitions and hypotheses that a proof may use: a parameter at given indices is replaced by an expression."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sympy import Expr, Integer, MatrixExpr, Symbol
+
+from symbolic.errors import SymbolicError
+from symbolic.expressions.parameter import Parameter
+
+Bounds = dict[Symbol, tuple[Expr, Expr]]
+
+
+def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
+    """Tell whether an index is known to be at least 0 for all values of its symbols.
+
+    Args:
+        value: an index, which is known to be so where it is linear, in symbols that are declared as nonnegative.
+        bounds: the first and the last value of each bound index.
+    """
+    value = value.expand()
+    for index, (first, last) in reversed((bounds or {}).items()):
+        slope = value.coeff(index)
+        if not slope.is_Integer or (value - slope * index).has(index):
+            return False  # only of what is linear the least value is at an end
+        value = value.subs(index, first if slope >= 0 else last).expand()
+    summands = value.as_coefficients_dict().items()
+    return all(factor.is_Integer and factor >= 0 and (s == 1 or s.is_nonnegative) for s, factor in summands)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`left := right`, for every value of its variables.
+
+    Args:
+        left: a parameter whose indices are integers, or a variable plus an integer.
+        right: what it stands for.
+        variables: the symbols in `left` that may take any value from 0 on; without any it holds at one place only.
+        where: pairs `(a, b)` with `a ≤ b`, which must be known for the definition to apply.
+
+    Example:
+        >>> from sympy import symbols
+        >>> i, d = symbols("i d", integer=True, nonnegative=True)
+        >>> P, W = (lambda k: Parameter("P", (k,), d, d)), (lambda k: Parameter("W'", (k, 1), d, d))
+        >>> print(Definition(P(i + 1), W(i + 1) * P(i), (i,)).applied_to(P(3)))
+        W′₃,₁ P₂
+    """
+
+    left: Parameter
+    right: MatrixExpr
+    variables: tuple[Symbol, ...] = ()
+    where: tuple[tuple[Expr, Expr], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for index in self.left.indices:
+            variables = index.free_symbols & set(self.variables)
+            if variables and not (len(variables) == 1 and (index - next(iter(variables))).is_Integer):
+                raise SymbolicError(f"{self.left} can't be defined: an index is a number, or a variable plus a number")
+
+    def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
+        """Return what the parameter stands for; False if the definition doesn't apply, True if that is open.
+
+        Args:
+            parameter: the parameter.
+            bounds: the first and the last value of each bound index.
+        """
+        bounds = bounds or {}
+        if self.left.letter != parameter.letter or len(self.left.lower) != len(parameter.lower):
+            return False
+        if len(self.left.upper) != len(parameter.upper):
+            return False
+        values: dict[Symbol, Expr] = {}
+        zero: list[Expr] = []  # what has to be 0 for the indices to match
+        for pattern, index in zip(self.left.indices, parameter.indices, strict=True):
+            variable = next((v for v in self.variables if pattern.has(v)), None)
+            if variable is None:
+                zero.append((index - pattern).expand())
+            else:
+                value = index - (pattern - variable)
+                zero.append((values.setdefault(variable, value) - value).expand())
+        small = [(Integer(0), value) for value in values.values()]
+        small += [(a.subs(values), b.subs(values)) for a, b in self.where]
+        if any(nonnegative(z - 1, bounds) or nonnegative(-z - 1, bounds) for z in zero):
+            return False
+        if any(nonnegative(a - b - 1, bounds) for a, b in small):
+            return False
+        # A bound index may be 0 here, or the definition of the summand would be put in without end.
+        zero_or_less = {
+            index: (first if first.is_negative else Integer(0), last) for index, (first, last) in bounds.items()
+        }
+        if any(z != 0 for z in zero) or not all(nonnegative(b - a, zero_or_less) for a, b in small):
+            return True
+        return self.right.xreplace(values)
+
+
+def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
+    """Return what the first definition that applies makes of a parameter.
+
+    If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
+
+    Args:
+        parameter: the parameter.
+        definitions: in the order in which they are tried.
+        bounds: the first and the last value of each bound index.
+    """
+    for definition in definitions:
+        meaning = definition.applied_to(parameter, bounds)
+        if meaning is not False:
+            return None if meaning is True else meaning
+    return None

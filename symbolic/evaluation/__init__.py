@@ -1,0 +1,1 @@
+"""The values of expressions: in exact numbers, and as JAX functions."""

@@ -1,0 +1,168 @@
+"""Any derived expression as a JAX function of real parameters: the only module here that imports JAX."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from sympy import Expr, Integer, MatrixExpr, Symbol
+
+from symbolic.equality.definition import Definition
+from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.evaluation.interpreter import Arithmetic, Interpreter
+from symbolic.expressions.parameter import Parameter
+
+Activate = Callable[[Array], Array]
+
+
+def name_of(parameter: Parameter) -> str:
+    """Return the name under which a parameter's array is given: letter, lower indices, upper indices.
+
+    Args:
+        parameter: the parameter.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> name_of(ResidualStack().W(2, 1)), name_of(ResidualStack().C(1, 2))
+        ("W'[2,1]", 'C[1](2)')
+    """
+    lower, upper = (",".join(str(k) for k in indices) for indices in (parameter.lower, parameter.upper))
+    return parameter.letter + (f"[{lower}]" if lower else "") + (f"({upper})" if upper else "")
+
+
+def _nothing(*_: object) -> int:
+    return 0
+
+
+_NOTHING = Arithmetic(
+    _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, (_nothing, _nothing)
+)
+
+
+class _Reader(Interpreter):
+    """Computes nothing, and notes which parameters are asked for."""
+
+    def __init__(self, definitions: Iterable[Definition]) -> None:
+        self.found: dict[str, Parameter] = {}
+        super().__init__(self._note, _NOTHING, definitions)
+
+    def _note(self, parameter: Parameter) -> int:
+        self.found[name_of(parameter)] = parameter
+        return 0
+
+    def _zeros(self, like: MatrixExpr) -> int:
+        return 0
+
+    def _identity(self, like: MatrixExpr) -> int:
+        return 0
+
+
+def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:
+    """Return the parameters that expressions need arrays for, by name.
+
+    Args:
+        expressions: matrix expressions whose indices and bounds are numbers.
+        definitions: what other parameters stand for.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> s = ResidualStack()
+        >>> sorted(parameters_of(s.P(2), definitions=s.recursions))
+        ["W'[1,1]", "W'[2,1]"]
+    """
+    reader = _Reader(definitions)
+    for expression in expressions:
+        reader.value(expression)
+    return reader.found
+
+
+def _arithmetic(activation: Activate, dtype: jnp.dtype) -> Arithmetic:
+    def slope(z: Array) -> Array:
+        return jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
+
+    return Arithmetic(
+        multiply=lambda a, b: jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST),
+        transpose=lambda a: a.T,
+        kronecker=jnp.kron,
+        diagonal=lambda v: jnp.diag(v[:, 0]),
+        vec=lambda a: a.reshape(-1, 1),
+        identity=lambda size: jnp.eye(size, dtype=dtype),
+        zeros=lambda rows, columns: jnp.zeros((rows, columns), dtype),
+        scale=lambda c, a: jnp.asarray(float(c), dtype) * a,
+        activations=(activation, slope),
+    )
+
+
+def _sizes(needed: Mapping[str, Parameter], arrays: Mapping[str, Array]) -> dict[Symbol, Expr]:
+    """Return the number behind every symbol in a shape, from the shapes of the arrays."""
+    sizes: dict[Symbol, Expr] = {}
+    wrong, checks = [], []
+    for name, parameter in needed.items():
+        shape = arrays[name].shape
+        if len(shape) != 2 and not (len(shape) == 1 and parameter.shape[1] == 1):
+            wrong.append(f"{name} has {len(shape)} axes")
+            continue
+        checks += [(name, shape, size, number) for size, number in zip(parameter.shape, shape, strict=False)]
+    for _, _, size, number in checks:
+        if isinstance(size, Symbol):
+            sizes.setdefault(size, Integer(number))
+    for name, shape, size, number in checks:
+        known = size.xreplace(sizes)
+        if known.is_Integer and int(known) != number:
+            wrong.append(f"{name} is {' × '.join(map(str, shape))}, and {size} is {known}")
+    if wrong:
+        raise ShapeMismatch("; ".join(wrong) + ": give arrays whose shapes are those of the symbols")
+    return sizes
+
+
+def to_jax(
+    expression: MatrixExpr | Mapping[str, MatrixExpr], activation: Activate, definitions: Iterable[Definition] = ()
+) -> Callable[[Mapping[str, Array]], Any]:
+    """Return an expression as a function of its parameters' arrays, which composes with `jax.jit`, `grad` and `vmap`.
+
+    Args:
+        expression: a matrix expression whose indices and bounds are numbers, or several by name, which are evaluated
+            together.
+        activation: `σ`, entry by entry.
+        definitions: what parameters stand for; their arrays needn't be given.
+
+    Returns:
+        A function of a mapping from names (`name_of`) to arrays, matrices `[rows, columns]` and vectors `[rows]`; it
+        returns a matrix, or a vector where the expression is one; a dictionary of them for several expressions.
+
+    Raises:
+        SymbolicError: when called, naming every array that is missing.
+        ShapeMismatch: when called, naming every array whose shape doesn't fit the symbols.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> s = ResidualStack()
+        >>> two_layers = to_jax(s.P(2) * s.x(0), jax.nn.relu, s.recursions)
+        >>> arrays = {"W'[1,1]": 2 * jnp.eye(2), "W'[2,1]": 3 * jnp.eye(2), "x'[0]": jnp.array([1.0, -1.0])}
+        >>> two_layers(arrays).tolist()
+        [6.0, -6.0]
+    """
+    definitions = tuple(definitions)
+    several = {"": expression} if isinstance(expression, MatrixExpr) else dict(expression)
+    needed = parameters_of(*several.values(), definitions=definitions)
+
+    def function(arrays: Mapping[str, Array]) -> Any:
+        missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for n, p in needed.items() if n not in arrays]
+        if missing:
+            raise SymbolicError(f"no array for {', '.join(missing)}: give one for each")
+        given = {name: jnp.asarray(arrays[name]) for name in needed}
+        dtype = jnp.result_type(*given.values()) if given else jnp.asarray(0.0).dtype
+        if not jnp.issubdtype(dtype, jnp.inexact):  # whole numbers: coefficients needn't be whole
+            dtype = jnp.asarray(0.0).dtype
+            given = {name: array.astype(dtype) for name, array in given.items()}
+        columns = {p: a[:, None] if (a := given[n]).ndim == 1 else a for n, p in needed.items()}
+        arithmetic = _arithmetic(activation, dtype)
+        interpreter = Interpreter(columns, arithmetic, definitions, _sizes(needed, given))
+        results = {
+            name: interpreter.value(e)[:, 0] if e.shape[1] == 1 else interpreter.value(e) for name, e in several.items()
+        }
+        return results[""] if isinstance(expression, MatrixExpr) else results
+
+    return function

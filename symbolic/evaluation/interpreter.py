@@ -1,0 +1,175 @@
+"""The value of an expression at matrices of numbers, in any arithmetic: exact, or that of an array library."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Symbol, Transpose, ZeroMatrix
+from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul, MatPow
+
+from symbolic.equality.definition import Definition, lookup
+from symbolic.errors import SymbolicError
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.matrix import MatrixProduct
+from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.vec import Vec
+from symbolic.vectorisation.entries import kronecker, vec
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What an expression needs of the matrices it is evaluated with; vectors are matrices of one column.
+
+    Args:
+        multiply: product of two matrices.
+        transpose: transpose of one.
+        kronecker: Kronecker product of two.
+        diagonal: the diagonal matrix of a column.
+        vec: the entries row by row as one column.
+        identity: the identity of a size.
+        zeros: a zero matrix of rows and columns.
+        scale: a coefficient times a matrix.
+        activations: `σ` and, where it occurs, `σ'` of a matrix, entry by entry.
+    """
+
+    multiply: Callable[[Any, Any], Any]
+    transpose: Callable[[Any], Any]
+    kronecker: Callable[[Any, Any], Any]
+    diagonal: Callable[[Any], Any]
+    vec: Callable[[Any], Any]
+    identity: Callable[[int], Any]
+    zeros: Callable[[int, int], Any]
+    scale: Callable[[Expr, Any], Any]
+    activations: tuple[Callable[[Any], Any], ...]
+
+
+def _entrywise(function: Callable[[Any], Any], matrix: ImmutableMatrix) -> ImmutableMatrix:
+    return matrix.applyfunc(function)
+
+
+def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None = None) -> Arithmetic:
+    """Return exact arithmetic with matrices of rational numbers.
+
+    Args:
+        activation: `σ` of one number.
+        slope: `σ'` of one number.
+    """
+    functions = (activation,) if slope is None else (activation, slope)
+    return Arithmetic(
+        multiply=lambda a, b: a * b,
+        transpose=lambda a: a.T,
+        kronecker=kronecker,
+        diagonal=lambda v: ImmutableMatrix.diag(*v),
+        vec=vec,
+        identity=ImmutableMatrix.eye,
+        zeros=ImmutableMatrix.zeros,
+        scale=lambda c, a: c * a,
+        activations=tuple(partial(_entrywise, f) for f in functions),
+    )
+
+
+class Interpreter:
+    """The values of expressions, of which each part is evaluated once, however often it occurs.
+
+    Args:
+        values: the matrix of every parameter that has no definition.
+        arithmetic: how matrices are computed with.
+        definitions: what parameters stand for.
+        sizes: the number that every symbol in a size stands for, where identities and zeros need it.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[Parameter, Any] | Callable[[Parameter], Any],
+        arithmetic: Arithmetic,
+        definitions: Iterable[Definition] = (),
+        sizes: Mapping[Symbol, Any] | None = None,
+    ) -> None:
+        self.values, self.arithmetic = values, arithmetic
+        self.definitions, self.sizes = tuple(definitions), sizes or {}
+        self.seen: dict[Any, Any] = {}
+
+    def value(self, expression: MatrixExpr) -> Any:
+        """Return the value of an expression.
+
+        Args:
+            expression: a matrix expression whose indices and bounds are numbers.
+
+        Raises:
+            SymbolicError: if a parameter has no value, or a size or bound is a symbol.
+        """
+        if expression not in self.seen:
+            self.seen[expression] = self._compute(expression)
+        return self.seen[expression]
+
+    def _number(self, size: Expr) -> int:
+        number = size.xreplace(self.sizes)
+        if not number.is_Integer:
+            raise SymbolicError(f"{size} is a symbol: give a number for it")
+        return int(number)
+
+    def _parameter(self, parameter: Parameter) -> Any:
+        if (meaning := lookup(parameter, self.definitions, {})) is not None:
+            return self.value(meaning)
+        if callable(self.values):
+            return self.values(parameter)
+        if parameter not in self.values:
+            rows, columns = parameter.shape
+            raise SymbolicError(f"{parameter} has no value: give a matrix of {rows} × {columns} numbers for it")
+        return self.values[parameter]
+
+    def _sum(self, summands: Iterable[MatrixExpr]) -> Any:
+        first, *rest = map(self.value, summands)
+        for part in rest:
+            first = first + part
+        return first
+
+    def _product(self, product: MatMul) -> Any:
+        coefficient, factors = product.as_coeff_matrices()
+        result = self.value(factors[-1])
+        for factor in reversed(factors[:-1]):  # from the right, so that a product with a vector stays one
+            result = self.arithmetic.multiply(self.value(factor), result)
+        return result if coefficient == 1 else self.arithmetic.scale(coefficient.xreplace(self.sizes), result)
+
+    def _zeros(self, like: MatrixExpr) -> Any:
+        return self.arithmetic.zeros(*map(self._number, like.shape))
+
+    def _identity(self, like: MatrixExpr) -> Any:
+        return self.arithmetic.identity(self._number(like.shape[0]))
+
+    def _compute(self, e: MatrixExpr) -> Any:
+        a = self.arithmetic
+        match e:
+            case Parameter():
+                return self._parameter(e)
+            case MatAdd():
+                return self._sum(e.args)
+            case MatMul():
+                return self._product(e)
+            case MatPow() if e.exp.is_Integer and e.exp > 0:
+                return self.value(MatrixProduct(*[e.base] * int(e.exp)))
+            case Transpose():
+                return a.transpose(self.value(e.arg))
+            case Activation():
+                return a.activations[e.order](self.value(e.argument))
+            case Diagonal():
+                return a.diagonal(self.value(e.vector))
+            case HadamardProduct():
+                left, right = e.args
+                return a.multiply(a.diagonal(self.value(left)), self.value(right))
+            case KroneckerProduct():
+                left, right = e.args
+                return a.kronecker(self.value(left), self.value(right))
+            case Vec():
+                return a.vec(self.value(e.matrix))
+            case IndexedSum():
+                terms = [e.at(k) for k in range(self._number(e.first), self._number(e.last) + 1)]
+                return self._sum(terms) if terms else self._zeros(e)
+            case Identity():
+                return self._identity(e)
+            case ZeroMatrix():
+                return self._zeros(e)
+        raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")

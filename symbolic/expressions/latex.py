@@ -1,0 +1,99 @@
+"""LaTeX of expressions and of words with formulas in them."""
+
+import re
+from typing import Any
+
+from sympy import Identity, MatrixExpr, Transpose, ZeroMatrix
+from sympy.printing.latex import LatexPrinter
+from sympy.printing.precedence import PRECEDENCE
+
+
+class _Typesetter(LatexPrinter):
+    """sympy's LaTeX, with sums in the order in which they were written, and transposes as the papers write them."""
+
+    def _print_MatrixSum(self, expression: MatrixExpr) -> str:
+        first, *rest = (self._print(summand) for summand in expression.args)
+        return first + "".join(f" {text}" if text.startswith("-") else f" + {text}" for text in rest)
+
+    def _print_Transpose(self, expression: Transpose) -> str:
+        inner = self._print(expression.arg)
+        simple = hasattr(expression.arg, "letter") and "'" not in expression.arg.letter and not expression.arg.upper
+        return rf"{inner}^{{T}}" if simple else rf"\left({inner}\right)^{{T}}"  # a prime and a T are two superscripts
+
+    def _print_Identity(self, expression: Identity) -> str:
+        return r"\mathbf{I}"
+
+    def _print_ZeroMatrix(self, expression: ZeroMatrix) -> str:
+        return r"\mathbf{0}"
+
+    def _print_Hadamard(self, expression: MatrixExpr) -> str:
+        return r" \odot ".join(self.parenthesize(factor, PRECEDENCE["Mul"] + 1) for factor in expression.args)
+
+    def _print_MatrixBase(self, expression: MatrixExpr) -> str:
+        text = super()._print_MatrixBase(expression)
+        return text.replace(r"\frac", r"\dfrac").replace(r"\\", r"\\[4ex]") if r"\frac" in text else text
+
+
+def typeset(expression: Any) -> str:
+    r"""Return the LaTeX of any expression of this package.
+
+    Args:
+        expression: a matrix expression, an explicit matrix, or a number.
+
+    Example:
+        >>> from symbolic.expressions.parameter import Parameter
+        >>> print(typeset(Parameter("W'", (1, 2), 3, 3).T))
+        \left(\mathbf{W}'_{1,2}\right)^{T}
+    """
+    return _Typesetter({"mat_delim": "(", "mat_str": "matrix"}).doprint(expression)
+
+
+_GLYPHS = {
+    "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
+    "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",
+    "Λ": r"\Lambda", "α": r"\alpha", "≈": r"\approx", "θ": r"\theta", "Ĥ": r"\hat{H}", "|": "|", "<": "<", ">": ">",
+    "²": "^2", "′": "'", "*": r"\ast",
+}  # fmt: skip
+
+_INDEXED = re.compile(r"(?:[^\W\d_]+|\))'?(?:[_^](?:\{[^}]*\}|[^\W\d_]+|\d+))+")
+
+_SMALL = re.compile(r"(?P<letter>[^\W\d_]+′?)(?P<lower>[₀-₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,]*[₀-₉ᵢⱼₖₗₘₙₕₚᵣₛᵤ])(?:⁽(?P<upper>[^⁾]*)⁾)?")
+
+_FULL_SIZE = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁱʲᵏ", "0123456789+-ijklmnhprsu0123456789+-ijk")
+
+
+def _with_ascii_indices(match: re.Match) -> str:
+    lower, upper = match["lower"].translate(_FULL_SIZE), (match["upper"] or "").translate(_FULL_SIZE)
+    return match["letter"].replace("′", "'") + f"_{{{lower}}}" + (f"^{{({upper})}}" if upper else "")
+
+
+def _formula(text: str) -> str:
+    """Return the LaTeX of one indexed letter; a name of several letters is upright."""
+    base = re.match(r"[^\W\d_]+", text)
+    if base and len(base.group().lstrip("Δ")) > 1:
+        text = rf"\mathrm{{{base.group()}}}" + text[base.end() :]
+    return "$" + "".join(_GLYPHS[c] + " " if c in _GLYPHS and c not in "'*" else c for c in text) + "$"
+
+
+def _words(text: str) -> str:
+    for character, replacement in (("&", r"\&"), ("%", r"\%"), ("#", r"\#"), ("_", r"\_"), ("{", r"\{"), ("}", r"\}")):
+        text = text.replace(character, replacement)
+    return "".join(f"${_GLYPHS[c]}$" if c in _GLYPHS else c for c in text)
+
+
+def escaped(text: str) -> str:
+    r"""Return words as LaTeX text, with indexed letters, Greek and relations in them as formulas.
+
+    Args:
+        text: plain words, in which `W'_{i,1}`, `W′₁,₃` or `σ` may occur.
+
+    Example:
+        >>> print(escaped("W'_{i,1} is 50 % of C₁⁽²⁾ if ε ≤ 1"))
+        $W'_{i,1}$ is 50 \% of $C_{1}^{(2)}$ if $\varepsilon$ $\le$ 1
+    """
+    text = _SMALL.sub(_with_ascii_indices, text)
+    parts, end = [], 0
+    for match in _INDEXED.finditer(text):
+        parts += [_words(text[end : match.start()]), _formula(match.group())]
+        end = match.end()
+    return "".join([*parts, _words(text[end:])]).replace("$$", "")  # neighbouring formulas are one

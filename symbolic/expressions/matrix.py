@@ -1,0 +1,160 @@
+"""Sums and products of matrices that keep their order and say what doesn't fit."""
+
+from itertools import pairwise
+from typing import Any
+
+from sympy import Basic, Expr, MatrixExpr, Mul, Transpose, ZeroMatrix, sympify
+from sympy.core.decorators import call_highest_priority
+from sympy.matrices.expressions import MatAdd, MatMul
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.printer import Printer
+
+from symbolic.errors import ShapeMismatch
+from symbolic.expressions.latex import typeset
+
+
+def _fits(left: Expr, right: Expr) -> bool:
+    return bool(left == right) or (left - right).expand() == 0
+
+
+def check_product(left: MatrixExpr, right: MatrixExpr) -> None:
+    """Raise if two factors don't multiply.
+
+    Args:
+        left: the left factor.
+        right: the right factor.
+
+    Raises:
+        ShapeMismatch: with both factors and their shapes.
+    """
+    if not _fits(left.shape[1], right.shape[0]):
+        raise ShapeMismatch(
+            f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"
+            " they don't multiply; give the left factor as many columns as the right one has rows, or transpose one"
+        )
+
+
+def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
+    """Raise if two summands don't have the same shape.
+
+    Args:
+        left: one summand.
+        right: the other summand.
+
+    Raises:
+        ShapeMismatch: with both summands and their shapes.
+    """
+    if not (_fits(left.shape[0], right.shape[0]) and _fits(left.shape[1], right.shape[1])):
+        raise ShapeMismatch(
+            f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"
+            " they don't add; give both the same shape"
+        )
+
+
+class Matrix(MatrixExpr):
+    """What our own matrix expressions share: sums and products that keep their order and say what doesn't fit."""
+
+    _op_priority = 12.0  # so that these operators win over those of sympy's own matrices
+
+    @call_highest_priority("__rmul__")
+    def __mul__(self, other: Any) -> MatrixExpr:
+        return MatrixProduct(self, other)
+
+    @call_highest_priority("__mul__")
+    def __rmul__(self, other: Any) -> MatrixExpr:
+        return MatrixProduct(other, self)
+
+    @call_highest_priority("__radd__")
+    def __add__(self, other: Any) -> MatrixExpr:
+        return MatrixSum(self, other)
+
+    @call_highest_priority("__add__")
+    def __radd__(self, other: Any) -> MatrixExpr:
+        return MatrixSum(other, self)
+
+    def __sub__(self, other: Any) -> MatrixExpr:
+        return MatrixSum(self, MatrixProduct(-1, other))
+
+    def __rsub__(self, other: Any) -> MatrixExpr:
+        return MatrixSum(other, MatrixProduct(-1, self))
+
+    def __neg__(self) -> MatrixExpr:
+        return MatrixProduct(-1, self)
+
+    def _repr_latex_(self) -> str:
+        return rf"$\displaystyle {typeset(self)}$"
+
+    __matmul__ = __mul__
+    __rmatmul__ = __rmul__
+
+    def doit(self, **hints: Any) -> MatrixExpr:
+        """Return the expression itself: it is evaluated by its normal form.
+
+        Args:
+            hints: not used.
+        """
+        return self
+
+
+class MatrixSum(Matrix, MatAdd):
+    """A sum in the order in which it was written, without zeros.
+
+    Args:
+        summands: matrices of one shape.
+    """
+
+    def __new__(cls, *summands: Any) -> MatrixExpr:
+        """Return the sum, or its only summand."""
+        first = summands[0]
+        for summand in summands:
+            if not isinstance(summand, MatrixExpr):
+                raise ShapeMismatch(f"{summand} is no matrix: only matrices of one shape add")
+            check_sum(first, summand)
+        flat = [
+            part for s in summands for part in (s.args if isinstance(s, MatAdd) else (s,)) if not part.is_ZeroMatrix
+        ]
+        if len(flat) < 2:
+            return flat[0] if flat else first
+        return Basic.__new__(cls, *flat)
+
+    def _sympystr(self, printer: Printer) -> str:
+        first, *rest = (printer._print(summand) for summand in self.args)
+        return first + "".join(f" − {text[1:]}" if text.startswith("−") else f" + {text}" for text in rest)
+
+
+class MatrixProduct(Matrix, MatMul):
+    """A product in the order in which it was written, without identities, its coefficient first.
+
+    Args:
+        factors: matrices that multiply, and scalars.
+    """
+
+    def __new__(cls, *factors: Any) -> MatrixExpr:
+        """Return the product, or its only factor."""
+        flat = [part for f in factors for part in (f.args if isinstance(f, MatMul) else (sympify(f),))]
+        coefficient = Mul(*(f for f in flat if not isinstance(f, MatrixExpr)))
+        matrices = [f for f in flat if isinstance(f, MatrixExpr)]
+        for left, right in pairwise(matrices):
+            check_product(left, right)
+        shape = (matrices[0].shape[0], matrices[-1].shape[1])
+        if coefficient == 0 or any(f.is_ZeroMatrix for f in matrices):
+            return ZeroMatrix(*shape)
+        matrices = [f for f in matrices if not f.is_Identity] or matrices[:1]
+        if coefficient == 1 and len(matrices) == 1:
+            return matrices[0]
+        return Basic.__new__(cls, *([] if coefficient == 1 else [coefficient]), *matrices)
+
+    def _eval_transpose(self) -> MatrixExpr:
+        coefficient, factors = self.as_coeff_matrices()
+        return MatrixProduct(coefficient, *(Transpose(factor).doit(deep=False) for factor in reversed(factors)))
+
+    def _sympystr(self, printer: Printer) -> str:
+        coefficient, factors = self.as_coeff_matrices()
+        sign, size = ("−", -coefficient) if coefficient.could_extract_minus_sign() else ("", coefficient)
+        texts = [printer.parenthesize(factor, PRECEDENCE["Mul"]) for factor in factors]
+        return (
+            sign
+            + " ".join([] if size == 1 else [printer.parenthesize(size, PRECEDENCE["Mul"])])
+            + (" " if size != 1 else "")
+            + " ".join(texts)
+        )

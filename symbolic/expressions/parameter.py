@@ -1,0 +1,105 @@
+"""Named matrices and vectors with indices and shapes, printed in the papers' notation."""
+
+from typing import Any
+
+from sympy import Basic, Expr, Symbol, Tuple, sympify
+from sympy.core.symbol import Str
+from sympy.printing.printer import Printer
+
+from symbolic.errors import SymbolicError
+from symbolic.expressions.matrix import Matrix
+
+_LATEX_NAMES = {
+    "UAT": r"\mathrm{UAT}^{R}",
+    "Wbar": r"\overline{\mathbf{W}}",
+    "bbar": r"\overline{\mathbf{b}}",
+    "x~": r"\widetilde{\mathbf{x}}",
+    "H^": r"\hat{\mathbf{H}}",
+    "alpha*": r"\boldsymbol{\alpha}^{*}",
+    "1": r"\mathbf{1}",
+    "gamma": r"\boldsymbol{\gamma}",
+    "beta": r"\boldsymbol{\beta}",
+    "alpha": r"\boldsymbol{\alpha}",
+    "theta": r"\boldsymbol{\theta}",
+}
+
+_UNICODE_NAMES = {
+    "gamma": "γ",
+    "beta": "β",
+    "alpha": "α",
+    "alpha*": "α*",
+    "theta": "θ",
+    "Wbar": "W̄",
+    "bbar": "b̄",
+    "x~'": "x̃'",
+    "H^": "Ĥ",
+}
+
+_SUBSCRIPT = dict(zip("0123456789+-ijklmnhprsu,", "₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,", strict=True))
+
+_SUPERSCRIPT = dict(zip("0123456789+-ijklmnhprsu", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁱʲᵏˡᵐⁿʰᵖʳˢᵘ", strict=True))
+
+
+def _small(indices: Tuple, printer: Printer, table: dict[str, str], otherwise: str) -> str:
+    text = ",".join(printer._print(k) for k in indices).replace(" ", "")
+    return "".join(table[c] for c in text) if all(c in table for c in text) else otherwise.format(text)
+
+
+class Parameter(Matrix):
+    r"""A named matrix or vector, such as `W'_{i,1}` or `b'_{i,2}`.
+
+    Args:
+        letter: its letter, with a prime if it acts on `vec(x)`.
+        lower: lower indices: integers, symbols, or strings.
+        rows: number of rows.
+        columns: number of columns; 1 for a vector.
+        upper: upper index, as in `C_j^{(i)}`.
+
+    Example:
+        >>> from sympy import symbols
+        >>> i, d = symbols("i d", integer=True, nonnegative=True)
+        >>> W = Parameter("W'", (i + 1, 1), d, d)
+        >>> print(W)
+        W′ᵢ₊₁,₁
+        >>> print(W._repr_latex_())
+        $\displaystyle \mathbf{W}'_{i + 1,1}$
+    """
+
+    def __new__(cls, letter: Any, lower: Any, rows: Any, columns: Any, upper: Any = ()) -> "Parameter":
+        """Return the symbol."""
+        lower, upper = (Tuple(*(Symbol(k) if isinstance(k, str) else sympify(k) for k in ks)) for ks in (lower, upper))
+        rows, columns = sympify(rows), sympify(columns)
+        if any(size.is_positive is False or size.is_integer is False for size in (rows, columns)):
+            raise SymbolicError(f"{letter} can't be {rows} × {columns}: sizes are positive integers or symbols")
+        return Basic.__new__(cls, Str(str(letter)), lower, rows, columns, upper)
+
+    letter = property(lambda self: self.args[0].name)
+    lower = property(lambda self: self.args[1])
+    upper = property(lambda self: self.args[4])
+    shape = property(lambda self: (self.args[2], self.args[3]))
+    indices = property(lambda self: (*self.args[1], *self.args[4]))
+
+    def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
+        subscript = ",".join(map(str, self.lower)) + (f"({','.join(map(str, self.upper))})" if self.upper else "")
+        place = f"{i + 1}" if self.shape[1] == 1 else f"{i + 1},{j + 1}"
+        return Symbol(f"{self.letter}_{{{subscript + ';' if subscript else ''}{place}}}")
+
+    def _latex(self, printer: Printer) -> str:
+        delta, letter = (r"\Delta ", self.letter[1:]) if self.letter[0] == "Δ" else ("", self.letter)
+        bare = letter.rstrip("'")
+        text = delta + _LATEX_NAMES.get(bare, rf"\mathbf{{{bare}}}") + letter[len(bare) :]
+        if self.lower:
+            text += f"_{{{','.join(printer._print(k) for k in self.lower)}}}"
+        if self.upper:
+            text += f"^{{({','.join(printer._print(k) for k in self.upper)})}}"
+        return text
+
+    def _sympystr(self, printer: Printer) -> str:
+        text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(
+            self.lower, printer, _SUBSCRIPT, "[{}]"
+        )
+        return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
+
+
+class Variable(Parameter):
+    """A parameter that is data: `vec(A x B)` is written as a matrix times `vec(x)` of it."""

@@ -1,0 +1,101 @@
+"""A search for exact numbers at which two expressions differ."""
+
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+from sympy import Expr, ImmutableMatrix, Integer, MatrixExpr, Max, Symbol, sstr
+
+from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import equal
+from symbolic.evaluation.interpreter import Interpreter, exact
+from symbolic.expressions.parameter import Parameter
+from symbolic.theorems.residual_stack import i
+
+_NUMBERS = (1, 2, -1, 3, -2)
+
+_SIZES, _TRIES = (1, 2), 24
+
+
+def _relu(t: Expr) -> Expr:
+    return Max(0, t)
+
+
+def sample(parameter: Parameter, seed: int, sizes: Mapping[Symbol, int] | None = None) -> ImmutableMatrix:
+    """Return a small matrix of whole numbers that depends on the parameter's name and a seed only.
+
+    Args:
+        parameter: the parameter.
+        seed: which of the samples.
+        sizes: the numbers that symbols in its shape stand for.
+    """
+    rows, columns = (int(size.xreplace(sizes or {})) for size in parameter.shape)
+    return ImmutableMatrix(
+        rows, columns, lambda r, c: _NUMBERS[crc32(f"{parameter} {r} {c} {seed}".encode()) % len(_NUMBERS)]
+    )
+
+
+def _numbers(matrix: ImmutableMatrix) -> str:
+    return sstr(matrix[0]) if matrix.shape == (1, 1) else sstr(matrix.tolist())
+
+
+def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> str | None:
+    """Return whole numbers at which the two sides differ, with `σ` the ReLU, in words; None if the search finds none.
+
+    A symbolic layer `i` becomes layer 1.
+
+    Args:
+        left: one side.
+        right: the other side.
+        using: what parameters stand for, such as the network itself.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> s = ResidualStack()
+        >>> print(counterexample(s.W(1, 1) * s.x(0), s.W(1, 1) * s.x(0) + s.b(1, 3)))
+        all sizes 1, W′₁,₁ = 1, b′₁,₃ = -1, x′₀ = 3: 3 on the left, 2 on the right
+    """
+    indices = {i: Integer(1)}
+    left, right = left.xreplace(indices), right.xreplace(indices)
+    using = [d if d.variables else Definition(d.left.xreplace(indices), d.right.xreplace(indices)) for d in using]
+    symbols = {s for e in (left, right) for p in e.atoms(Parameter) for n in p.shape for s in n.free_symbols}
+    for size in _SIZES:
+        sizes = dict.fromkeys(symbols, Integer(size))
+        for seed in range(_TRIES):
+            values: dict[Parameter, ImmutableMatrix] = {}
+
+            def value(p: Parameter, values: dict = values, seed: int = seed, sizes: dict = sizes) -> ImmutableMatrix:
+                return values.setdefault(p, sample(p, seed, sizes))
+
+            interpreter = Interpreter(value, exact(_relu), using, sizes)
+            sides = [interpreter.value(e) for e in (left, right)]
+            if list(sides[0]) != list(sides[1]):
+                given = ", ".join(f"{p} = {_numbers(values[p])}" for p in sorted(values, key=str))
+                return f"all sizes {size}, {given}: {_numbers(sides[0])} on the left, {_numbers(sides[1])} on the right"
+    return None
+
+
+class Outcome:
+    """What a check found.
+
+    Args:
+        holds: whether what was checked holds.
+        how: how that was decided, with the numbers of a counterexample.
+    """
+
+    def __init__(self, holds: bool, how: str) -> None:
+        self.holds, self.how = holds, how
+
+
+def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> Outcome:
+    """Decide an equation: proved by the normal form, or refuted by a counterexample.
+
+    Args:
+        left: left side.
+        right: right side.
+        using: what parameters stand for.
+    """
+    using = tuple(using)
+    if equal(left, right, using):
+        return Outcome(True, "proved: both sides have the same normal form")
+    numbers = counterexample(left, right, using)
+    return Outcome(False, f"counterexample, σ = ReLU, {numbers}" if numbers else "the normal forms differ")

@@ -1,0 +1,106 @@
+"""A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import sstr
+from sympy.matrices.expressions import MatAdd
+
+from symbolic.expressions.latex import escaped, typeset
+from symbolic.proof.step import Step
+
+_LINE = 88  # characters of plain text that one line of a formula holds beside its left side
+
+_BESIDE = 36  # characters of a rule that stands beside its formula
+
+_ALIGNED = 24  # left sides up to this length are aligned in plain text
+
+_LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\approx"}
+
+
+def _summands(expression: Any) -> list[Any]:
+    return list(expression.args) if isinstance(expression, MatAdd) else [expression]
+
+
+def _lines(expression: Any, room: int) -> tuple[list[str], int]:
+    """Return the LaTeX of a sum in lines of readable length, and the length of the last one in plain text."""
+    lines: list[list[str]] = [[]]
+    length = 0
+    for k, summand in enumerate(_summands(expression)):
+        text, plain = typeset(summand), len(sstr(summand))
+        if lines[-1] and length + plain > room:
+            lines.append([])
+            length = 0
+        length += plain + 3
+        lines[-1].append(text if text.startswith("-") or k == 0 else "+ " + text)
+    return [" ".join(line) for line in lines], length
+
+
+def _latex_lines(step: Step) -> list[str]:
+    relation = _LATEX_RELATION[step.relation]
+    if not step.verified:
+        relation = rf"\overset{{?}}{{{relation}}}"
+    left, width = ("", 0) if step.left is None else (typeset(step.left), len(sstr(step.left)))
+    lines, length = _lines(step.right, _LINE - width)
+    rows = [f"{left} &{relation} {lines[0]}", *(rf"&\qquad {line}" for line in lines[1:])]
+    if not step.rule:
+        return rows
+    rule = rf"\text{{{escaped(step.rule)}}}"
+    if len(step.rule) > _BESIDE or width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
+        return [*rows, rf"&\qquad\qquad {rule}"]
+    return [*rows[:-1], rf"{rows[-1]} && {rule}"]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A list of steps with a title.
+
+    Args:
+        title: what is derived.
+        steps: the equations, in order.
+        remark: one sentence on what it says or assumes.
+    """
+
+    title: str
+    steps: tuple[Step, ...]
+    remark: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether every step is verified."""
+        return all(step.verified for step in self.steps)
+
+    @property
+    def verdict(self) -> str:
+        """How many steps were verified, in words."""
+        good = sum(step.verified for step in self.steps)
+        return f"{good} of {len(self.steps)} steps verified" + ("" if self.verified else ": NOT PROVED")
+
+    def lines(self) -> str:
+        """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
+        return " \\\\\n".join(line for step in self.steps for line in _latex_lines(step))
+
+    def latex(self) -> str:
+        """Return the steps as LaTeX for a formula: an `aligned` environment, with a `?` over what isn't verified."""
+        return f"\\begin{{aligned}}\n{self.lines()}\n\\end{{aligned}}"
+
+    def unicode(self) -> str:
+        """Return the derivation as plain text."""
+        lefts = ["" if step.left is None else sstr(step.left) for step in self.steps]
+        width = max((len(left) for left in lefts if len(left) <= _ALIGNED), default=0)
+        rows = [self.title, "─" * len(self.title)]
+        for step, left in zip(self.steps, lefts, strict=True):
+            rule = f"    [{step.rule}]" if step.rule else ""
+            rows.append(f"{'✓' if step.verified else '✗'} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
+        return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
+
+    def __str__(self) -> str:
+        return self.unicode()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_latex_(self) -> str:
+        foot = [rf"\text{{{escaped(words)}}}" for words in (self.remark, self.verdict) if words]
+        rows = [rf"\textbf{{{escaped(self.title)}}}", self.latex(), *foot]
+        return "$$\\begin{gathered}\n" + " \\\\\n".join(rows) + "\n\\end{gathered}$$"

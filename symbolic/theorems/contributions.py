@@ -1,0 +1,84 @@
+"""Contributions: one read-out pulled back through the linear path splits the output exactly."""
+
+from typing import Any
+
+from sympy import ImmutableMatrix, MatrixExpr, Transpose
+
+from symbolic.equality.definition import Definition
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.parameter import Parameter
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step, equality, let
+from symbolic.theorems.residual_stack import ResidualStack, i, j
+from symbolic.vectorisation.entries import entries, same
+
+
+def _split_over_neurons(width: int = 2, neurons: int = 3) -> bool:
+    """Tell, entry by entry, whether `uᵀ W s` is the sum of the entries of `(Wᵀ u) ⊙ s`."""
+    u, w, s = (entries(Parameter(*p)) for p in (("u", (), width, 1), ("W", (), width, neurons), ("s", (), neurons, 1)))
+    shares = [(w.T * u)[k] * s[k] for k in range(neurons)]
+    return same(u.T * w * s, ImmutableMatrix([[sum(shares)]]))
+
+
+def contributions(stack: ResidualStack | None = None) -> Derivation:
+    """Derive `⟨u_L, x_L⟩ = ⟨u_0, x_0⟩ + Σ_j ⟨u_j, b'_{j,3}⟩ + Σ_j ⟨u_j, W'_{j,3} σ(·)⟩` for every depth, by induction.
+
+    The read-out is pulled back once, `u_{i} = W'_{i+1,1}ᵀ u_{i+1}`, and every term is read by the covector of its own
+    layer.
+
+    Args:
+        stack: the symbols.
+
+    Example:
+        >>> contributions().verified
+        True
+    """
+    s = stack or ResidualStack()
+    k = i + 1
+
+    def u(m: object) -> Parameter:
+        return Parameter("u", (m,), s.width, 1)
+
+    def y(m: object) -> Parameter:
+        return Parameter("y", (m,), 1, 1)
+
+    def term(m: Any) -> MatrixExpr:
+        return Activation(s.W(m, 2) * s.x(m - 1) + s.b(m, 2))
+
+    def share(m: object) -> MatrixExpr:
+        return Transpose(u(m)) * s.b(m, 3) + Transpose(u(m)) * s.W(m, 3) * term(m)
+
+    pulled = Definition(u(i), Transpose(s.W(k, 1)) * u(k))
+    read = Definition(y(i), Transpose(u(i)) * s.x(i), (i,))
+    step = Definition(y(k), y(i) + share(k), (i,))
+    start = Definition(y(0), Transpose(u(0)) * s.x(0))
+    hypothesis = Definition(y(i), start.right + IndexedSum(share(j), j, 1, i))
+    ones = Parameter("1", (), s.neurons, 1)
+    neurons = Transpose(ones) * (Diagonal(Transpose(s.W(k, 3)) * u(k)) * term(k))
+    steps = (
+        let(pulled.left, pulled.right, "the read-out, pulled back one layer"),
+        let(read.left, read.right, "what it reads"),
+        equality(
+            y(k),
+            step.right,
+            "one layer, by Eq. 20",
+            (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
+        ),
+        equality(y(0), start.right + IndexedSum(share(j), j, 1, 0), "base", (start,)),
+        let(hypothesis.left, hypothesis.right, "hypothesis"),
+        equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
+        equality(
+            Transpose(u(k)) * s.C(j, k),
+            Transpose(u(i)) * s.C(j, i),
+            "a term is read the same in every layer that it is carried through, j ≤ i",
+            (pulled, Definition(s.C(j, k), s.W(k, 1) * s.C(j, i))),
+        ),
+        Step(
+            Transpose(u(k)) * s.W(k, 3) * term(k), neurons, "split over neurons, entry by entry", _split_over_neurons()
+        ),
+    )
+    return Derivation(
+        "Contributions, and their sum", steps, "Every share is exact; together with the biases they are the output."
+    )

@@ -1,0 +1,98 @@
+"""What a sum is worth after some of its terms are dropped."""
+
+from itertools import product
+
+from sympy import Abs, Expr, Symbol, symbols
+
+from symbolic.equality.definition import Definition
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.parameter import Parameter
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step, equality, let, let_each
+from symbolic.theorems.residual_stack import ResidualStack
+
+
+def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
+    """Tell whether an expression in real numbers and absolute values is never negative, by the signs.
+
+    Args:
+        difference: what should be at least 0.
+        variables: its real variables.
+    """
+    sizes = symbols(f"t1:{len(variables) + 1}", nonnegative=True)
+    return all(
+        bool(
+            difference.subs({v: s * t for v, s, t in zip(variables, signs, sizes, strict=True)}).expand().is_nonnegative
+        )
+        for signs in product((1, -1), repeat=len(variables))
+    )
+
+
+def split_of_sums(terms: int = 5) -> bool:
+    """Tell whether a sum is the sum over a set of indices plus that over the rest, for every set of indices.
+
+    Args:
+        terms: number of terms.
+    """
+    t = symbols(f"t1:{terms + 1}")
+    return all(
+        (
+            sum(t)
+            - sum(v for v, k in zip(t, kept, strict=True) if k)
+            - sum(v for v, k in zip(t, kept, strict=True) if not k)
+        )
+        == 0
+        for kept in product((True, False), repeat=terms)
+    )
+
+
+def pruning() -> Derivation:
+    """Derive the pruning inequality, for a sum and for the unrolled form, held and run again.
+
+    With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the
+    unrolled form it bounds what is dropped with everything else held; when the pruned network is run again, the later
+    terms move too, by the amount in the last line.
+
+    Example:
+        >>> pruning().verified
+        True
+
+    Source: Wang & Li, Eq. 13–16.
+    """
+    f, s1, s2 = symbols("f S_1 S_2", real=True)
+    epsilon = Symbol("varepsilon", positive=True)
+    kept = s1 - f
+    # Squares: both sides are absolute values, so |a + b| ≥ ||a| − |b|| exactly if the squares are in that order.
+    a, b = symbols("a b", real=True)
+    reverse = holds_for_all_signs((a + b) ** 2 - (Abs(a) - Abs(b)) ** 2, a, b)
+    below = holds_for_all_signs(Abs(a) - a, a)
+    s = ResidualStack()
+    x0, x1 = s.x(0), s.general_term(1)
+    dropped = s.W(1, 1) * x0 + s.b(1, 3)
+    without = Parameter("x~'", (2,), s.width, 1)
+    activation, argument = Parameter("s", (1,), s.neurons, 1), Parameter("z", (2,), s.neurons, 1)
+    names = (
+        Definition(activation, Activation(s.W(1, 2) * x0 + s.b(1, 2))),
+        Definition(argument, s.W(2, 2) * x1 + s.b(2, 2)),
+    )
+    pruned = Definition(without, s.general_term(2, dropped))
+    effect = s.W(2, 1) * s.W(1, 3) * activation + s.W(2, 3) * (
+        Activation(argument) - Activation(argument - s.W(2, 2) * s.W(1, 3) * activation)
+    )
+    steps = (
+        Step(Abs(s1 + s2 - f), epsilon, "Eq. 13: the assumption, with S_1 kept and S_2 dropped", split_of_sums(), "<"),
+        Step(Abs(Abs(kept) - Abs(s2)), Abs(s1 + s2 - f), "reverse triangle inequality, by the signs", reverse, "≤"),
+        Step(Abs(Abs(kept) - Abs(s2)), epsilon, "Eq. 15", reverse, "<"),
+        Step(Abs(kept), epsilon + Abs(s2), "Eq. 16, since t ≤ |t| for t = |S_1 − f| − |S_2|", reverse and below, "<"),
+        equality(
+            s.form(2) - (s.P(2) * x0 + s.q(2) + s.C(2, 2) * s.activation(2)),
+            s.C(1, 2) * s.activation(1),
+            "term 1 of two layers dropped, all else held",
+            s.recursions,
+        ),
+        *let_each(*names),
+        let(without, pruned.right, "the network without term 1, run again"),
+        equality(s.x(2) - without, effect, "its difference: the later term moves too", (s.equation_20, pruned, *names)),
+    )
+    remark = "Held and run again differ by how later terms move: a small S_2 alone doesn't bound the second."
+    return Derivation("What pruning costs", steps, remark)

@@ -1,0 +1,152 @@
+"""Attention with its pattern held as a matrix on `vec(x)`, and the pattern itself."""
+
+from typing import NamedTuple
+
+from sympy import Identity, ImmutableMatrix, Symbol, Transpose, exp, sqrt, symbols
+
+from symbolic.errors import SymbolicError
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step, equality, let
+from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of
+
+_k = Symbol("k", integer=True, nonnegative=True)
+
+
+def _pattern(tokens: int, head: int, causal: bool) -> ImmutableMatrix:
+    pattern = matrix("H", tokens, tokens, head)
+    return ImmutableMatrix(tokens, tokens, lambda n, m: 0 if causal and m > n else pattern[n, m])
+
+
+def _slices(features: int, heads: int) -> list[ImmutableMatrix]:
+    size = features // heads
+    return [ImmutableMatrix(features, size, lambda row, c, h=h: int(row == h * size + c)) for h in range(heads)]
+
+
+class Attention(NamedTuple):
+    """The three matrices of multi-head attention with the pattern held, for small sizes.
+
+    Args:
+        value: `vec(Ĥ) = W'_{HV} vec(x)`.
+        output: `vec(Ĥ W_O) = W'_O vec(Ĥ)`.
+        whole: `vec(Ĥ W_O) = W'_{HVO} vec(x)`.
+    """
+
+    value: Explicit
+    output: Explicit
+    whole: Explicit
+
+
+def attention(tokens: int, features: int, heads: int, *, sliced: bool = True, causal: bool = False) -> Attention:
+    """Return `W'_{HV}`, `W'_O` and `W'_{HVO}` as explicit matrices, and as Kronecker sums.
+
+    `W'_{HVO} = Σ_h H_h ⊗ (S_h W_{V,h} W_{O,h})ᵀ = W'_O W'_{HV}`.
+
+    Args:
+        tokens: N.
+        features: M.
+        heads: h.
+        sliced: whether a head sees its slice of the features only, `x_h = x S_h`, as in the papers; else all features.
+        causal: whether tokens see only earlier ones.
+
+    Raises:
+        SymbolicError: if a size is no positive integer, or the heads don't divide the features.
+
+    Example:
+        >>> whole = attention(2, 2, 2).whole
+        >>> print(whole.agree, whole.density)
+        True 1
+
+    Source: Wang & Li, Eq. 7–10, which leave `W'_{HVO}` out as too complex.
+    """
+    check_sizes(tokens=tokens, features=features, heads=heads)
+    if features % heads:
+        raise SymbolicError(f"{features} features can't be sliced into {heads} heads: give a multiple of the heads")
+    size = features // heads
+    x, w_o = matrix("x", tokens, features), matrix("W", features, features, "O")
+    patterns = [_pattern(tokens, h + 1, causal) for h in range(heads)]
+    slices = _slices(features, heads)
+    inputs = slices if sliced else [ImmutableMatrix.eye(features)] * heads
+    values = [matrix("V", size if sliced else features, size, h + 1) for h in range(heads)]
+    mixed = [p * x * s * v for p, s, v in zip(patterns, inputs, values, strict=True)]
+    concatenated = ImmutableMatrix.hstack(*mixed)
+    hat = matrix("y", tokens, features)
+
+    def summed(right: list[ImmutableMatrix]) -> ImmutableMatrix:
+        first, *rest = (kronecker(p, r.T) for p, r in zip(patterns, right, strict=True))
+        return sum(rest, first)
+
+    placed = [s * v * place.T for s, v, place in zip(inputs, values, slices, strict=True)]
+    value = Explicit(matrix_of(concatenated, x), summed(placed))
+    output = Explicit(matrix_of(hat * w_o, hat), kronecker(ImmutableMatrix.eye(tokens), w_o.T))
+    whole = Explicit(matrix_of(concatenated * w_o, x), summed([p * w_o for p in placed]))
+    return Attention(value, output, whole)
+
+
+def pattern(tokens: int, features: int) -> ImmutableMatrix:
+    """Return the pattern `H` of one head entry by entry, from `x` and `W_{QK} = W_Q W_Kᵀ`.
+
+    Args:
+        tokens: N.
+        features: M, of the head's input.
+
+    Raises:
+        SymbolicError: if a size is no positive integer.
+
+    Source: Wang & Li, Eq. 35.
+    """
+    check_sizes(tokens=tokens, features=features)
+    x, w = matrix("x", tokens, features), matrix("W", features, features, "QK")
+    weights = (x * w * x.T / sqrt(features)).expand().applyfunc(exp)
+    return ImmutableMatrix(tokens, tokens, lambda n, m: weights[n, m] / sum(weights[n, :]))
+
+
+def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> Derivation:
+    """Derive attention as one Kronecker sum for all sizes, and compare it with explicit matrices.
+
+    Args:
+        tokens: N of the explicit matrices.
+        features: M of the explicit matrices.
+        heads: h of the explicit matrices.
+
+    Example:
+        >>> attention_derivation().verified
+        True
+
+    Source: Wang & Li, Eq. 7–10 and 35.
+    """
+    n, m, size, count = symbols("N M m h", integer=True, positive=True)
+    x = Variable("x", (), n, m)
+    held = Parameter("H", (_k,), n, n)
+    place = Parameter("S", (_k,), m, size)
+    value, output = Parameter("W", ("V", _k), size, size), Parameter("W", ("O",), m, m)
+    query, key = Parameter("W", ("Q",), m, m), Parameter("W", ("K",), m, m)
+    hat = IndexedSum(held * x * place * value * place.T, _k, 1, count)
+    whole = hat * output
+    w_hv = IndexedSum(Kronecker(held, (place * value * place.T).T), _k, 1, count)
+    w_o = Kronecker(Identity(n), output.T)
+    w_hvo = IndexedSum(Kronecker(held, (place * value * place.T * output).T), _k, 1, count)
+    small = attention(tokens, features, heads)
+    sizes = f"entry by entry, N = {tokens}, M = {features}, {heads} heads"
+    names = {k: Parameter("W'", (k,), n * m, n * m) for k in ("HV", "O", "HVO")}
+    steps = (
+        let(Parameter("H^", (), n, m), hat, "heads side by side: S_k picks the features of head k"),
+        equality(Vec(hat), w_hv * Vec(x), "so W'_{HV} = Σ H_k ⊗ (S_k W_{V,k} S_k^T)^T"),
+        equality(Vec(Variable("H^", (), n, m) * output), w_o * Vec(Variable("H^", (), n, m)), "W'_O = I_N ⊗ W_O^T"),
+        equality(Vec(whole), w_hvo * Vec(x), "W'_{HVO}: the expression left out in the papers"),
+        equality(w_hvo, w_o * w_hv, "order of the factors: W'_{HVO} = W'_O W'_{HV}"),
+        Step(names["HV"], small.value.matrix, sizes, small.value.agree),
+        Step(names["O"], small.output.matrix, sizes, small.output.agree),
+        Step(names["HVO"], small.whole.matrix, sizes, small.whole.agree),
+        equality(x * query * Transpose(x * key), x * (query * key.T) * x.T, "Eq. 35: the scores, W_{QK} = W_Q W_K^T"),
+        Step(Parameter("H", (1,), 2, 2), pattern(2, 1), "Eq. 35, entry by entry, N = 2, M = 1", _rows_sum_to_one(2, 2)),
+    )
+    return Derivation("Attention as one matrix on vec(x)", steps, "With the pattern held: it moves with the input.")
+
+
+def _rows_sum_to_one(tokens: int, features: int) -> bool:
+    held = pattern(tokens, features)
+    return all(sum(held[n, :]).together() == 1 for n in range(tokens))

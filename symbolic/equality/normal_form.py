@@ -79,7 +79,7 @@ class Normaliser:
                 return NormalForm(inner.shape[::-1], ((transposed(word), c) for word, c in inner.words.items()))
             case Activation():
                 inner = self.form(expression.argument, bounds)
-                atom = atom_of("activation", (inner, expression.order), inner.shape)
+                atom = atom_of("activation", (inner, expression.order, expression.function), inner.shape)
                 return NormalForm(inner.shape, [((atom,), S.One)])
             case Diagonal():
                 return self._diagonal(self.form(expression.vector, bounds), expression.shape)

@@ -132,8 +132,8 @@ def _atom_expression(atom: Atom) -> MatrixExpr:
             return parameter
         case "transpose", (parameter,):
             return Transpose(parameter)
-        case "activation", (form, order):
-            return Activation(form.expression(), order)
+        case "activation", (form, *function):
+            return Activation(form.expression(), *function)
         case "diagonal", (form,):
             return Diagonal(form.expression())
         case "kronecker", (left, right, left_shape, right_shape):
@@ -162,9 +162,9 @@ def transposed(word: Word) -> Word:
                 return atom_of("transpose", (inner,), shape)
             case "transpose", (inner,):
                 return parameter_atom(inner)
-            case "activation", (form, order):
+            case "activation", (form, *function):
                 flipped = NormalForm(shape, ((transposed(inner), c) for inner, c in form.words.items()))
-                return atom_of("activation", (flipped, order), shape)
+                return atom_of("activation", (flipped, *function), shape)
             case "diagonal", _:
                 return atom
             case "kronecker", (left, right, left_shape, right_shape):
@@ -327,9 +327,9 @@ def vec_word(word: Word, shape: Shape) -> Word:
         if atom.kind == "activation" or (atom.kind == "parameter" and isinstance(atom.parts[0], Variable)):
             n, m = atom.shape
             if atom.kind == "activation":
-                form, order = atom.parts
+                form, *function = atom.parts
                 vector = vec_form(form)
-                base = atom_of("activation", (vector, order), vector.shape)
+                base = atom_of("activation", (vector, *function), vector.shape)
             else:
                 base = atom_of("vec", ((atom,), atom.shape), (n * m, Integer(1)))
             outer = _kronecker(word[:k], transposed(word[k + 1 :]), (rows, n), (columns, m))

@@ -77,9 +77,11 @@ def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = 
     return reader.found
 
 
-def _arithmetic(activation: Activate, dtype: jnp.dtype) -> Arithmetic:
-    def slope(z: Array) -> Array:
-        return jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
+def _with_slope(activation: Activate) -> tuple[Activate, Activate]:
+    return activation, lambda z: jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
+
+
+def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype) -> Arithmetic:
 
     return Arithmetic(
         multiply=lambda a, b: jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST),
@@ -90,7 +92,11 @@ def _arithmetic(activation: Activate, dtype: jnp.dtype) -> Arithmetic:
         identity=lambda size: jnp.eye(size, dtype=dtype),
         zeros=lambda rows, columns: jnp.zeros((rows, columns), dtype),
         scale=lambda c, a: jnp.asarray(float(c), dtype) * a,
-        activations=(activation, slope),
+        activations=(
+            _with_slope(activation)
+            if callable(activation)
+            else {name: _with_slope(function) for name, function in activation.items()}
+        ),
     )
 
 
@@ -117,14 +123,16 @@ def _sizes(needed: Mapping[str, Parameter], arrays: Mapping[str, Array]) -> dict
 
 
 def to_jax(
-    expression: MatrixExpr | Mapping[str, MatrixExpr], activation: Activate, definitions: Iterable[Definition] = ()
+    expression: MatrixExpr | Mapping[str, MatrixExpr],
+    activation: Activate | Mapping[str, Activate],
+    definitions: Iterable[Definition] = (),
 ) -> Callable[[Mapping[str, Array]], Any]:
     """Return an expression as a function of its parameters' arrays, which composes with `jax.jit`, `grad` and `vmap`.
 
     Args:
         expression: a matrix expression whose indices and bounds are numbers, or several by name, which are evaluated
             together.
-        activation: `σ`, entry by entry.
+        activation: `σ`, entry by entry; a function for every name where expressions have several.
         definitions: what parameters stand for; their arrays needn't be given.
 
     Returns:

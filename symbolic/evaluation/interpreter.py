@@ -32,7 +32,7 @@ class Arithmetic:
         identity: the identity of a size.
         zeros: a zero matrix of rows and columns.
         scale: a coefficient times a matrix.
-        activations: `σ` and, where it occurs, `σ'` of a matrix, entry by entry.
+        activations: `σ` and, where it occurs, `σ'` of a matrix, entry by entry; by name where there are several.
     """
 
     multiply: Callable[[Any, Any], Any]
@@ -43,7 +43,7 @@ class Arithmetic:
     identity: Callable[[int], Any]
     zeros: Callable[[int, int], Any]
     scale: Callable[[Expr, Any], Any]
-    activations: tuple[Callable[[Any], Any], ...]
+    activations: tuple[Callable[[Any], Any], ...] | Mapping[str, tuple[Callable[[Any], Any], ...]]
 
 
 def _entrywise(function: Callable[[Any], Any], matrix: ImmutableMatrix) -> ImmutableMatrix:
@@ -140,6 +140,14 @@ class Interpreter:
     def _identity(self, like: MatrixExpr) -> Any:
         return self.arithmetic.identity(self._number(like.shape[0]))
 
+    def _function(self, activation: Activation) -> Callable[[Any], Any]:
+        known = self.arithmetic.activations
+        if isinstance(known, tuple):
+            return known[activation.order]
+        if activation.function not in known:
+            raise SymbolicError(f"{activation.function} is no function of {', '.join(known)}: give one of that name")
+        return known[activation.function][activation.order]
+
     def _compute(self, e: MatrixExpr) -> Any:
         a = self.arithmetic
         match e:
@@ -154,7 +162,7 @@ class Interpreter:
             case Transpose():
                 return a.transpose(self.value(e.arg))
             case Activation():
-                return a.activations[e.order](self.value(e.argument))
+                return self._function(e)(self.value(e.argument))
             case Diagonal():
                 return a.diagonal(self.value(e.vector))
             case HadamardProduct():

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sympy import Basic, sympify
+from sympy.core.symbol import Str
 from sympy.printing.printer import Printer
 
 from symbolic.errors import SymbolicError
@@ -10,25 +11,28 @@ from symbolic.expressions.matrix import Matrix
 
 
 class Activation(Matrix):
-    """`σ(z)`, or its derivative `σ'(z)`, entry by entry.
+    """`σ(z)`, or its derivative `σ'(z)`, entry by entry; nothing is assumed of `σ`.
 
     Args:
         argument: `z`.
         order: 0 for `σ`, 1 for `σ'`.
+        function: the name of the function, where there are several; those of different names are different functions.
     """
 
-    def __new__(cls, argument: Any, order: Any = 0) -> "Activation":
+    def __new__(cls, argument: Any, order: Any = 0, function: Any = "σ") -> "Activation":
         """Return the expression."""
         if order not in (0, 1):
             raise SymbolicError(f"σ with {order} primes: only σ and its slope σ' are known")
-        return Basic.__new__(cls, sympify(argument), sympify(order))
+        return Basic.__new__(cls, sympify(argument), sympify(order), Str(str(function)))
 
     argument = property(lambda self: self.args[0])
     order = property(lambda self: int(self.args[1]))
+    function = property(lambda self: self.args[2].name)
     shape = property(lambda self: self.args[0].shape)
 
     def _latex(self, printer: Printer) -> str:
-        return rf"\sigma{chr(39) * self.order}\!\left({printer._print(self.argument)}\right)"
+        name = r"\sigma" if self.function == "σ" else rf"\operatorname{{{self.function}}}"
+        return rf"{name}{chr(39) * self.order}\!\left({printer._print(self.argument)}\right)"
 
     def _sympystr(self, printer: Printer) -> str:
-        return f"σ{'′' * self.order}({printer._print(self.argument)})"
+        return f"{self.function}{'′' * self.order}({printer._print(self.argument)})"

@@ -79,7 +79,7 @@ def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr
             ]
             return MatrixSum(*changed)
         case Activation() if expression.order == 0:
-            return Diagonal(Activation(expression.argument, 1)) * first_order(expression.argument, change)
+            return Diagonal(Activation(expression.argument, 1, expression.function)) * first_order(expression.argument, change)
         case Transpose():
             return Transpose(first_order(expression.arg, change))
         case IndexedSum():

@@ -38,7 +38,7 @@ def _lines(expression: Any, room: int) -> tuple[list[str], int]:
 
 def _latex_lines(step: Step) -> list[str]:
     relation = _LATEX_RELATION[step.relation]
-    if not step.verified:
+    if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
     left, width = ("", 0) if step.left is None else (typeset(step.left), len(sstr(step.left)))
     lines, length = _lines(step.right, _LINE - width)
@@ -49,6 +49,9 @@ def _latex_lines(step: Step) -> list[str]:
     if len(step.rule) > _BESIDE or width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
         return [*rows, rf"&\qquad\qquad {rule}"]
     return [*rows[:-1], rf"{rows[-1]} && {rule}"]
+
+
+_MARKS = {True: "✓", False: "✗", None: " "}
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,22 @@ class Derivation:
 
     @property
     def verified(self) -> bool:
-        """Whether every step is verified."""
-        return all(step.verified for step in self.steps)
+        """Whether every check holds."""
+        return all(step.verified is not False for step in self.steps)
 
     @property
     def verdict(self) -> str:
-        """How many steps were verified, in words."""
-        good = sum(step.verified for step in self.steps)
-        return f"{good} of {len(self.steps)} steps verified" + ("" if self.verified else ": NOT PROVED")
+        """How many checks hold, in words, and apart from them how much was defined and assumed."""
+        checks = [step.verified for step in self.steps if step.verified is not None]
+        stated = [step.relation for step in self.steps if step.verified is None]
+        counts = {"definition": stated.count(":="), "hypothesis": stated.count("=")}
+        plural = {"definition": "definitions", "hypothesis": "hypotheses"}
+        given = [f"{count} {name if count == 1 else plural[name]}" for name, count in counts.items() if count]
+        return (
+            f"{sum(checks)} of {len(checks)} checks hold"
+            + (f", with {' and '.join(given)}" if given else "")
+            + ("" if self.verified else ": NOT PROVED")
+        )
 
     def lines(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
@@ -91,7 +102,7 @@ class Derivation:
         rows = [self.title, "─" * len(self.title)]
         for step, left in zip(self.steps, lefts, strict=True):
             rule = f"    [{step.rule}]" if step.rule else ""
-            rows.append(f"{'✓' if step.verified else '✗'} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
+            rows.append(f"{_MARKS[step.verified]} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
         return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
 
     def __str__(self) -> str:

@@ -19,14 +19,14 @@ class Step:
         left: left side; None continues the line above.
         right: right side.
         rule: what gives it, in words.
-        verified: whether a check confirmed it.
+        verified: whether a check confirmed it; None for a definition and a hypothesis, which need none.
         relation: `=`, `:=` for a definition, `≈` for a first order, `≤` or `<`.
     """
 
     left: Any
     right: Any
     rule: str
-    verified: bool
+    verified: bool | None
     relation: str = "="
 
 
@@ -54,7 +54,22 @@ def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition") -> Step:
         ShapeMismatch: if the two don't have the same shape.
     """
     check_sum(left, right)
-    return Step(left, right, rule, True, ":=")
+    return Step(left, right, rule, None, ":=")
+
+
+def suppose(left: MatrixExpr, right: MatrixExpr, rule: str = "hypothesis") -> Step:
+    """Return a step that assumes an equation, as an induction does at a symbolic depth.
+
+    Args:
+        left: left side.
+        right: right side.
+        rule: a word on it.
+
+    Raises:
+        ShapeMismatch: if the two don't have the same shape.
+    """
+    check_sum(left, right)
+    return Step(left, right, rule, None)
 
 
 def let_each(*definitions: Definition, rule: str = "definition") -> tuple[Step, ...]:

@@ -1,16 +1,17 @@
 """The collapse: with every activation written as slope times pre-activation, the stack is one affine map."""
 
+from typing import Any
+
 from sympy import Identity, MatrixExpr, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
-from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let
-from symbolic.theorems.residual_stack import ResidualStack, i, j
+from symbolic.proof.step import Step, equality, let, suppose
+from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
 
 def collapse(stack: ResidualStack | None = None) -> Derivation:
@@ -25,56 +26,61 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
         >>> collapse().verified
         True
     """
-    s = stack or ResidualStack()
+    s, k = stack or ResidualStack(), i + 1
+    x = s.x
 
-    def slope(k: object) -> MatrixExpr:
-        return Diagonal(Parameter("s", (k,), s.neurons, 1))
+    def slope(m: Any, t: int) -> MatrixExpr:
+        return Diagonal(s.vector("s", m, t))
 
-    def at_zero(k: object) -> MatrixExpr:
-        return Parameter("t", (k,), s.neurons, 1)
+    def inside(m: Any, t: int) -> MatrixExpr:
+        """Return what the stream is multiplied by in a pre-activation, through earlier terms of its layer too."""
+        return added(s.W(m, 2, t), (s.coupling(m, t, r) * slope(m, r) * inside(m, r) for r in s.earlier(t)))
 
-    def jacobian(k: object) -> Parameter:
-        return Parameter("J", (k,), s.width, s.width)
+    def bias(m: Any, t: int) -> MatrixExpr:
+        before = ((r, slope(m, r) * bias(m, r) + s.vector("t", m, r)) for r in s.earlier(t))
+        return added(s.b(m, 2, t), (s.coupling(m, t, r) * activation for r, activation in before))
 
-    def whole(k: object) -> Parameter:
-        return Parameter("Wbar", (k,), s.width, s.width)
+    def jacobian(m: Any) -> Parameter:
+        return Parameter("J", (m,), s.width, s.width)
 
-    def rest(k: object) -> Parameter:
-        return Parameter("bbar", (k,), s.width, 1)
+    def whole(m: Any) -> Parameter:
+        return Parameter("Wbar", (m,), s.width, s.width)
 
-    x, k = s.x, i + 1
-    layer = Definition(
-        x(k), s.W(k, 1) * x(i) + s.b(k, 3) + s.W(k, 3) * (slope(k) * (s.W(k, 2) * x(i) + s.b(k, 2)) + at_zero(k)), (i,)
-    )
-    activation = Activation(s.W(k, 2) * x(i) + s.b(k, 2))
-    held = slope(k) * activation.argument + at_zero(k)
-    replaced = s.general_term(k).xreplace({activation: held})
+    def rest(m: Any) -> Parameter:
+        return Parameter("bbar", (m,), s.width, 1)
+
+    def shares(m: Any, to: Any) -> MatrixExpr:
+        terms = (s.C(m, to, t) * slope(m, t) * inside(m, t) * whole(m - 1) for t in s.terms)
+        return added(ZeroMatrix(s.width, s.width), terms)
+
+    held = {t: slope(k, t) * (inside(k, t) * x(i) + bias(k, t)) + s.vector("t", k, t) for t in s.terms}
+    layer = Definition(x(k), added(s.W(k, 1) * x(i) + s.b(k, 3), (s.W(k, 3, t) * held[t] for t in s.terms)), (i,))
+    activations: dict[MatrixExpr, MatrixExpr] = {}
+    for t in s.terms:
+        argument = s.pre_activation(k, t)
+        activations[s.activated(argument, t)] = slope(k, t) * argument.xreplace(activations) + s.vector("t", k, t)
+    replaced = s.general_term(k).xreplace(activations)
+    through = added(s.W(k, 1), (s.W(k, 3, t) * slope(k, t) * inside(k, t) for t in s.terms))
+    offsets = added(s.b(k, 3), (s.W(k, 3, t) * (slope(k, t) * bias(k, t) + s.vector("t", k, t)) for t in s.terms))
     rules = (
-        Definition(jacobian(k), s.W(k, 1) + s.W(k, 3) * slope(k) * s.W(k, 2), (i,)),
+        Definition(jacobian(k), through, (i,)),
         Definition(whole(0), Identity(s.width)),
         Definition(whole(k), jacobian(k) * whole(i), (i,)),
         Definition(rest(0), ZeroMatrix(s.width, 1)),
-        Definition(rest(k), jacobian(k) * rest(i) + s.b(k, 3) + s.W(k, 3) * (slope(k) * s.b(k, 2) + at_zero(k)), (i,)),
+        Definition(rest(k), jacobian(k) * rest(i) + offsets, (i,)),
     )
     hypothesis = Definition(x(i), whole(i) * x(0) + rest(i))
-    terms = IndexedSum(s.C(j, i) * slope(j) * s.W(j, 2) * whole(j - 1), j, 1, i)
-    split = Definition(whole(i), s.P(i) + terms)
+    split = Definition(whole(i), s.P(i) + IndexedSum(shares(j, i), j, 1, i))
+    one_step = equal(x(k), whole(k) * x(0) + rest(k), (hypothesis, layer, *rules))
     steps = (
         Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), ":="),
         *(let(rule.left, rule.right) for rule in rules if rule.variables),
         equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
-        let(x(i), hypothesis.right, "hypothesis"),
-        Step(
-            x(k), whole(k) * x(0) + rest(k), "step", equal(x(k), whole(k) * x(0) + rest(k), (hypothesis, layer, *rules))
-        ),
-        equality(whole(0), s.P(0) + IndexedSum(terms.body, j, 1, 0), "base", (*rules, *s.recursions)),
-        let(whole(i), split.right, "hypothesis: the linear path, and each term's share"),
-        equality(
-            whole(k),
-            s.P(k) + IndexedSum(s.C(j, i + 1) * slope(j) * s.W(j, 2) * whole(j - 1), j, 1, i + 1),
-            "step",
-            (split, *rules, *s.recursions),
-        ),
+        suppose(x(i), hypothesis.right),
+        Step(x(k), whole(k) * x(0) + rest(k), "step", one_step),
+        equality(whole(0), s.P(0) + IndexedSum(shares(j, 0), j, 1, 0), "base", (*rules, *s.recursions)),
+        suppose(whole(i), split.right, "hypothesis: the linear path, and each term's share"),
+        equality(whole(k), s.P(k) + IndexedSum(shares(j, k), j, 1, k), "step", (split, *rules, *s.recursions)),
     )
     return Derivation(
         "The collapse to one affine map", steps, "The slopes s and offsets t are held at their values on this input."

@@ -5,13 +5,12 @@ from typing import Any
 from sympy import ImmutableMatrix, MatrixExpr, Transpose
 
 from symbolic.equality.definition import Definition
-from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let
-from symbolic.theorems.residual_stack import ResidualStack, i, j
+from symbolic.proof.step import Step, equality, let, suppose
+from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 from symbolic.vectorisation.entries import entries, same
 
 
@@ -44,19 +43,24 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     def y(m: object) -> Parameter:
         return Parameter("y", (m,), 1, 1)
 
-    def term(m: Any) -> MatrixExpr:
-        return Activation(s.W(m, 2) * s.x(m - 1) + s.b(m, 2))
+    def term(m: Any, t: int) -> MatrixExpr:
+        return s.activated(s.pre_activation(m, t), t)
 
-    def share(m: object) -> MatrixExpr:
-        return Transpose(u(m)) * s.b(m, 3) + Transpose(u(m)) * s.W(m, 3) * term(m)
+    def share(m: Any) -> MatrixExpr:
+        read = Transpose(u(m))
+        return added(read * s.b(m, 3), (read * s.W(m, 3, t) * term(m, t) for t in s.terms))
+
+    def over_neurons(t: int) -> Step:
+        ones = Parameter("1", (), s.sizes[t - 1], 1)
+        neurons = Transpose(ones) * (Diagonal(Transpose(s.W(k, 3, t)) * u(k)) * term(k, t))
+        whole = Transpose(u(k)) * s.W(k, 3, t) * term(k, t)
+        return Step(whole, neurons, "split over neurons, entry by entry", _split_over_neurons())
 
     pulled = Definition(u(i), Transpose(s.W(k, 1)) * u(k))
     read = Definition(y(i), Transpose(u(i)) * s.x(i), (i,))
     step = Definition(y(k), y(i) + share(k), (i,))
     start = Definition(y(0), Transpose(u(0)) * s.x(0))
     hypothesis = Definition(y(i), start.right + IndexedSum(share(j), j, 1, i))
-    ones = Parameter("1", (), s.neurons, 1)
-    neurons = Transpose(ones) * (Diagonal(Transpose(s.W(k, 3)) * u(k)) * term(k))
     steps = (
         let(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         let(read.left, read.right, "what it reads"),
@@ -67,17 +71,18 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
             (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
         ),
         equality(y(0), start.right + IndexedSum(share(j), j, 1, 0), "base", (start,)),
-        let(hypothesis.left, hypothesis.right, "hypothesis"),
+        suppose(hypothesis.left, hypothesis.right),
         equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
-        equality(
-            Transpose(u(k)) * s.C(j, k),
-            Transpose(u(i)) * s.C(j, i),
-            "a term is read the same in every layer that it is carried through, j ≤ i",
-            (pulled, Definition(s.C(j, k), s.W(k, 1) * s.C(j, i))),
+        *(
+            equality(
+                Transpose(u(k)) * s.C(j, k, t),
+                Transpose(u(i)) * s.C(j, i, t),
+                "a term is read the same in every layer that it is carried through, j ≤ i",
+                (pulled, Definition(s.C(j, k, t), s.W(k, 1) * s.C(j, i, t))),
+            )
+            for t in s.terms
         ),
-        Step(
-            Transpose(u(k)) * s.W(k, 3) * term(k), neurons, "split over neurons, entry by entry", _split_over_neurons()
-        ),
+        *(over_neurons(t) for t in s.terms),
     )
     return Derivation(
         "Contributions, and their sum", steps, "Every share is exact; together with the biases they are the output."

@@ -26,14 +26,15 @@ from symbolic.theorems.residual_stack import ResidualStack, check_depth, i
 class AdaptedStack(ResidualStack):
     """The same stack with every matrix `W'_{k,m}` replaced by `W'_{k,m} + ΔW'_{k,m}`."""
 
-    def W(self, k: object, role: int) -> MatrixExpr:
+    def W(self, k: object, role: int, term: int = 1) -> MatrixExpr:
         """Return the adapted matrix.
 
         Args:
             k: the layer.
             role: 1, 2 or 3 as in Eq. 20.
+            term: which of the layer's terms.
         """
-        plain = super().W(k, role)
+        plain = super().W(k, role, term)
         return plain + delta(plain)
 
 
@@ -79,7 +80,8 @@ def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr
             ]
             return MatrixSum(*changed)
         case Activation() if expression.order == 0:
-            return Diagonal(Activation(expression.argument, 1, expression.function)) * first_order(expression.argument, change)
+            slope = Activation(expression.argument, 1, expression.function)
+            return Diagonal(slope) * first_order(expression.argument, change)
         case Transpose():
             return Transpose(first_order(expression.arg, change))
         case IndexedSum():

@@ -1,5 +1,7 @@
 """One layer, two layers, and the recursions of the parameters at every depth."""
 
+from sympy import ZeroMatrix
+
 from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal, normal_form
@@ -7,7 +9,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let
-from symbolic.theorems.residual_stack import ResidualStack, check_depth, i, j
+from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
 
 def two_layers(stack: ResidualStack | None = None) -> Derivation:
@@ -71,34 +73,45 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
 
     Source: Wang & Li, Eq. 12 and 34, with two indices.
     """
-    s, depth = stack or ResidualStack(), check_depth(depth)
-    next_layer = s.general_term(i + 1, s.form(i))
-    found = collect(next_layer, s.x(0))
-    (term,) = found.terms
-    derived = {
-        s.P(i + 1): (found.path, "updated W'_{i+1,1}"),
-        s.q(i + 1): (found.offset - s.W(i + 1, 1) * s.UAT(i), "updated b'_{i+1,3}"),
-        s.B(i + 1): (term.inner, "updated W'_{i+1,2}"),
-        s.c(i + 1): (term.bias, "updated b'_{i+1,2}, with all earlier terms"),
+    s, k, depth = stack or ResidualStack(), i + 1, check_depth(depth)
+    next_layer = s.general_term(k, s.form(i))
+    known, rules = (Definition(s.x(i), s.form(i)), s.equation_20), s.recursions
+    path = collect(s.W(k, 1) * s.form(i) + s.b(k, 3), s.x(0))
+    carried = s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1)
+    found = {
+        s.P(k): (path.path, "updated W'_{i+1,1}"),
+        s.q(k): (path.offset - carried, "updated b'_{i+1,3}"),
     }
-    sorted_form = found.path * s.x(0) + found.offset + term.outer * Activation(term.inner * s.x(0) + term.bias)
-    known = (Definition(s.x(i), s.form(i)), s.equation_20)
-    rules = s.recursions
-    born = s.W(i + 1, 3) * s.activation(i + 1)
-    carried = IndexedSum(s.C(j, i + 1) * s.activation(j), j, 1, i)
+    for t in s.terms:
+        inside = collect(s.W(k, 2, t) * s.form(i) + s.b(k, 2, t), s.x(0))
+        bias = added(inside.offset, (s.coupling(k, t, r) * s.activation(k, r) for r in s.earlier(t)))
+        found[s.B(k, t)] = inside.path, "updated W'_{i+1,2}"
+        found[s.c(k, t)] = bias, "updated b'_{i+1,2}, with all earlier terms"
+    sorted_form = path.path * s.x(0) + path.offset
+    for t in s.terms:
+        argument = found[s.B(k, t)][0] * s.x(0) + found[s.c(k, t)][0]
+        sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, t)
+    inside_rules = [Definition(left, right) for left, (right, _) in found.items() if left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
-    steps = (
-        Step(s.x(i + 1), next_layer, "Eq. 20, with the form of layer i in it", equal(s.x(i + 1), next_layer, known)),
-        Step(None, sorted_form, "sorted by x'_0", equal(next_layer, sorted_form)),
+    steps = [
+        Step(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", equal(s.x(k), next_layer, known)),
+        Step(None, sorted_form, "sorted by x'_0", equal(next_layer, sorted_form, inside_rules)),
         *(
-            Step(rule.left, rule.right, derived[rule.left][1], equal(rule.right, derived[rule.left][0]))
+            Step(rule.left, rule.right, found[rule.left][1], equal(rule.right, found[rule.left][0]))
             for rule in rules
-            if rule.left in derived
+            if rule.left in found
         ),
-        let(s.C(i, i), s.W(i, 3), "W'_{i,3} as it is born"),
-        let(s.C(j, i + 1), s.W(i + 1, 1) * s.C(j, i), "W'_{j,3} carried one layer on, for j ≤ i"),
-        equality(s.W(i + 1, 1) * s.UAT(i), carried, "so the earlier terms are carried", rules),
-        equality(s.UAT(i + 1), s.W(i + 1, 1) * s.UAT(i) + born, "and one is born", rules),
-        Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole),
-    )
-    return Derivation("The recursions, for every depth", steps)
+    ]
+    for t in s.terms:
+        steps += [
+            let(s.C(i, i, t), s.W(i, 3, t), "W'_{i,3} as it is born"),
+            let(s.C(j, k, t), s.W(k, 1) * s.C(j, i, t), "W'_{j,3} carried one layer on, for j ≤ i"),
+        ]
+    if s.sizes:
+        earlier = IndexedSum(s.carried(j, k), j, 1, i)
+        steps += [
+            equality(carried, earlier, "so the earlier terms are carried", rules),
+            equality(s.UAT(k), carried + s.born(k), "and one is born", rules),
+        ]
+    steps.append(Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole))
+    return Derivation("The recursions, for every depth", tuple(steps))

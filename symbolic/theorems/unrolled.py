@@ -1,15 +1,47 @@
-"""The unrolled form at a concrete depth, by substitution alone."""
+"""The unrolled form at a concrete depth, every parameter written as products of the layers' own."""
 
-from sympy import ZeroMatrix
+from collections.abc import Iterator
+from typing import Any
 
-from symbolic.equality.collect import collect
+from sympy import MatrixExpr, Symbol, ZeroMatrix, sympify
+
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import Normaliser, normal_form
+from symbolic.equality.normal_form import Normaliser
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.ordered_product import OrderedProduct, written_out
+from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let
-from symbolic.theorems.residual_stack import ResidualStack, check_depth
+from symbolic.proof.step import Step, equality
+from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, j
 
+_EACH = 3  # layers up to which every layer has lines of its own
 _IN_FULL = 250  # characters up to which the form is also written out without names
+_m, _k = (Symbol(name, integer=True, nonnegative=True) for name in "mk")
+
+Line = tuple[Parameter, MatrixExpr, str]
+
+
+def _products(s: ResidualStack) -> Iterator[Line]:
+    """Yield every parameter of layer `j` as products of the layers' own; of its terms those of layer `m ≤ j`."""
+
+    def path(last: Any, first: Any) -> MatrixExpr:
+        return OrderedProduct(s.W(_k, 1), _k, last, first)
+
+    yield s.P(j), path(j, 1), "the linear path"
+    yield s.q(j), IndexedSum(path(j, _m + 1) * s.b(_m, 3), _m, 1, j), "the biases, carried along it"
+    for t in s.terms:
+        earlier_layers = s.W(j, 2, t) * (s.q(j - 1) + s.UAT(j - 1))
+        before = [s.coupling(j, t, r) * s.activation(j, r) for r in s.earlier(t)]
+        yield s.B(j, t), s.W(j, 2, t) * path(j - 1, 1), "the input, carried into an activation"
+        yield s.c(j, t), added(s.b(j, 2, t) + earlier_layers, before), "its bias, with all earlier terms"
+        yield s.C(_m, j, t), path(j, _m + 1) * s.W(_m, 3, t), "an activation, carried on"
+    if s.sizes:
+        yield s.UAT(j), IndexedSum(s.carried(_m, j), _m, 1, j), "all terms"
+
+
+def _places(line: Line, layer: int) -> list[dict[Any, int]]:
+    """Return the numbers that a line of `_products` stands for at one layer."""
+    return [{j: layer, _m: m} for m in range(1, layer + 1)] if line[0].has(_m) else [{j: layer}]
 
 
 def unroll(
@@ -19,11 +51,10 @@ def unroll(
     parameters: tuple[Definition, ...] = (),
     title: str = "The unrolled form",
 ) -> Derivation:
-    """Derive the unrolled form at a concrete depth from substitution alone, with its shared parts named.
+    """Derive the unrolled form at a concrete depth, `x'_L = P_L x'_0 + q_L + Σ_j C_j^{(L)} σ(B_j x'_0 + c_j)`.
 
-    In every layer the named form of the layer before is substituted in Eq. 20, the result is sorted by `x'_0`, and
-    what is found gets the next names. The equation `x'_i = P_i x'_0 + q_i + UAT^R_i` is then compared with the whole
-    network, one layer substituted in the next without any name.
+    Every parameter of every layer is written as products of the layers' own and compared with the recursions; the form
+    at every depth up to this one is compared with the network itself, one layer substituted in the next.
 
     Args:
         depth: number of layers.
@@ -36,40 +67,50 @@ def unroll(
         SymbolicError: if the depth isn't a positive integer.
 
     Example:
-        >>> print(unroll(2).steps[9].left, ":=", unroll(2).steps[9].right)
-        q₂ := W′₂,₁ q₁ + b′₂,₃
+        >>> print(unroll(32).steps[2].left, "=", unroll(32).steps[2].right)
+        Bⱼ = W′ⱼ,₂ W′ⱼ₋₁,₁ ⋯ W′₁,₁
 
     Source: Wang & Li, Eq. 20–25 and 33.
     """
-    depth, stack = check_depth(depth), stack or ResidualStack()
-    x0, layers, names = stack.x(0), [], []
-    for k in range(1, depth + 1):
-        found = collect(stack.general_term(k, x0 if k == 1 else stack.form(k - 1)), x0)
-        (term,) = found.terms
-        carried = ZeroMatrix(stack.width, 1) if k == 1 else stack.W(k, 1) * stack.UAT(k - 1)
-        new = [
-            Definition(stack.P(k), found.path),
-            Definition(stack.q(k), normal_form(found.offset - carried).expression()),
-            Definition(stack.B(k), term.inner),
-            Definition(stack.c(k), term.bias),
-            Definition(stack.UAT(k), carried + term.outer * stack.activation(k)),
-        ]
-        names += new
-        layers.append(new)
-    network, named_form = Normaliser([layer or stack.equation_20]), Normaliser([*names, *parameters])
+    depth, s = check_depth(depth), stack or ResidualStack()
+    network, known = Normaliser([layer or s.equation_20]), Normaliser([*s.recursions, *parameters])
+
+    def holds(line: Line, place: dict[Any, int]) -> bool:
+        left, right, _ = line
+        return known.form(left.xreplace(_numbers(place))) == known.form(written_out(right, place))
+
+    def equals_network(k: int) -> bool:
+        return network.form(s.x(k)) == known.form(s.form(k))
+
     steps = []
-    for k, new in enumerate(layers, 1):
-        steps.append(let(stack.x(k), stack.general_term(k), "Eq. 20"))
-        steps += [let(name.left, name.right, "named") for name in new]
-        verified = network.form(stack.x(k)) == named_form.form(stack.form(k))
-        steps.append(Step(stack.x(k), stack.form(k), "equals the network, layer substituted in layer", verified))
-    # The form without names grows by a factor in every layer: only a short one is worth a look.
-    if depth <= 3 and len(str(whole := network.form(stack.x(depth)).expression())) <= _IN_FULL:
-        steps.append(equality(stack.x(depth), whole, "in full", [layer or stack.equation_20]))
-    plural = (
-        "layers are one affine map of the input plus {} terms."
-        if depth > 1
-        else "layer is one affine map of the input plus {} term."
+    nothing = {parameter: ZeroMatrix(s.width, 1) for parameter in (s.q(0), s.UAT(0))}
+    if depth <= _EACH:
+        for k in range(1, depth + 1):
+            for line in _products(s):
+                left, right, rule = line
+                steps += [
+                    Step(left.xreplace(_numbers(p)), written_out(right, p).xreplace(nothing), rule, holds(line, p))
+                    for p in _places(line, k)
+                ]
+            steps.append(Step(s.x(k), s.form(k), "equals the network, layer substituted in layer", equals_network(k)))
+        if len(str(whole := network.form(s.x(depth)).expression())) <= _IN_FULL:
+            steps.append(equality(s.x(depth), whole, "in full", (layer or s.equation_20,)))
+    else:
+        layers = range(1, depth + 1)
+        for line in _products(s):
+            steps.append(Step(*line, all(holds(line, p) for k in layers for p in _places(line, k))))
+        whole = s.P(depth) * s.x(0) + s.q(depth)
+        whole = whole + IndexedSum(s.carried(j, depth), j, 1, depth) if s.sizes else whole
+        equal = all(map(equals_network, layers)) and known.form(whole) == known.form(s.form(depth))
+        steps.append(Step(s.x(depth), whole, "equals the network, layer substituted in layer", equal))
+    terms = depth * len(s.sizes)
+    remark = (
+        f"{depth} layer{'s are' if depth > 1 else ' is'} one affine map of the input"
+        + (f" plus {terms} term{'s' if terms > 1 else ''}." if terms else ".")
+        + (f" Every line holds for every layer j from 1 to {depth}." if depth > _EACH else "")
     )
-    remark = f"{depth} {plural.format(depth)}"
     return Derivation(f"{title} at depth {depth}", tuple(steps), remark)
+
+
+def _numbers(place: dict[Any, int]) -> dict[Any, Any]:
+    return {symbol: sympify(value) for symbol, value in place.items()}

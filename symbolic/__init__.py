@@ -1,1 +1,24 @@
-"""The closed form derived, proved, printed and audited: a symbolic layer over sympy, without JAX but for its bridge."""
+"""The closed form derived, proved, printed and audited: a symbolic layer over sympy, and anyone's block in it.
+
+Everything public is listed in `symbolic/public.py` and loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symbolic.public import *  # noqa: F403
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name in vars(import_module("symbolic.public")) if not name.startswith("_"))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()
+    public = import_module("symbolic.public")
+    # A dunder or a room that isn't imported yet is no public name.
+    if name.startswith("_") or not hasattr(public, name):
+        raise AttributeError(f"module 'symbolic' has no attribute {name!r}")
+    return getattr(public, name)

@@ -1,8 +1,9 @@
 """Every derivation by its name, as the command line and the documents list them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
-from symbolic.blocks.transformer import BLOCKS, general_term, prove_block, unroll_block
+from symbolic.blocks.block import Block
+from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.errors import SymbolicError
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.closed_form import prove
@@ -64,15 +65,22 @@ def derive(what: str = "recursions", *, depth: int | None = None, block: str | N
         raise SymbolicError(
             f"{what} is the same for every block: leave the block out, or ask for {', '.join(_WITH_BLOCK)}"
         )
-    names = BLOCKS if block is None else (block,)
+    kinds = BLOCKS if block is None else (block,)
     match what:
         case "unroll":
             layers = 2 if depth is None else depth
-            return (unroll(layers),) if block is None else (general_term(block), unroll_block(block, layers))
+            if block is None:
+                return (unroll(layers),)
+            one = transformer_block(block)
+            return (one.residual_terms(), one.unroll(layers))
         case "proof":
             generic = (prove(),) if block is None else ()
-            return (*generic, *(prove_block(name, gated=gated) for name in names for gated in (False, True)))
+            return (*generic, *(each.prove() for each in _each(kinds)))
         case "block":
-            return tuple(general_term(name, gated=gated) for name in names for gated in (False, True))
+            return tuple(each.residual_terms() for each in _each(kinds))
         case _:
             return (_FIXED[what](),)
+
+
+def _each(kinds: Iterable[str]) -> Iterator[Block]:
+    return (transformer_block(name, gated=gated) for name in kinds for gated in (False, True))

@@ -103,3 +103,7 @@ class Parameter(Matrix):
 
 class Variable(Parameter):
     """A parameter that is data: `vec(A x B)` is written as a matrix times `vec(x)` of it."""
+
+
+class Held(Parameter):
+    """A parameter that moves with the input and is held at its value on it: a pattern, a scale, a gate."""

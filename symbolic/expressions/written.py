@@ -1,0 +1,115 @@
+"""The words with which a user writes a layer: matrices, vectors, held things, activations."""
+
+from typing import Any
+
+from sympy import Identity, MatrixExpr, Symbol, symbols
+
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.parameter import Held, Parameter
+from symbolic.expressions.vec import Vec
+
+
+def sizes(names: str) -> tuple[Symbol, ...]:
+    """Return symbols for sizes: whole numbers from 1 on.
+
+    Args:
+        names: their names, with blanks between them.
+
+    Example:
+        >>> tokens, features = sizes("N M")
+        >>> print(matrix("W", features, features).shape)
+        (M, M)
+    """
+    return tuple(symbols(names.split(), integer=True, positive=True))
+
+
+def matrix(letter: str, rows: Any, columns: Any) -> Parameter:
+    """Return a matrix that stands still: a weight.
+
+    Args:
+        letter: its letter.
+        rows: number of rows.
+        columns: number of columns.
+    """
+    return Parameter(letter, (), rows, columns)
+
+
+def vector(letter: str, rows: Any) -> Parameter:
+    """Return a vector that stands still: a bias.
+
+    Args:
+        letter: its letter.
+        rows: its length.
+    """
+    return Parameter(letter, (), rows, 1)
+
+
+def held(letter: str, rows: Any, columns: Any = 1) -> Held:
+    """Return what moves with the input and is held at its value on it: a pattern, a scale, a gate.
+
+    Args:
+        letter: its letter.
+        rows: number of rows.
+        columns: number of columns.
+    """
+    return Held(letter, (), rows, columns)
+
+
+def activation(pre_activation: MatrixExpr, name: str = "σ") -> Activation:
+    """Return `σ(z)`, entry by entry.
+
+    Args:
+        pre_activation: `z`.
+        name: the function's name, where there are several.
+    """
+    return Activation(pre_activation, 0, name)
+
+
+def diag(entries: MatrixExpr) -> Diagonal:
+    """Return the square matrix with a vector on its diagonal.
+
+    Args:
+        entries: the vector.
+    """
+    return Diagonal(entries)
+
+
+def vec(of: MatrixExpr) -> Vec:
+    """Return the entries of a matrix, row by row, as a vector.
+
+    Args:
+        of: the matrix.
+    """
+    return Vec(of)
+
+
+def kronecker(left: MatrixExpr, right: MatrixExpr) -> Kronecker:
+    """Return `left ⊗ right`.
+
+    Args:
+        left: a matrix.
+        right: a matrix.
+    """
+    return Kronecker(left, right)
+
+
+def hadamard(left: MatrixExpr, right: MatrixExpr) -> Hadamard:
+    """Return `left ⊙ right`, the product entry by entry.
+
+    Args:
+        left: a matrix.
+        right: a matrix of the same shape.
+    """
+    return Hadamard(left, right)
+
+
+def identity(size: Any) -> Identity:
+    """Return the identity.
+
+    Args:
+        size: its number of rows.
+    """
+    return Identity(size)

@@ -6,9 +6,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Identity, ImmutableMatrix, Rational, Symbol, ZeroMatrix
+from sympy import Identity, ImmutableMatrix, Integer, Rational, Symbol, ZeroMatrix
 
-from symbolic.equality.definition import Definition
+from symbolic.equality.collect import collect
+from symbolic.equality.definition import Definition, nonnegative
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
@@ -189,6 +190,25 @@ def test_words_and_indices_that_meet_arent_lost(left, right):
     assert not equal(left, right)
 
 
+def test_definitions_know_an_index_only_where_it_is_linear():
+    j2 = Symbol("j", integer=True, nonnegative=True)
+    rules = (Definition(a(I), Y2, (I,)),)
+    for index in (4 - j2**2, 4 - 2**j2, j2 * (j2 - 3), (-2) ** j2):
+        assert not nonnegative(index, {j2: (Integer(0), Integer(2))})
+        assert not equal(total(a(index), j2, N), total(Y2, j2, N), rules)
+    assert equal(total(a(2 * j2 + 1), j2, N), total(Y2, j2, N), rules)
+
+
+def test_an_index_is_at_least_0_only_if_it_is_declared_so():
+    rules = (Definition(a(I), Y2, (I,)),)
+    for undeclared in (Symbol("i"), Symbol("i", integer=True), Symbol("i", integer=True, nonpositive=True)):
+        assert not nonnegative(undeclared)
+        assert not equal(a(undeclared), Y2, rules)
+        assert not equal(total(a(J), J, undeclared + 1), total(a(J), J, undeclared) + a(undeclared + 1))
+    assert not nonnegative(Symbol("i", nonnegative=True) / 2) and not nonnegative(I - 1)
+    assert nonnegative(N - 1) and not nonnegative(N - 2) and nonnegative(N + 2 * M - 3)
+
+
 def test_a_definition_that_may_not_apply_hides_the_later_ones():
     rules = (Definition(a(0), X2), Definition(a(I), Y2, (I,)))
     assert not equal(a(I), Y2, rules)
@@ -228,10 +248,9 @@ def test_a_normal_form_is_its_own_normal_form():
         (lambda: A + X, ("don't add", "same shape")),
         (lambda: equal(A, u), ("don't add",)),
         (lambda: normal_form(A + Parameter("A", (), N, M) * X.T), ("two shapes", "another letter")),
-        (lambda: Hadamard(A, B), ("takes vectors",)),
+        (lambda: Hadamard(A, X), ("same shape",)),
         (lambda: Activation(u, 2), ("slope",)),
         (lambda: Diagonal(A), ("diag takes a vector", "N × N")),
-        (lambda: normal_form(Vec(A * B).T), ("transpose",)),
         (lambda: normal_form(IndexedSum(J * A, J, 1, P)), ("coefficient", "index")),
         (lambda: Parameter("W", (), 0, 2), ("0 × 2", "positive")),
         (lambda: ResidualStack(width=-3), ("-3", "positive")),
@@ -247,3 +266,20 @@ def test_sizes_may_be_numbers():
     stack = ResidualStack(width=6, neurons=8)
     assert stack.W(1, 3).shape == (6, 8)
     assert equal(stack.x(2), stack.form(2), [stack.equation_20, *stack.recursions])
+
+
+def test_a_sum_over_heads_is_sorted_by_the_stream():
+    x, bias = Parameter("x'", (), N, 1), Parameter("b", (), N, 1)
+    found = collect(x + total(F(J) * G(J) * x, J) + total(F(J) * bias, J) + Activation(total(G(J) * x, J)), x)
+    assert equal(found.path, Identity(N) + total(F(J) * G(J), J)) and equal(found.offset, total(F(J), J) * bias)
+    assert equal(found.terms[0].inner, total(G(J), J))
+    assert str(normal_form(Vec(total(F(J) * X, J))).expression()) == "((Σ[j=1..P] Fⱼ) ⊗ I) vec(x)"
+
+
+def test_what_is_written_out_keeps_bound_indices_apart():
+    nested = IndexedSum(IndexedSum(F(J) * G(K), K, 1, J), J, 1, 2)
+    assert nested.free_symbols & {J, K} == set() and F(J).free_symbols >= {J}
+    assert equal(nested.doit(), F(1) * G(1) + F(2) * G(1) + F(2) * G(2))
+    assert IndexedSum(F(J), J, 1, P).subs(J, 3) == IndexedSum(F(J), J, 1, P)
+    assert IndexedSum(F(J), J, 1, 0).doit() == ZeroMatrix(N, N)
+    assert (A + B * A).doit() == A + B * A

@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 from sympy import Expr, MatrixExpr
 
+from symbolic.equality.atoms import ActivationAtom
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import normal_form
-from symbolic.equality.words import Atom, NormalForm, Word, word_expression
+from symbolic.equality.normal_form import NormalForm, normal_form
+from symbolic.equality.word import ParameterAtom, Shape, Word
 from symbolic.errors import SymbolicError
+from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 
 
@@ -41,24 +43,18 @@ class Collected(NamedTuple):
     terms: tuple[Term, ...]
 
 
-def _expression(words: dict[Word, Expr], shape: tuple[Expr, Expr]) -> MatrixExpr:
+def _expression(words: dict[Word, Expr], shape: Shape) -> MatrixExpr:
     return NormalForm(shape, words.items()).expression()
 
 
-def _occurs(word: Word, x: Parameter) -> bool:
+def _moves(word: Word, x: Parameter) -> bool:
     """Tell whether a vector, or an activation, occurs anywhere in a word."""
+    expression = word.expression()
+    return expression.has(x) or expression.has(Activation)
 
-    def inside(part: object) -> bool:
-        match part:
-            case Atom():
-                return part.kind == "activation" or any(map(inside, part.parts))
-            case NormalForm():
-                return any(inside(inner) for inner in part.words)
-            case tuple():
-                return any(map(inside, part))
-        return part == x
 
-    return inside(word)
+def _before_last(word: Word) -> Word:
+    return Word(word.atoms[:-1], (word.shape[0], word.atoms[-1].shape[0]))
 
 
 def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict[Word, Expr]]:
@@ -67,22 +63,22 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
     offset: dict[Word, Expr] = {}
     rest: dict[Word, Expr] = {}
     for word, coefficient in form.words.items():
-        last = word[-1] if word else None
-        if last is not None and last.kind == "parameter" and last.parts[0] == x:
-            path[word[:-1]] = coefficient
-        elif last is not None and last.kind == "activation":
-            if _occurs(word[:-1], x):
-                raise SymbolicError(
-                    f"{word_expression(word, form.shape)} is no term in {x}: it has {x} or an activation outside of an"
-                    " activation; hold what is a gate, a pattern or a scale: write it as a parameter of its own"
-                )
-            rest[word] = coefficient
-        else:
-            offset[word] = coefficient
+        match word.atoms[-1:]:
+            case (ParameterAtom(parameter=parameter),) if parameter == x:
+                path[_before_last(word)] = coefficient
+            case (ActivationAtom(),):
+                if _moves(_before_last(word), x):
+                    raise SymbolicError(
+                        f"{word.expression()} is no term in {x}: it has {x} or an activation outside of an activation;"
+                        " hold what is a gate, a pattern or a scale: write it as a parameter of its own"
+                    )
+                rest[word] = coefficient
+            case _:
+                offset[word] = coefficient
     for word in (*path, *offset):
-        if _occurs(word, x):
+        if _moves(word, x):
             raise SymbolicError(
-                f"{word_expression(word, form.shape)} can't be sorted by {x}: it has {x} or an activation in its middle"
+                f"{word.expression()} can't be sorted by {x}: it has {x} or an activation in its middle"
             )
     return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
 
@@ -108,13 +104,12 @@ def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] 
     path, offset, rest = _split(form, x)
     by_activation: dict[Any, dict[Word, Expr]] = {}
     for word, coefficient in rest.items():
-        by_activation.setdefault(word[-1], {})[word[:-1]] = coefficient
+        by_activation.setdefault(word.atoms[-1], {})[_before_last(word)] = coefficient
     terms = []
     for atom, words in by_activation.items():
-        inner, bias, others = _split(atom.parts[0], x)
+        inner, bias, others = _split(atom.argument, x)
         size = atom.shape[0]
         if others:
             bias = bias + _expression(others, atom.shape)
-        activation = word_expression((atom,), atom.shape)
-        terms.append(Term(_expression(words, (form.shape[0], size)), inner, bias, activation))
+        terms.append(Term(_expression(words, (form.shape[0], size)), inner, bias, atom.expression))
     return Collected(path, offset, tuple(terms))

@@ -15,7 +15,7 @@ def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
     """Tell whether an index is known to be at least 0 for all values of its symbols.
 
     Args:
-        value: an index, which is known to be so where it is linear, in symbols that are declared as nonnegative.
+        value: an index, which is known to be so where all but a constant is made of symbols declared as nonnegative.
         bounds: the first and the last value of each bound index.
     """
     value = value.expand()
@@ -24,8 +24,13 @@ def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
         if not slope.is_Integer or (value - slope * index).has(index):
             return False  # only of what is linear the least value is at an end
         value = value.subs(index, first if slope >= 0 else last).expand()
-    summands = value.as_coefficients_dict().items()
-    return all(factor.is_Integer and factor >= 0 and (s == 1 or s.is_nonnegative) for s, factor in summands)
+    constant, rest = value.as_coeff_Add()
+    least = constant  # a symbol that is declared as positive is at least 1
+    for symbols, factor in rest.as_coefficients_dict().items():
+        if not (factor.is_Integer and factor >= 0 and symbols.is_integer and symbols.is_nonnegative):
+            return False
+        least += factor if symbols.is_positive else 0
+    return bool(least.is_Integer and least >= 0)
 
 
 @dataclass(frozen=True)

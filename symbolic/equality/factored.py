@@ -2,24 +2,24 @@
 
 from sympy import MatrixExpr
 
-from symbolic.equality.normal_form import normal_form
-from symbolic.equality.words import NormalForm, Word
+from symbolic.equality.normal_form import NormalForm, normal_form
+from symbolic.equality.word import Word
 from symbolic.expressions.matrix import MatrixSum
 
 
 def _factored(form: NormalForm) -> MatrixExpr:
     groups: dict[object, list[Word]] = {}
     for word in form.words:
-        groups.setdefault(word[0] if word else None, []).append(word)
+        groups.setdefault(word.atoms[0] if word.atoms else None, []).append(word)
     parts = []
     for first, words in groups.items():
         if first is None or len(words) == 1:
             parts.append(NormalForm(form.shape, [(word, form.words[word]) for word in words]).expression())
             continue
-        outer = words[0][:1]
-        shape = (outer[0].shape[1], form.shape[1])
-        inner = NormalForm(shape, [(word[1:], form.words[word]) for word in words])
-        parts.append(NormalForm(outer[0].shape, [(outer, 1)]).expression() * _factored(inner))
+        outer = words[0].atoms[0]
+        shape = (outer.shape[1], form.shape[1])
+        inner = NormalForm(shape, [(Word(word.atoms[1:], shape), form.words[word]) for word in words])
+        parts.append(outer.expression * _factored(inner))
     return MatrixSum(*parts) if parts else form.expression()
 
 

@@ -1,37 +1,133 @@
 """A normal form of matrix expressions, which decides whether two of them are equal.
 
-An expression becomes a sum of words with every product distributed over every sum. If two have the same words, they are
-equal for all matrices, all sizes and every activation function; no floating point is involved.
+An expression becomes a sum of words with every product distributed over every sum. If two have the same words, but for
+names of indices, they are equal for all matrices, all sizes and every activation; no floating point is involved.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from sympy import Expr, HadamardProduct, Identity, KroneckerProduct, MatrixExpr, S, Transpose, ZeroMatrix
+from sympy import (
+    Expr,
+    HadamardProduct,
+    Identity,
+    Integer,
+    KroneckerProduct,
+    MatrixExpr,
+    S,
+    Symbol,
+    Transpose,
+    ZeroMatrix,
+)
 from sympy.matrices.expressions import MatAdd, MatMul, MatPow
 
+from symbolic.equality.atoms import ActivationAtom, DiagonalAtom, HadamardAtom, summed
 from symbolic.equality.definition import Bounds, Definition, lookup, nonnegative
-from symbolic.equality.words import (
-    NormalForm,
-    Shape,
-    Word,
-    atom_of,
-    joined,
-    kronecker_word,
-    parameter_atom,
-    transposed,
-    vec_form,
-)
+from symbolic.equality.index_notation import word_key
+from symbolic.equality.word import Atom, ParameterAtom, Shape, Word, expanded, indices_of
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum, bound_index
-from symbolic.expressions.matrix import MatrixProduct, check_product, check_sum
+from symbolic.expressions.matrix import MatrixProduct, MatrixSum, check_product, check_sum
 from symbolic.expressions.parameter import Parameter
 from symbolic.expressions.vec import Vec
 
+Summand = tuple[Word, Expr]  # a word with its coefficient
+
 _ENDLESS = 150  # definitions put in one another
+
+
+class NormalForm:
+    """A sum of words: the normal form of one expression.
+
+    Args:
+        shape: rows and columns.
+        words: words with their coefficients, which are added where words are the same in index notation.
+    """
+
+    def __init__(self, shape: Shape, words: Iterable[Summand]) -> None:
+        self.shape = expanded(shape)
+        total: dict[int, dict[Word, Expr]] = {}
+        for word, coefficient in words:
+            alike = total.setdefault(word.weight, {})
+            alike[word] = alike.get(word, S.Zero) + coefficient
+        merged = (pair for alike in total.values() for pair in _merged(alike))
+        self.words = {_longest_last(word): c for word, coefficient in merged if (c := coefficient.expand()) != 0}
+        self._hash = hash((self.shape, frozenset(word.weight for word in self.words)))
+
+    @cached_property
+    def _keys(self) -> frozenset[tuple[Hashable, Expr]]:
+        return frozenset((word_key(word), coefficient) for word, coefficient in self.words.items())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, NormalForm) or self._hash != other._hash or self.shape != other.shape:
+            return False
+        return self.words == other.words or self._keys == other._keys
+
+    @property
+    def summands(self) -> list[Summand]:
+        """The words with their coefficients."""
+        return list(self.words.items())
+
+    @cached_property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in it."""
+        return indices_of(*self.words.values()).union(*(word.free for word in self.words))
+
+    def expression(self) -> MatrixExpr:
+        """Return the normal form as a sympy expression."""
+        if not self.words:
+            return ZeroMatrix(*self.shape)
+        return MatrixSum(*(MatrixProduct(c, word.expression()) for word, c in self.words.items()))
+
+    def transposed(self) -> "NormalForm":
+        """Return the normal form of the transpose."""
+        return NormalForm(self.shape[::-1], ((word.transposed(), c) for word, c in self.words.items()))
+
+    def vec(self) -> "NormalForm":
+        """Return the normal form of `vec`."""
+        shape = (self.shape[0] * self.shape[1], Integer(1))
+        return NormalForm(shape, ((word.vec(), c) for word, c in self.words.items()))
+
+
+def _merged(words: dict[Word, Expr]) -> Iterable[Summand]:
+    """Return words of one weight with their coefficients, those that are the same in index notation as one."""
+    if len(words) == 1:
+        return words.items()
+    total: dict[Hashable, Summand] = {}
+    for word, coefficient in words.items():
+        first, before = total.get(word_key(word), (word, S.Zero))
+        total[word_key(word)] = first, before + coefficient
+    return total.values()
+
+
+def _longest_last(word: Word) -> Word:
+    """Return `diag(v) w` or `diag(w) v`, whichever ends with data or the longer word, as a reader looks for it."""
+
+    def rank(vector: Word) -> tuple[bool, int, str]:
+        return vector.data, len(vector.atoms), str(vector.expression())
+
+    if word.shape[1] != 1 or not any(isinstance(atom, DiagonalAtom) for atom in word.atoms):
+        return word
+    tail = Word((), word.shape)
+    for atom in reversed(word.atoms):
+        if isinstance(atom, DiagonalAtom) and tail.atoms and rank(atom.vector) > rank(tail):
+            tail = Word((DiagonalAtom.of(atom.shape, tail), *atom.vector.atoms), tail.shape)
+        else:
+            tail = Word((atom, *tail.atoms), (atom.shape[0], word.shape[1]))
+    return tail
+
+
+def _word(atom: Atom) -> Word:
+    return Word((atom,), atom.shape)
 
 
 class Normaliser:
@@ -65,7 +161,7 @@ class Normaliser:
             case Parameter():
                 return self._parameter(expression, bounds)
             case Identity():
-                return NormalForm(expression.shape, [((), S.One)])
+                return NormalForm(expression.shape, [(Word((), expanded(expression.shape)), S.One)])
             case ZeroMatrix():
                 return NormalForm(expression.shape, [])
             case MatAdd():
@@ -75,29 +171,31 @@ class Normaliser:
             case MatPow() if expression.exp.is_Integer and expression.exp > 0:
                 return self.form(MatrixProduct(*[expression.base] * int(expression.exp)), bounds)
             case Transpose():
-                inner = self.form(expression.arg, bounds)
-                return NormalForm(inner.shape[::-1], ((transposed(word), c) for word, c in inner.words.items()))
+                return self.form(expression.arg, bounds).transposed()
             case Activation():
                 inner = self.form(expression.argument, bounds)
-                atom = atom_of("activation", (inner, expression.order, expression.function), inner.shape)
-                return NormalForm(inner.shape, [((atom,), S.One)])
+                atom = ActivationAtom.of(inner.shape, inner, expression.order, expression.function)
+                return NormalForm(inner.shape, [(_word(atom), S.One)])
             case Diagonal():
-                return self._diagonal(self.form(expression.vector, bounds), expression.shape)
+                vector = self.form(expression.vector, bounds)
+                words = ((_word(DiagonalAtom.of(expression.shape, word)), c) for word, c in vector.words.items())
+                return NormalForm(expression.shape, words)
             case HadamardProduct():
                 left, *rest = expression.args
                 right = rest[0] if len(rest) == 1 else HadamardProduct(*rest)
-                return self.form(MatMul(Diagonal(left), right), bounds)
+                return self._hadamard(left, right, bounds)
             case KroneckerProduct():
                 left, *rest = expression.args
                 right = rest[0] if len(rest) == 1 else KroneckerProduct(*rest)
-                return self._kronecker(self.form(left, bounds), self.form(right, bounds), expression.shape)
+                pairs = _pairs(self.form(left, bounds).summands, self.form(right, bounds).summands)
+                return NormalForm(expression.shape, ((l.kronecker(r), c) for l, r, c in pairs))
             case Vec():
-                return vec_form(self.form(expression.matrix, bounds))
+                return self.form(expression.matrix, bounds).vec()
             case IndexedSum():
                 return self._indexed_sum(expression, bounds)
         raise SymbolicError(
             f"{expression} ({type(expression).__name__}) has no normal form: build it from parameters, sums, products,"
-            " transposes, Kronecker products, vec, diag, activations and indexed sums"
+            " transposes, Kronecker products, products entry by entry, vec, diag, activations and indexed sums"
         )
 
     def _parameter(self, parameter: Parameter, bounds: Bounds) -> NormalForm:
@@ -109,7 +207,7 @@ class Normaliser:
             )
         meaning = lookup(parameter, self.definitions, bounds)
         if meaning is None:
-            return NormalForm(parameter.shape, [((parameter_atom(parameter),), S.One)])
+            return NormalForm(parameter.shape, [(_word(ParameterAtom.of(parameter.shape, parameter)), S.One)])
         check_sum(parameter, meaning)
         if parameter in self.open or len(self.open) > _ENDLESS:
             raise SymbolicError(f"{parameter} is defined by itself: define it by parameters of earlier layers only")
@@ -130,55 +228,81 @@ class Normaliser:
         for left, right in pairwise(factors):
             check_product(left, right)
         *before, last = (self.form(factor, bounds) for factor in factors)
-        product = NormalForm(last.shape, ((word, coefficient * c) for word, c in last.words.items()))
+        product = [(word, coefficient * c) for word, c in last.words.items()]
         for form in reversed(before):
-            pairs = product_of_words(form.words, product.words)
-            words = ((joined(left, right), c) for left, right, c in pairs)
-            product = NormalForm((form.shape[0], last.shape[1]), words)
-        return product
+            product = [(left.times(right), c) for left, right, c in _pairs(form.summands, product)]
+        return NormalForm((factors[0].shape[0], last.shape[1]), product)
 
-    @staticmethod
-    def _diagonal(vector: NormalForm, shape: Shape) -> NormalForm:
-        def diagonal(word: Word) -> Word:
-            return (atom_of("diagonal", (NormalForm(vector.shape, [(word, S.One)]),), shape),)
+    def _hadamard(self, left: MatrixExpr, right: MatrixExpr, bounds: Bounds) -> NormalForm:
+        check_sum(left, right)
+        if left.shape[1] == 1:
+            return self.form(MatMul(Diagonal(left), right), bounds)
+        pairs = _pairs(self.form(left, bounds).summands, self.form(right, bounds).summands)
+        return NormalForm(left.shape, ((_word(HadamardAtom.of(left.shape, l, r)), c) for l, r, c in pairs))
 
-        return NormalForm(shape, ((diagonal(word), c) for word, c in vector.words.items()))
+    def _indexed_sum(self, total: IndexedSum, bounds: Bounds) -> NormalForm:
+        if isinstance(total.body, MatAdd):
+            parts = tuple(total.func(summand, *total.args[1:]) for summand in total.body.args)
+            return self._sum([self.form(part, bounds) for part in parts], parts)
+        # The index counts such that the highest one in the summand is the index itself: later ones may not be defined.
+        shift = _offset(total)
+        first, last = (total.first + shift).expand(), (total.last + shift).expand()
 
-    @staticmethod
-    def _kronecker(left: NormalForm, right: NormalForm, shape: Shape) -> NormalForm:
-        pairs = product_of_words(left.words, right.words)
-        return NormalForm(shape, ((kronecker_word(l, r, left.shape, right.shape), c) for l, r, c in pairs))
+        def written_out(start: Expr, stop: Expr) -> list[Summand]:
+            """Return the terms from `start + 1` to `stop`, or minus those from `stop + 1` to `start`."""
+            count = int(stop - start)
+            ks, sign = (range(1, count + 1), 1) if count > 0 else (range(count + 1, 1), -1)
+            forms = (self.form(total.at((start + k - shift).expand()), bounds) for k in ks)
+            return [(word, sign * c) for form in forms for word, c in form.words.items()]
 
-    def _indexed_sum(self, expression: IndexedSum, bounds: Bounds) -> NormalForm:
-        first, last = expression.first, expression.last
-        if first.is_Integer and last.is_Integer:
-            terms = [expression.at(k) for k in range(int(first), int(last) + 1)]
-            if not terms:
-                return NormalForm(expression.shape, [])
-            return self._sum([self.form(term, bounds) for term in terms], tuple(terms))
-        # The last terms are taken out where there are some for all values of the symbols, each of which is at least 0.
-        offset = last.as_coeff_Add()[0]
-        taken = int(offset) if first.is_Integer and first <= 1 and offset > 0 and nonnegative(last) else 0
-        base = last - taken
+        def up_to(end: Expr) -> list[Summand] | None:
+            """Return the terms from 1 to `end`, those beyond a symbol written out."""
+            constant, base = end.as_coeff_Add()
+            if not constant.is_Integer or not nonnegative(base, bounds):
+                return None
+            whole = [] if base == 0 else self._from_to(total, shift, S.One, base, bounds)
+            return whole + written_out(base, end)
+
+        if (last - first).is_Integer:
+            return NormalForm(total.shape, written_out(first - 1, last) if last - first >= 0 else ())
+        if nonnegative(last - first + 1, bounds):
+            after, before = up_to(last), up_to(first - 1)
+            if after is not None and before is not None:
+                return NormalForm(total.shape, [*after, *((word, -c) for word, c in before)])
+        return NormalForm(total.shape, self._from_to(total, shift, first, last, bounds))
+
+    def _from_to(self, total: IndexedSum, shift: Expr, first: Expr, last: Expr, bounds: Bounds) -> list[Summand]:
+        """Return the sum over the summand from a first to a last value of its index, which stays a symbol."""
         index = bound_index(len(bounds))
-        body = self.form(expression.at(index), {**bounds, index: (first, base)})
+        body = self.form(total.at((index - shift).expand()), {**bounds, index: (first, last)})
         if any(coefficient.has(index) for coefficient in body.words.values()):
-            raise SymbolicError(f"{expression} has a coefficient in its index: put it in a parameter of its own")
-        words = ((atom_of("sum", (word, index, first, base), body.shape),) for word in body.words)
-        rest = NormalForm(body.shape, zip(words, body.words.values(), strict=True))
-        terms = [expression.at(base + k) for k in range(1, taken + 1)]
-        return self._sum([*(self.form(term, bounds) for term in terms), rest], (*terms, expression))
+            raise SymbolicError(f"{total} has a coefficient in its index: put it in a parameter of its own")
+        length = last - first + 1
+        alike = nonnegative(length, bounds)  # a summand without the index comes so many times
+        return [
+            (word, length * c) if alike and index not in word.free else (summed(word, index, first, last), c)
+            for word, c in body.words.items()
+        ]
 
 
-def product_of_words(left: dict[Word, Expr], right: dict[Word, Expr]) -> Iterator[tuple[Word, Word, Expr]]:
-    """Yield all pairs of words of two sums, with the product of their coefficients.
+def _offset(total: IndexedSum) -> Expr:
+    """Return the highest of what is added to the index in the summand; 0 if there is no highest."""
+    added = {
+        offset
+        for parameter in total.body.atoms(Parameter)
+        for k in parameter.indices
+        if k.has(total.index) and not (offset := (k - total.index).expand()).has(total.index)
+    }
+    for highest in added:
+        if all((highest - offset).is_Integer and nonnegative(highest - offset) for offset in added):
+            return highest
+    return S.Zero
 
-    Args:
-        left: words and coefficients.
-        right: words and coefficients.
-    """
-    for r, b in right.items():
-        for l, a in left.items():
+
+def _pairs(left: list[Summand], right: list[Summand]) -> Iterator[tuple[Word, Word, Expr]]:
+    """Yield all pairs of words of two sums, with the product of their coefficients."""
+    for r, b in right:
+        for l, a in left:
             yield l, r, a * b
 
 
@@ -206,9 +330,10 @@ def normal_form(expression: MatrixExpr, definitions: Iterable[Definition] = ()) 
 def equal(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition] = ()) -> bool:
     """Tell whether two expressions are shown to be equal for all values of their symbols and every activation function.
 
-    True is a proof. False says that the normal forms differ: among sums, products, transposes and activations of
-    matrices the two are then different; with `diag`, Kronecker products and symbolic sums they may be equal all
-    the same.
+    True is a proof. False says that none was found: products, sums, transposes, `⊗`, `vec`, `diag` and `⊙` are decided
+    whichever way they are written, and so are activations of them, but a sum with symbolic bounds counted backwards, by
+    strides or over a triangle, coefficients over unlike denominators, and indices that are equal only when they are
+    multiplied out may be equal all the same.
 
     Args:
         left: one expression.

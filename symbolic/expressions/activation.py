@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sympy import Basic, sympify
 from sympy.core.symbol import Str
 from sympy.printing.printer import Printer
 
@@ -23,7 +22,7 @@ class Activation(Matrix):
         """Return the expression."""
         if order not in (0, 1):
             raise SymbolicError(f"σ with {order} primes: only σ and its slope σ' are known")
-        return Basic.__new__(cls, sympify(argument), sympify(order), Str(str(function)))
+        return super().__new__(cls, argument, order, Str(str(function)))
 
     argument = property(lambda self: self.args[0])
     order = property(lambda self: int(self.args[1]))

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sympy import Basic
 from sympy.printing.printer import Printer
 
 from symbolic.errors import ShapeMismatch
@@ -20,7 +19,7 @@ class Diagonal(Matrix):
         """Return the expression."""
         if vector.shape[1] != 1:
             raise ShapeMismatch(f"diag takes a vector, and {vector} is {vector.shape[0]} × {vector.shape[1]}")
-        return Basic.__new__(cls, vector)
+        return super().__new__(cls, vector)
 
     vector = property(lambda self: self.args[0])
     shape = property(lambda self: (self.args[0].shape[0], self.args[0].shape[0]))

@@ -3,12 +3,12 @@
 from functools import cache
 from typing import Any
 
-from sympy import Basic, Dummy, MatrixExpr, sympify
+from sympy import Basic, Dummy, MatrixExpr, ZeroMatrix, sympify
 from sympy.matrices.expressions import MatAdd
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
-from symbolic.expressions.matrix import Matrix
+from symbolic.expressions.matrix import Matrix, MatrixSum
 
 
 class Index(Dummy):
@@ -54,7 +54,7 @@ class IndexedSum(Matrix):
 
     def __new__(cls, body: Any, index: Any, first: Any, last: Any) -> "IndexedSum":
         """Return the expression."""
-        return Basic.__new__(cls, body, index, sympify(first), sympify(last))
+        return super().__new__(cls, body, index, first, last)
 
     precedence = PRECEDENCE["Mul"]
     body = property(lambda self: self.args[0])
@@ -71,6 +71,26 @@ class IndexedSum(Matrix):
         """
         return self.body.xreplace({self.index: sympify(value)})
 
+    @property
+    def free_symbols(self) -> set[Basic]:
+        """The symbols in it, without its index."""
+        return self.body.free_symbols - {self.index} | self.first.free_symbols | self.last.free_symbols
+
+    def doit(self, **hints: Any) -> MatrixExpr:
+        """Return the sum written out, if its bounds are numbers.
+
+        Args:
+            hints: as in sympy.
+        """
+        if not (self.first.is_Integer and self.last.is_Integer):
+            return super().doit(**hints)
+        terms = [self.at(k).doit(**hints) for k in range(int(self.first), int(self.last) + 1)]
+        return MatrixSum(*terms) if terms else ZeroMatrix(*self.shape)
+
+    def _eval_subs(self, old: Basic, new: Basic) -> Basic:
+        return self.xreplace({old: new})
+
+    # sympy has no public way to tell xreplace that an index is bound; its own Sum is replaced index and all.
     def _xreplace(self, rule: dict) -> tuple[Basic, bool]:
         """Replace free symbols only: the index is bound, and what is put in isn't captured by it."""
         if self in rule:

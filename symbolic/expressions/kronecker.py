@@ -19,6 +19,7 @@ class Kronecker(Matrix, KroneckerProduct):
 
     def __new__(cls, left: Any, right: Any) -> "Kronecker":
         """Return the expression."""
+        # KroneckerProduct.__new__ would make one identity of two, which a derivation shows apart.
         return Basic.__new__(cls, left, right)
 
     def _eval_transpose(self) -> MatrixExpr:

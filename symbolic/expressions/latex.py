@@ -21,7 +21,7 @@ class _Typesetter(LatexPrinter):
         return rf"{inner}^{{T}}" if simple else rf"\left({inner}\right)^{{T}}"  # a prime and a T are two superscripts
 
     def _print_Identity(self, expression: Identity) -> str:
-        return r"\mathbf{I}"
+        return rf"\mathbf{{I}}_{{{self._print(expression.shape[0])}}}"
 
     def _print_ZeroMatrix(self, expression: ZeroMatrix) -> str:
         return r"\mathbf{0}"
@@ -57,7 +57,10 @@ _GLYPHS = {
 
 _INDEXED = re.compile(r"(?:[^\W\d_]+|\))'?(?:[_^](?:\{[^}]*\}|[^\W\d_]+|\d+))+")
 
-_SMALL = re.compile(r"(?P<letter>[^\W\d_]+′?)(?P<lower>[₀-₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,]*[₀-₉ᵢⱼₖₗₘₙₕₚᵣₛᵤ])(?:⁽(?P<upper>[^⁾]*)⁾)?")
+_SMALL = re.compile(
+    r"(?P<letter>(?:(?![ᵢⱼₖₗₘₙₕₚᵣₛᵤ])[^\W\d_])+′?)"
+    r"(?P<lower>[₀-₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,]*[₀-₉ᵢⱼₖₗₘₙₕₚᵣₛᵤ])(?:⁽(?P<upper>[^⁾]*)⁾)?"
+)
 
 _FULL_SIZE = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁱʲᵏ", "0123456789+-ijklmnhprsu0123456789+-ijk")
 
@@ -76,9 +79,17 @@ def _formula(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    for character, replacement in (("&", r"\&"), ("%", r"\%"), ("#", r"\#"), ("_", r"\_"), ("{", r"\{"), ("}", r"\}")):
+    for character, replacement in (
+        ("&", r"\&"),
+        ("%", r"\%"),
+        ("#", r"\#"),
+        ("_", r"\_"),
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("^", r"\^{}"),
+    ):
         text = text.replace(character, replacement)
-    return "".join(f"${_GLYPHS[c]}$" if c in _GLYPHS else c for c in text)
+    return "".join(f"${_GLYPHS[c]} $" if c in _GLYPHS else c for c in text)
 
 
 def escaped(text: str) -> str:
@@ -89,7 +100,7 @@ def escaped(text: str) -> str:
 
     Example:
         >>> print(escaped("W'_{i,1} is 50 % of C₁⁽²⁾ if ε ≤ 1"))
-        $W'_{i,1}$ is 50 \% of $C_{1}^{(2)}$ if $\varepsilon$ $\le$ 1
+        $W'_{i,1}$ is 50 \% of $C_{1}^{(2)}$ if $\varepsilon $ $\le $ 1
     """
     text = _SMALL.sub(_with_ascii_indices, text)
     parts, end = [], 0

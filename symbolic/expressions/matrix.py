@@ -88,12 +88,12 @@ class Matrix(MatrixExpr):
     __rmatmul__ = __rmul__
 
     def doit(self, **hints: Any) -> MatrixExpr:
-        """Return the expression itself: it is evaluated by its normal form.
+        """Return the expression with the sums in it whose bounds are numbers written out, and its order kept.
 
         Args:
-            hints: not used.
+            hints: as in sympy.
         """
-        return self
+        return Basic.doit(self, **hints)  # that of sympy's sums and products sorts what they are made of
 
 
 class MatrixSum(Matrix, MatAdd):
@@ -115,7 +115,7 @@ class MatrixSum(Matrix, MatAdd):
         ]
         if len(flat) < 2:
             return flat[0] if flat else first
-        return Basic.__new__(cls, *flat)
+        return Basic.__new__(cls, *flat)  # MatAdd.__new__ compares shapes as they are written, N M + M with M (N + 1)
 
     def _sympystr(self, printer: Printer) -> str:
         first, *rest = (printer._print(summand) for summand in self.args)
@@ -142,6 +142,7 @@ class MatrixProduct(Matrix, MatMul):
         matrices = [f for f in matrices if not f.is_Identity] or matrices[:1]
         if coefficient == 1 and len(matrices) == 1:
             return matrices[0]
+        # MatMul.__new__ compares shapes as they are written.
         return Basic.__new__(cls, *([] if coefficient == 1 else [coefficient]), *matrices)
 
     def _eval_transpose(self) -> MatrixExpr:

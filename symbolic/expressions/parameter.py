@@ -21,6 +21,10 @@ _LATEX_NAMES = {
     "beta": r"\boldsymbol{\beta}",
     "alpha": r"\boldsymbol{\alpha}",
     "theta": r"\boldsymbol{\theta}",
+    "kappa": r"\boldsymbol{\kappa}",
+    "mu": r"\boldsymbol{\mu}",
+    "Phi": r"\boldsymbol{\Phi}",
+    "Psi": r"\boldsymbol{\Psi}",
 }
 
 _UNICODE_NAMES = {
@@ -33,7 +37,13 @@ _UNICODE_NAMES = {
     "bbar": "b̄",
     "x~'": "x̃'",
     "H^": "Ĥ",
+    "kappa": "κ",
+    "mu": "μ",
+    "Phi": "Φ",
+    "Psi": "Ψ",
 }
+
+_ACCENTS = {"\u0302": r"\widehat", "\u0303": r"\widetilde", "\u0304": r"\overline"}
 
 _SUBSCRIPT = dict(zip("0123456789+-ijklmnhprsu,", "₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,", strict=True))
 
@@ -71,7 +81,7 @@ class Parameter(Matrix):
         rows, columns = sympify(rows), sympify(columns)
         if any(size.is_positive is False or size.is_integer is False for size in (rows, columns)):
             raise SymbolicError(f"{letter} can't be {rows} × {columns}: sizes are positive integers or symbols")
-        return Basic.__new__(cls, Str(str(letter)), lower, rows, columns, upper)
+        return Basic.__new__(cls, Str(str(letter)), lower, rows, columns, upper)  # which are sympified above
 
     letter = property(lambda self: self.args[0].name)
     lower = property(lambda self: self.args[1])
@@ -86,13 +96,17 @@ class Parameter(Matrix):
 
     def _latex(self, printer: Printer) -> str:
         delta, letter = (r"\Delta ", self.letter[1:]) if self.letter[0] == "Δ" else ("", self.letter)
-        bare = letter.rstrip("'")
-        text = delta + _LATEX_NAMES.get(bare, rf"\mathbf{{{bare}}}") + letter[len(bare) :]
-        if self.lower:
-            text += f"_{{{','.join(printer._print(k) for k in self.lower)}}}"
-        if self.upper:
-            text += f"^{{({','.join(printer._print(k) for k in self.upper)})}}"
-        return text
+        accented = letter.rstrip("'")
+        bare = accented.rstrip("".join(_ACCENTS))
+        name = _LATEX_NAMES.get(bare, bare if self.shape == (1, 1) else rf"\mathbf{{{bare}}}")
+        for accent in accented[len(bare) :]:
+            name = rf"{_ACCENTS[accent]}{{{name}}}"
+        primes = letter[len(accented) :]
+        upper = f"({','.join(printer._print(k) for k in self.upper)})" if self.upper else ""
+        lower = f"_{{{','.join(printer._print(k) for k in self.lower)}}}" if self.lower else ""
+        if primes and upper:  # a prime and an upper index are two superscripts
+            return delta + name + lower + "^{" + r"\prime" * len(primes) + upper + "}"
+        return delta + name + primes + lower + (f"^{{{upper}}}" if upper else "")
 
     def _sympystr(self, printer: Printer) -> str:
         text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(
@@ -107,3 +121,7 @@ class Variable(Parameter):
 
 class Held(Parameter):
     """A parameter that moves with the input and is held at its value on it: a pattern, a scale, a gate."""
+
+
+class Ones(Parameter):
+    """The vector of ones of a size, `1_N`, which is the same in every layer."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import Basic, Integer
+from sympy import Integer
 from sympy.printing.printer import Printer
 
 from symbolic.expressions.matrix import Matrix
@@ -17,7 +17,7 @@ class Vec(Matrix):
 
     def __new__(cls, matrix: Any) -> "Vec":
         """Return the expression."""
-        return Basic.__new__(cls, matrix)
+        return super().__new__(cls, matrix)
 
     matrix = property(lambda self: self.args[0])
     shape = property(lambda self: (self.args[0].shape[0] * self.args[0].shape[1], Integer(1)))

@@ -8,7 +8,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.kronecker import Kronecker
-from symbolic.expressions.parameter import Held, Parameter
+from symbolic.expressions.parameter import Held, Ones, Parameter
 from symbolic.expressions.vec import Vec
 
 
@@ -56,6 +56,15 @@ def held(letter: str, rows: Any, columns: Any = 1) -> Held:
         columns: number of columns.
     """
     return Held(letter, (), rows, columns)
+
+
+def ones(size: Any) -> Ones:
+    """Return the vector of ones, with which a bias reaches every token: `1_N bᵀ`.
+
+    Args:
+        size: its length.
+    """
+    return Ones("1", (size,), size, 1)
 
 
 def activation(pre_activation: MatrixExpr, name: str = "σ") -> Activation:

@@ -1,0 +1,203 @@
+"""The atoms of words that aren't linear algebra alone: activations, `diag`, ⊙, and sums with symbolic bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sympy import Expr, MatrixExpr, Symbol
+
+from symbolic.equality.word import Atom, Word, indices_of
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.indexed_sum import IndexedSum
+
+if TYPE_CHECKING:
+    from symbolic.equality.index_notation import IndexNotation, Sides
+    from symbolic.equality.normal_form import NormalForm
+
+
+@dataclass(frozen=True, eq=False)
+class ActivationAtom(Atom):
+    """`σ` of a normal form, or its slope.
+
+    Args:
+        argument: what it is taken of.
+        order: 0 for `σ`, 1 for `σ'`.
+        function: its name.
+    """
+
+    argument: NormalForm
+    order: int
+    function: str
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The activation."""
+        return Activation(self.argument.expression(), self.order, self.function)
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in its argument."""
+        return self.argument.free
+
+    @cached_property
+    def weight(self) -> int:
+        """A number for its function."""
+        return hash((self.function, self.order))
+
+    @property
+    def data(self) -> bool:
+        """An activation is data: `vec(A σ(Z) B) = (A ⊗ Bᵀ) σ(vec Z)`."""
+        return True
+
+    def transposed(self) -> Atom:
+        """Return `σ(Zᵀ)`."""
+        return ActivationAtom.of(self.shape[::-1], self.argument.transposed(), self.order, self.function)
+
+    def vec(self) -> Word:
+        """Return `σ(vec Z)`."""
+        argument = self.argument.vec()
+        return Word((ActivationAtom.of(argument.shape, argument, self.order, self.function),), argument.shape)
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `σ(Z)_{rc}`."""
+        return notation.activation(self)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalAtom(Atom):
+    """`diag` of a word.
+
+    Args:
+        vector: the word.
+    """
+
+    vector: Word
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The diagonal matrix."""
+        return Diagonal(self.vector.expression())
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in its vector."""
+        return self.vector.free
+
+    def transposed(self) -> Atom:
+        """Return itself."""
+        return self
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `v_r`, with the same index for rows and columns."""
+        rows, _ = notation.word(self.vector)
+        return rows, rows
+
+
+@dataclass(frozen=True, eq=False)
+class HadamardAtom(Atom):
+    """`A ⊙ B` of words that are matrices; of vectors it is `diag(v) w`.
+
+    Args:
+        left: `A`.
+        right: `B`.
+    """
+
+    left: Word
+    right: Word
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The product entry by entry."""
+        return Hadamard(self.left.expression(), self.right.expression())
+
+    @cached_property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in a factor."""
+        return self.left.free | self.right.free
+
+    @property
+    def data(self) -> bool:
+        """Whether a factor has data in it."""
+        return self.left.data or self.right.data
+
+    def transposed(self) -> Atom:
+        """Return `Aᵀ ⊙ Bᵀ`."""
+        return HadamardAtom.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
+
+    def vec(self) -> Word:
+        """Return `diag(vec A) vec B`."""
+        factor, vector = sorted((self.left.vec(), self.right.vec()), key=lambda word: word.data)
+        size = vector.shape[0]
+        return Word((DiagonalAtom.of((size, size), factor),), (size, size)).times(vector)
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `A_{rc} B_{rc}`."""
+        (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
+        notation.join(a, b)
+        notation.join(c, d)
+        return a, c
+
+
+@dataclass(frozen=True, eq=False)
+class SumAtom(Atom):
+    """A sum with symbolic bounds over a word.
+
+    Args:
+        word: the summand.
+        index: the bound index.
+        first: its first value.
+        last: its last value.
+    """
+
+    word: Word
+    index: Symbol
+    first: Expr
+    last: Expr
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The sum."""
+        return IndexedSum(self.word.expression(), self.index, self.first, self.last)
+
+    @cached_property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in its summand or its bounds."""
+        return self.word.free - {self.index} | indices_of(self.first, self.last)
+
+    @property
+    def data(self) -> bool:
+        """Whether its summand has data in it."""
+        return self.word.data
+
+    def transposed(self) -> Atom:
+        """Return the sum of the transposes."""
+        return SumAtom.of(self.shape[::-1], self.word.transposed(), self.index, self.first, self.last)
+
+    def vec(self) -> Word:
+        """Return the sum of the `vec`."""
+        return summed(self.word.vec(), self.index, self.first, self.last)
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write the entries of the summand, with a new index of summation."""
+        return notation.summand(self)
+
+
+def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
+    """Return the sum over a word, with the factors at its ends that don't move taken out: `Σ A F_j B = A (Σ F_j) B`.
+
+    Args:
+        word: the summand.
+        index: the bound index.
+        first: its first value.
+        last: its last value.
+    """
+    moving = [k for k, atom in enumerate(word.atoms) if index in atom.free]
+    start, end = (moving[0], moving[-1] + 1) if moving else (0, len(word.atoms))
+    middle = word.atoms[start:end]
+    shape = (middle[0].shape[0], middle[-1].shape[1]) if middle else word.shape
+    atom = SumAtom.of(shape, Word(middle, shape), index, first, last)
+    return Word((*word.atoms[:start], atom, *word.atoms[end:]), word.shape)

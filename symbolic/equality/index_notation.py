@@ -1,0 +1,353 @@
+"""Index notation: which entries a word multiplies and which indices it sums over, however the word is written.
+
+`A B` is `A_{rk} B_{kc}` and `diag(v) w` is `v_r w_r`; `vec(A)` is `A_{ij}` with the pair `ij` for its row, and where
+`A ⊗ B` meets `C ⊗ D` the pairs meet index by index. What `⊗`, `vec`, `diag`, `⊙` and transposes say about each other is
+nothing but names of indices: two words are equal if they differ in these names alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from functools import cache, lru_cache
+from itertools import accumulate, count, pairwise, permutations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sympy import Basic, Expr, Mul, S, Symbol, Tuple
+
+from symbolic.equality.word import Word
+from symbolic.expressions.indexed_sum import Index
+
+if TYPE_CHECKING:
+    from symbolic.equality.atoms import ActivationAtom, SumAtom
+    from symbolic.equality.normal_form import NormalForm
+
+Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
+
+Sides = tuple[Side, Side]
+
+Factor = list[tuple[int, tuple[Any, ...]]]  # its number and its indices, in every way to read it
+
+Environment = dict[Symbol, Expr]  # what the bound indices of the sums around are called here
+
+
+class View(NamedTuple):
+    """One way to read a factor: `A_{ij}`, or `σ(Zᵀ)_{ji}` for `σ(Z)_{ij}`.
+
+    Args:
+        label: what it is.
+        sides: its indices.
+        variables: the indices of summation in its label, in the order in which they are named there.
+    """
+
+    label: Hashable
+    sides: tuple[Side, ...]
+    variables: tuple[Symbol, ...] = ()
+
+
+_NEXT = count()
+
+
+@cache
+def _number(label: Hashable) -> int:
+    """Return a number for a label, the same one for equal labels: labels have no order of their own."""
+    return next(_NEXT)
+
+
+@cache
+def _place(k: int) -> Index:
+    """Return the name of the k-th index of summation in a label."""
+    return Index(f"j{k}", integer=True)
+
+
+class IndexNotation:
+    """The factors of a word with their indices, which are numbers; an index of size 1 isn't written.
+
+    Args:
+        environment: what the bound indices of the sums around are called here.
+        named: how many names of indices of summation are taken.
+    """
+
+    def __init__(self, environment: Environment | None = None, named: int = 0) -> None:
+        self.environment = environment or {}
+        self.named = named
+        self.sizes: list[Expr] = []
+        self.meaning: dict[int, Side] = {}  # an index that was found to be a pair, or another index
+        self.factors: list[list[View]] = []
+        self.variables: set[Symbol] = set()
+
+    def index(self, size: Expr) -> Side:
+        """Return a new index.
+
+        Args:
+            size: how many values it takes.
+        """
+        if size == 1:
+            return ()
+        self.sizes.append(size)
+        return (len(self.sizes) - 1,)
+
+    def word(self, word: Word) -> Sides:
+        """Write the factors of a word down, and return the indices of its rows and of its columns.
+
+        Args:
+            word: the word.
+        """
+        if not word.atoms:
+            rows = self.index(word.shape[0])
+            return rows, rows
+        rows, columns = word.atoms[0].sides(self)
+        for atom in word.atoms[1:]:
+            inner, last = atom.sides(self)
+            self.join(columns, inner)
+            columns = last
+        return rows, columns
+
+    def size(self, side: Side) -> Expr:
+        """Return how many values indices take together.
+
+        Args:
+            side: the indices.
+        """
+        return Mul(*(self.sizes[i] for i in side)).expand()
+
+    def read(self, side: Side) -> Side:
+        """Return indices as what they were found to be.
+
+        Args:
+            side: the indices.
+        """
+        if self.meaning.keys().isdisjoint(side):
+            return side
+        return self.read(tuple(j for i in side for j in self.meaning.get(i, (i,))))
+
+    def join(self, left: Side, right: Side) -> None:
+        """Make the indices of two sides the same, from the left; an index may become a pair.
+
+        Args:
+            left: of as many values as the right one.
+            right: the other side.
+        """
+        left, right = self.read(left), self.read(right)
+        if len(left) == len(right) == 1:
+            if left != right:
+                self.meaning[left[0]] = right
+            return
+        while left and right:
+            p, q = next(
+                (p, q)
+                for p in range(1, len(left) + 1)
+                for q in range(1, len(right) + 1)
+                if self.size(left[:p]) == self.size(right[:q])
+            )
+            a, b = left[:p], right[:q]
+            if a != b:
+                if p == 1:
+                    self.meaning[a[0]] = b
+                elif q == 1:
+                    self.meaning[b[0]] = a
+                else:  # N · M and M · N: the same number written in two ways
+                    self.factors.append([View("the same number", (a, b)), View("the same number", (b, a))])
+            left, right = self.read(left[p:]), self.read(right[q:])
+
+    def factor(self, expression: Basic, *sides: Side) -> None:
+        """Write a factor down.
+
+        Args:
+            expression: what it is.
+            sides: its indices.
+        """
+        expression = expression.xreplace(self.environment) if self.environment else expression
+        variables = expression.free_symbols & self.variables if self.variables else ()
+        self.factors.append(
+            [View(expression.xreplace(names), sides, order) for order, names in self._names(variables)]
+            if variables
+            else [View(expression, sides)]
+        )
+
+    def _names(self, variables: Any) -> Iterator[tuple[tuple[Symbol, ...], dict[Symbol, Symbol]]]:
+        """Yield every order of indices of summation, and what they are called in it."""
+        for order in permutations(variables):
+            yield order, {variable: _place(self.named + k) for k, variable in enumerate(order)}
+
+    def summand(self, total: SumAtom) -> Sides:
+        """Write a sum with symbolic bounds down: its summand, with a new index that counts from 0.
+
+        Args:
+            total: the sum.
+        """
+        outer = self.environment
+        first, last = (bound.xreplace(outer) for bound in (total.first, total.last))
+        variable = Index("j", integer=True)
+        self.variables.add(variable)
+        self.factor(Tuple(variable, (last - first).expand()))
+        self.environment = outer | {total.index: first + variable}
+        sides = self.word(total.word)
+        self.environment = outer
+        return sides
+
+    def activation(self, atom: ActivationAtom) -> Sides:
+        """Write an activation down; which of its indices are rows and which columns is nothing to it.
+
+        Args:
+            atom: the activation.
+        """
+        form = atom.argument
+        parts = _parts(form)
+        sides = tuple(self.index(size) for size in parts)
+        rows, columns = (self.index(size) for size in atom.shape)
+        self.join(rows + columns, tuple(i for side in sides for i in side))
+        names = {s: self.environment[s] for s in form.free if s in self.environment}
+        variables = {s for name in names.values() for s in name.free_symbols} & self.variables
+        views = []
+        for order, called in self._names(variables):
+            environment = tuple((s, name.xreplace(called)) for s, name in names.items())
+            named = self.named + len(order) if names else 0
+            for arrangement in permutations(range(len(parts))):
+                argument = _arranged(form, environment, named, parts, arrangement)
+                views.append(View((atom.function, atom.order, argument), tuple(sides[k] for k in arrangement), order))
+        self.factors.append(views)
+        return rows, columns
+
+    def _merged(self, *outer: Side) -> list[Side]:
+        """Return the sides of all factors, and of the whole, with one index for two that always stand together."""
+        whole = (*outer, *(side for views in self.factors for side in views[0].sides))
+        while True:
+            sides = [self.read(side) for side in whole]
+            if all(len(side) < 2 for side in sides):
+                return sides
+            after: dict[int | None, set[int | None]] = defaultdict(set)
+            before: dict[int | None, set[int | None]] = defaultdict(set)
+            for side in sides:
+                for a, b in pairwise((None, *side, None)):
+                    after[a].add(b)
+                    before[b].add(a)
+            pairs = ((a, b) for side in sides for a, b in pairwise(side) if after[a] == {b} and before[b] == {a})
+            if (pair := next(pairs, None)) is None:
+                return sides
+            self.sizes[pair[0]] = self.size(pair)
+            self.meaning[pair[1]] = ()
+
+    def parts(self, side: Side) -> list[Expr]:
+        """Return the sizes of the indices of the whole word, all of them in one row.
+
+        Args:
+            side: the indices.
+        """
+        return [self.sizes[i] for i in self._merged(side)[0]]
+
+    def key(self, *outer: Side) -> Hashable:
+        """Return what is equal for words that differ in the names of their indices alone.
+
+        Args:
+            outer: the indices of the whole word.
+        """
+        sides = self._merged(*outer)
+        used = {i for side in sides for i in side}
+        loops = self.size(tuple(i for i in range(len(self.sizes)) if i not in used and i not in self.meaning))
+        known: dict[Any, int] = {}
+        for i in (i for side in sides[: len(outer)] for i in side):
+            known.setdefault(i, len(known))
+        written = tuple(tuple((known[i], self.sizes[i]) for i in side) for side in sides[: len(outer)])
+        return written, loops, _canonical([self._numbered(views) for views in self.factors], known)
+
+    def _numbered(self, views: list[View]) -> Factor:
+        """Return the number of a factor with its indices, in each of the ways to read it that come first."""
+        numbered: Factor = []
+        for view in views:
+            sides = [self.read(side) for side in view.sides]
+            sizes = tuple(None if len(side) == 1 else tuple(self.sizes[i] for i in side) for side in sides)
+            numbered.append((_number((view.label, sizes)), (*(i for side in sides for i in side), *view.variables)))
+        first = min(number for number, _ in numbered)
+        return [(number, indices) for number, indices in numbered if number == first]
+
+
+def _canonical(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
+    """Return factors in an order, and with names for their unknown indices, that don't depend on either.
+
+    Args:
+        factors: the factors.
+        known: the numbers of the indices that have one.
+    """
+    groups: list[tuple[set[Any], list[Factor]]] = []  # each of factors that share unknown indices
+    for factor in factors:
+        unknown = {i for i in factor[0][1] if i not in known}
+        apart = [group for group in groups if not group[0] & unknown]
+        met = [group for group in groups if group[0] & unknown]
+        groups = [*apart, (unknown.union(*(g[0] for g in met)), [factor, *(f for g in met for f in g[1])])]
+    return tuple(sorted(_connected(group, known) for _, group in groups))
+
+
+def _connected(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
+    """Return the same of factors that share unknown indices: one next to a known index first, then the others."""
+
+    def reading(number: int, indices: tuple[Any, ...]) -> tuple[Any, ...]:
+        new: dict[Any, int] = {}
+        names = tuple(known[i] if i in known else new.setdefault(i, len(known) + len(new)) for i in indices)
+        return (-max((known[i] for i in indices if i in known), default=-1), number, names), new
+
+    readings = [(*reading(*view), k) for k, factor in enumerate(factors) for view in factor]
+    first = min(found for found, _, _ in readings)
+    choices = [(new, k) for found, new, k in readings if found == first]
+    if len(choices) > 1:
+        return min(((first,), _canonical(factors[:k] + factors[k + 1 :], known | new)) for new, k in choices)
+    # A chain is followed without looking at the factors elsewhere: there is no other choice.
+    where = defaultdict(set)
+    for k, factor in enumerate(factors):
+        for i in factor[0][1]:
+            where[i].add(k)
+    ((new, k),), chain, left, known = choices, [first], set(range(len(factors))), dict(known)
+    while True:
+        left.discard(k)
+        known |= new
+        following = [f for i in new for f in where[i] if f in left]
+        if len(new) != 1 or len(following) != 1 or len(factors[following[0]]) > 1:
+            return tuple(chain), _canonical([factors[f] for f in sorted(left)], known)
+        k = following[0]
+        found, new = reading(*factors[k][0])
+        chain.append(found)
+
+
+@lru_cache(maxsize=1 << 16)
+def word_key(word: Word) -> Hashable:
+    """Return what is equal for words that are equal because of how they are wired, however they are written.
+
+    Args:
+        word: a word with no sums around it.
+    """
+    notation = IndexNotation()
+    return notation.key(*notation.word(word))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(form: NormalForm) -> tuple[Expr, ...]:
+    """Return the sizes of the indices that all words of a form have, rows and columns in one row."""
+    common: list[Expr] | None = None
+    for word in form.words:
+        notation = IndexNotation()
+        rows, columns = notation.word(word)
+        cuts = list(accumulate(notation.parts(rows + columns), lambda a, b: (a * b).expand()))
+        common = cuts if common is None else [cut for cut in common if cut in cuts]
+    if common is None:  # σ(0)
+        return tuple(size for size in form.shape if size != 1)
+    return tuple((b / a).cancel() for a, b in pairwise((S.One, *common)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _arranged(
+    form: NormalForm,
+    environment: tuple[tuple[Symbol, Expr], ...],
+    named: int,
+    parts: tuple[Expr, ...],
+    arrangement: tuple[int, ...],
+) -> Hashable:
+    """Return what is equal for equal forms with their indices in an order, rows and columns in one row."""
+    names = dict(environment)
+    keys = []
+    for word, coefficient in form.words.items():
+        notation = IndexNotation(names, named)
+        rows, columns = notation.word(word)
+        sides = [notation.index(size) for size in parts]
+        notation.join(rows + columns, tuple(i for side in sides for i in side))
+        keys.append((notation.key(*(sides[k] for k in arrangement)), coefficient.xreplace(names).expand()))
+    return frozenset(keys)

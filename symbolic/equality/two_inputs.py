@@ -1,0 +1,88 @@
+"""Two inputs: what a parameter is at the other one, its change `Δa = a − ã`, and its midpoint `ā = (a + ã)/2`."""
+
+from sympy import MatrixExpr, Rational, Symbol
+
+from symbolic.equality.definition import Definition
+from symbolic.expressions.matrix import MatrixProduct, MatrixSum
+from symbolic.expressions.parameter import Ones, Parameter
+
+
+def _accented(parameter: Parameter, accent: str) -> Parameter:
+    bare = parameter.letter.rstrip("'")
+    return parameter.func(bare + accent + parameter.letter[len(bare) :], *parameter.args[1:])
+
+
+def other(parameter: Parameter) -> Parameter:
+    """Return `ã`, what a parameter `a` is at the other of two inputs.
+
+    Args:
+        parameter: the parameter.
+    """
+    return _accented(parameter, "\u0303")
+
+
+def midpoint(parameter: Parameter) -> Parameter:
+    """Return the letter `ā` of a parameter's midpoint between two inputs.
+
+    Args:
+        parameter: the parameter.
+    """
+    return _accented(parameter, "\u0304")
+
+
+def change(parameter: Parameter) -> Parameter:
+    """Return the letter `Δa` of a parameter's change between two inputs.
+
+    Args:
+        parameter: the parameter.
+    """
+    return parameter.func("Δ" + parameter.letter, *parameter.args[1:])
+
+
+def elsewhere(expression: MatrixExpr) -> MatrixExpr:
+    """Return an expression with every parameter as it is at the other input.
+
+    Args:
+        expression: a matrix expression.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> stack = ResidualStack()
+        >>> print(elsewhere(stack.W(1, 1) * stack.x(0) + stack.b(1, 3)))
+        W̃′₁,₁ x̃′₀ + b̃′₁,₃
+    """
+    return expression.xreplace({p: other(p) for p in expression.atoms(Parameter) if not isinstance(p, Ones)})
+
+
+def difference_of(expression: MatrixExpr) -> MatrixExpr:
+    """Return `a − ã`.
+
+    Args:
+        expression: `a`, a matrix expression.
+    """
+    return MatrixSum(expression, MatrixProduct(-1, elsewhere(expression)))
+
+
+def mean_of(expression: MatrixExpr) -> MatrixExpr:
+    """Return `½ (a + ã)`.
+
+    Args:
+        expression: `a`, a matrix expression.
+    """
+    return MatrixProduct(Rational(1, 2), MatrixSum(expression, elsewhere(expression)))
+
+
+def moves(*parameters: Parameter, variables: tuple[Symbol, ...] = ()) -> tuple[Definition, ...]:
+    """Return what the changes and the midpoints of parameters stand for.
+
+    Args:
+        parameters: the parameters.
+        variables: the symbols in their indices that may take any value.
+
+    Example:
+        >>> from symbolic.theorems.residual_stack import ResidualStack
+        >>> print(moves(ResidualStack().x(0))[0].right)
+        x′₀ − x̃′₀
+    """
+    pairs = [(change(a), difference_of(a)) for a in parameters] + [(midpoint(a), mean_of(a)) for a in parameters]
+    return tuple(Definition(left, right, variables) for left, right in pairs)

@@ -1,0 +1,341 @@
+"""Words: products of atoms, of which a normal form is a sum, and the atoms of linear algebra.
+
+An atom is a class that knows how it is written, its transpose, its `vec`, and its entries in index notation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from sympy import Basic, Expr, Identity, Integer, MatrixExpr, Symbol, Transpose
+
+from symbolic.expressions.indexed_sum import Index
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.matrix import MatrixProduct
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+
+if TYPE_CHECKING:
+    from symbolic.equality.index_notation import IndexNotation, Sides
+
+Shape = tuple[Expr, Expr]
+
+
+@lru_cache(maxsize=1 << 12)
+def expanded(shape: Shape) -> Shape:
+    """Return a shape with its products multiplied out, so that equal shapes are one.
+
+    Args:
+        shape: rows and columns.
+    """
+    return shape[0].expand(), shape[1].expand()
+
+
+def indices_of(*expressions: Basic) -> frozenset[Symbol]:
+    """Return the indices of sums that are free in expressions.
+
+    Args:
+        expressions: without sums of their own.
+    """
+    return frozenset(s for expression in expressions for s in expression.free_symbols if isinstance(s, Index))
+
+
+class Word(NamedTuple):
+    """A product of atoms with its shape; without atoms it is the identity.
+
+    Args:
+        atoms: its factors.
+        shape: rows and columns.
+    """
+
+    atoms: tuple[Atom, ...]
+    shape: Shape
+
+    def expression(self) -> MatrixExpr:
+        """Return the word as a sympy expression."""
+        return MatrixProduct(*(atom.expression for atom in self.atoms)) if self.atoms else Identity(self.shape[0])
+
+    def transposed(self) -> Word:
+        """Return the transpose of the word."""
+        return Word(tuple(atom.transposed() for atom in reversed(self.atoms)), self.shape[::-1])
+
+    def times(self, right: Word) -> Word:
+        """Return the product of two words; Kronecker products that meet become one, `(A ⊗ B)(C ⊗ D) = AC ⊗ BD`.
+
+        Args:
+            right: the right factor.
+        """
+        shape = (self.shape[0], right.shape[1])
+        if self.atoms and right.atoms:
+            a, b = self.atoms[-1], right.atoms[0]
+            if (
+                isinstance(a, KroneckerAtom)
+                and isinstance(b, KroneckerAtom)
+                and (a.left.shape[1], a.right.shape[1]) == (b.left.shape[0], b.right.shape[0])
+            ):
+                met = a.left.times(b.left).kronecker(a.right.times(b.right))
+                return Word(self.atoms[:-1] + met.atoms + right.atoms[1:], shape)
+        return Word(self.atoms + right.atoms, shape)
+
+    def kronecker(self, right: Word) -> Word:
+        """Return the Kronecker product of two words.
+
+        Args:
+            right: the right factor.
+        """
+        shape = expanded((self.shape[0] * right.shape[0], self.shape[1] * right.shape[1]))
+        return Word((KroneckerAtom.of(shape, self, right),) if self.atoms or right.atoms else (), shape)
+
+    def vec(self) -> Word:
+        """Return the entries of the word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`."""
+        rows, columns = self.shape
+        if columns == 1:
+            return self
+        for k, atom in enumerate(self.atoms):
+            inner = [self.shape[0], *(a.shape[1] for a in self.atoms)]
+            before = Word(self.atoms[:k], (rows, inner[k]))
+            if k and inner[k] == 1:
+                return before.kronecker(Word(self.atoms[k:], (inner[k], columns)).transposed())
+            if atom.data:
+                after = Word(self.atoms[k + 1 :], (inner[k + 1], columns))
+                return before.kronecker(after.transposed()).times(atom.vec())
+        if len(self.atoms) == 1:
+            return self.atoms[0].vec()
+        return Word((VecAtom.of((rows * columns, Integer(1)), self),), expanded((rows * columns, Integer(1))))
+
+    @property
+    def weight(self) -> int:
+        """A number that equal words share; two words that share it may be equal."""
+        return sum(atom.weight for atom in self.atoms)
+
+    @property
+    def data(self) -> bool:
+        """Whether a variable or an activation is in it, of which `vec` is taken."""
+        return any(atom.data for atom in self.atoms)
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in it."""
+        return frozenset().union(*(atom.free for atom in self.atoms))
+
+
+@lru_cache(maxsize=1 << 16)
+def _shared(atom: Atom) -> Atom:
+    """Return the one object that stands for an atom, so that equal deep expressions compare at once."""
+    return atom
+
+
+@dataclass(frozen=True, eq=False)
+class Atom(ABC):
+    """One factor of a word.
+
+    Args:
+        shape: rows and columns.
+    """
+
+    shape: Shape
+
+    @classmethod
+    def of(cls, shape: Shape, *parts: Any) -> Self:
+        """Return the atom with these parts, one object for equal atoms.
+
+        Args:
+            shape: rows and columns.
+            parts: what it is made of, in the order of the class's fields.
+        """
+        return _shared(cls(expanded(shape), *parts))  # type: ignore[return-value]
+
+    @cached_property
+    def _content(self) -> tuple[Any, ...]:
+        return (type(self), *(getattr(self, field.name) for field in fields(self)))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._content)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Atom) and self._hash == other._hash and self._content == other._content
+
+    @cached_property
+    def weight(self) -> int:
+        """The weight of what it is made of."""
+        return sum(part.weight for part in self._content if isinstance(part, Atom | Word))
+
+    @property
+    @abstractmethod
+    def expression(self) -> MatrixExpr:
+        """The atom as a sympy expression."""
+
+    @property
+    @abstractmethod
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in it."""
+
+    @property
+    def data(self) -> bool:
+        """Whether a variable or an activation is in it, of which `vec` is taken."""
+        return False
+
+    @abstractmethod
+    def transposed(self) -> Atom:
+        """Return its transpose."""
+
+    def vec(self) -> Word:
+        """Return its `vec`."""
+        shape = expanded((self.shape[0] * self.shape[1], Integer(1)))
+        word = Word((self,), self.shape)
+        return word if self.shape[1] == 1 else Word((VecAtom.of(shape, word),), shape)
+
+    @abstractmethod
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write its entries down in index notation, and return the indices of its rows and of its columns.
+
+        Args:
+            notation: of the word that it stands in.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterAtom(Atom):
+    """A parameter.
+
+    Args:
+        parameter: the parameter.
+    """
+
+    parameter: Parameter
+
+    @property
+    def expression(self) -> MatrixExpr:
+        """The parameter."""
+        return self.parameter
+
+    @cached_property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums in its indices."""
+        return indices_of(self.parameter)
+
+    @cached_property
+    def weight(self) -> int:
+        """A number for its name; its indices count where they aren't those of a sum, which may be called otherwise."""
+        return hash((self.parameter.letter, () if self.free else self.parameter.indices))
+
+    @property
+    def data(self) -> bool:
+        """Whether it is a variable."""
+        return isinstance(self.parameter, Variable)
+
+    def transposed(self) -> Atom:
+        """Return `Wᵀ`."""
+        return TransposeAtom.of(self.shape[::-1], self)
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `W_{rc}`."""
+        sides = notation.index(self.shape[0]), notation.index(self.shape[1])
+        notation.factor(self.parameter, *sides)
+        return sides
+
+
+@dataclass(frozen=True, eq=False)
+class TransposeAtom(Atom):
+    """The transpose of a parameter or of a `vec`.
+
+    Args:
+        inner: what is transposed.
+    """
+
+    inner: Atom
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The transpose."""
+        return Transpose(self.inner.expression)
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The same as without the transpose."""
+        return self.inner.free
+
+    def transposed(self) -> Atom:
+        """Return what is transposed."""
+        return self.inner
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `W_{cr}`."""
+        rows, columns = self.inner.sides(notation)
+        return columns, rows
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerAtom(Atom):
+    """`A ⊗ B` of words.
+
+    Args:
+        left: `A`.
+        right: `B`.
+    """
+
+    left: Word
+    right: Word
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The Kronecker product."""
+        return Kronecker(self.left.expression(), self.right.expression())
+
+    @cached_property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in a factor."""
+        return self.left.free | self.right.free
+
+    def transposed(self) -> Atom:
+        """Return `Aᵀ ⊗ Bᵀ`."""
+        return KroneckerAtom.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `A_{ac} B_{bd}`, with the pairs `ab` for its rows and `cd` for its columns."""
+        (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
+        return a + b, c + d
+
+
+@dataclass(frozen=True, eq=False)
+class VecAtom(Atom):
+    """`vec` of a word.
+
+    Args:
+        matrix: the word.
+    """
+
+    matrix: Word
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The vector."""
+        return Vec(self.matrix.expression())
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in its matrix."""
+        return self.matrix.free
+
+    @property
+    def data(self) -> bool:
+        """Whether its matrix has data in it."""
+        return self.matrix.data
+
+    def transposed(self) -> Atom:
+        """Return `vec(X)ᵀ`."""
+        return TransposeAtom.of(self.shape[::-1], self)
+
+    def sides(self, notation: IndexNotation) -> Sides:
+        """Write `X_{rc}`, with the pair `rc` for its rows."""
+        rows, columns = notation.word(self.matrix)
+        return rows + columns, ()

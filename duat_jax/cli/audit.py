@@ -1,17 +1,25 @@
 """The command `duat audit`."""
 
 from collections import Counter
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import check_output, one_line_errors, to_json, write_json
+from duat_jax.cli.output import DOES_NOT_HOLD, check_output, one_line_errors, to_json, write_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from symbolic.papers.claim import Finding
+
+
+class Format(StrEnum):
+    """How a figure is printed."""
+
+    unicode = "unicode"
+    latex = "latex"
 
 
 def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
@@ -24,14 +32,37 @@ def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
     return table
 
 
+def _check_options(figure: int | None, equation: str | None, json_file: str | None, format: Format | None) -> None:
+    from symbolic.errors import SymbolicError
+
+    others = [name for name, value in (("--equation", equation), ("--json", json_file)) if value is not None]
+    if figure is not None and others:
+        raise SymbolicError(f"--figure and {' and '.join(others)} ask for different things: give one of them")
+    if figure is None and format is not None:
+        raise SymbolicError("--format is for a figure: add --figure 2, or leave it out")
+
+
 def audit(
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
     equation: Annotated[str | None, typer.Option(help="One equation, by its number or its name in the table.")] = None,
+    figure: Annotated[
+        int | None, typer.Option(help="A figure of the appendix, computed: 2, the parameters layer by layer.")
+    ] = None,
+    format: Annotated[Format | None, typer.Option(help="How a figure is printed; unicode if absent.")] = None,
 ) -> None:
     """Decide every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
     with one_line_errors():
+        _check_options(figure, equation, json_file, format)
         if json_file not in (None, "-"):
             check_output(Path(json_file))
+        if figure is not None:
+            from symbolic.papers.figure import figure as compute
+
+            found = compute(figure)
+            typer.echo(found.latex() if format == Format.latex else found.unicode())
+            if not found.verified:
+                raise typer.Exit(DOES_NOT_HOLD)
+            return
         from symbolic.papers.audit import as_dicts
         from symbolic.papers.audit import audit as decide
 

@@ -3,7 +3,17 @@
 from dataclasses import asdict
 
 from symbolic.errors import SymbolicError
-from symbolic.papers import attention, closed_form, diamond, earlier, residual, theory
+from symbolic.papers import (
+    attention,
+    closed_form,
+    diamond,
+    earlier,
+    linear,
+    pruning,
+    residual,
+    theory,
+    transformer,
+)
 from symbolic.papers.claim import Claim, Finding
 
 
@@ -23,7 +33,15 @@ def _by_version(*parts: tuple[Claim, ...]) -> list[Claim]:
 
 
 CLAIMS = (
-    *_in_printed_order(theory.CLAIMS, attention.CLAIMS, residual.CLAIMS, closed_form.CLAIMS),
+    *_in_printed_order(
+        theory.CLAIMS,
+        pruning.CLAIMS,
+        linear.CLAIMS,
+        attention.CLAIMS,
+        residual.CLAIMS,
+        closed_form.CLAIMS,
+        transformer.CLAIMS,
+    ),
     *_by_version(diamond.CLAIMS, earlier.CLAIMS),
 )
 

@@ -1,15 +1,18 @@
 """What the checks of several claims share: chains of equal lines, derivations as evidence, and numbers put in."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
+from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S, ZeroMatrix
 
 from symbolic.equality.definition import Definition
-from symbolic.errors import ShapeMismatch
+from symbolic.errors import SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
+from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.papers.counterexample import Outcome, identity
+from symbolic.papers.formula import Statement
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack
 
@@ -24,6 +27,16 @@ def derived(derivation: Derivation, what: str) -> Outcome:
     return Outcome(derivation.verified, f"{what}: {derivation.verdict}")
 
 
+def both(*outcomes: Outcome) -> Outcome:
+    """Return the outcome that all of several hold; the first that doesn't decides.
+
+    Args:
+        outcomes: of several checks.
+    """
+    doubtful = [outcome for outcome in outcomes if not outcome.holds]
+    return doubtful[0] if doubtful else Outcome(True, "; ".join(dict.fromkeys(outcome.how for outcome in outcomes)))
+
+
 def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Definition] = ()) -> Outcome:
     """Decide a row of equations, line by line.
 
@@ -36,21 +49,58 @@ def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Defini
     for number, line in enumerate(lines, 1):
         outcome = identity(first, line, using)
         if not outcome.holds:
-            return Outcome(False, f"line {number}: {outcome.how}")
+            return Outcome(outcome.holds, f"line {number}: {outcome.how}" if len(lines) > 1 else outcome.how)
+    if len(lines) == 1:
+        return outcome
     return Outcome(True, f"proved: all {len(lines)} lines have the same normal form")
 
 
-def adds(*summands: MatrixExpr) -> Outcome:
-    """Decide whether expressions can be added at all.
+def lines_agree(statement: Statement, using: Iterable[Definition] = ()) -> Outcome:
+    """Decide whether all sides of a printed row of equations are equal.
 
     Args:
-        summands: the expressions.
+        statement: the row.
+        using: what parameters stand for.
     """
-    try:
-        MatrixSum(*summands)
-    except ShapeMismatch as error:
-        return Outcome(False, f"it can't be formed: {error}")
-    return Outcome(True, "well formed: all shapes fit")
+    return chain(statement.sides[0], statement.sides[1:], using)
+
+
+def expect(good: bool, what: str) -> None:
+    """Raise if what is printed isn't what a check decides.
+
+    Args:
+        good: whether it is.
+        what: what is expected to be printed, in words.
+
+    Raises:
+        SymbolicError: if it isn't.
+    """
+    if not good:
+        raise SymbolicError(f"what is printed isn't what is decided: {what}")
+
+
+def rewritten(expression: Any, rule: Callable[[Parameter], MatrixExpr]) -> Any:
+    """Return an expression with every parameter replaced, also those in the summand of a symbolic sum.
+
+    Args:
+        expression: an expression.
+        rule: what to put for a parameter.
+    """
+    if isinstance(expression, Parameter):
+        return rule(expression)
+    if not isinstance(expression, MatrixExpr) or not any(isinstance(part, MatrixExpr) for part in expression.args):
+        return expression
+    return expression.func(*(rewritten(part, rule) for part in expression.args))
+
+
+def written_out(total: IndexedSum) -> MatrixExpr:
+    """Return a sum between numbers, term by term.
+
+    Args:
+        total: the sum.
+    """
+    terms = [total.at(k) for k in range(int(total.first), int(total.last) + 1)]
+    return MatrixSum(*terms) if terms else ZeroMatrix(*total.shape)
 
 
 def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcome:
@@ -64,11 +114,12 @@ def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcom
         outcome = decide(depth)
         if not outcome.holds:
             before = f"right up to depth {depth - 1}, " if depth > depths[0] else ""
-            return Outcome(False, f"{before}wrong at depth {depth} ({outcome.how})")
+            doubt = "wrong" if outcome.holds is False else "undecided"
+            return Outcome(outcome.holds, f"{before}{doubt} at depth {depth} ({outcome.how})")
     return Outcome(True, f"right at depths {depths[0]} to {depths[-1]}")
 
 
-def scalar(expression: MatrixExpr, values: Mapping[Parameter, int], stack: ResidualStack) -> Expr:
+def scalar(expression: MatrixExpr, values: Mapping[Parameter, Any], stack: ResidualStack) -> Expr:
     """Return the value of a vector of length 1 at numbers, with all sizes 1 and `σ` the ReLU.
 
     Args:

@@ -1,18 +1,22 @@
 """A claim of a paper: what is printed, the checks that decide it, and the finding that they give."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import escaped
 from symbolic.papers.counterexample import Outcome
+from symbolic.papers.formula import Notation, Statement, read
 
 _WIDTH = 110  # characters of prose in a line under a formula
 
 HOLDS, READING, FAILS = "holds", "holds under a stated reading", "does not hold"
 
-Check = Callable[[], Outcome]
+UNDECIDED = "undecided"
+
+Check = Callable[["Claim"], Outcome]
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Finding:
         equation: its number, or a name for a claim without a number.
         source: `000`, `001` or `003`: the newest version of the paper, the first, and the second.
         printed: its LaTeX as printed.
-        verdict: `holds`, `holds under a stated reading`, or `does not hold`.
+        verdict: `holds`, `holds under a stated reading`, `does not hold`, or `undecided`.
         reason: why, in words.
         corrected: LaTeX of the smallest correction; empty if none is needed.
         check: how it was decided, and how the correction was proved.
@@ -68,48 +72,84 @@ class Finding:
 class Claim:
     """One claim of a paper and the checks that decide it; nothing of the verdict is written down.
 
+    The checks take their expressions from what is printed, read back by `formula.read`.
+
     Args:
         equation: its number, or a name.
         source: the version of the paper.
         printed: its LaTeX as printed.
+        notation: what its letters stand for.
         literal: decides the claim with every symbol meaning one thing.
         readings: other fair readings, in words, with their checks.
-        definition: whether the claim defines something; its check is then that it is well formed.
+        definition: whether the claim defines something; its check is then that the rest of the theory uses just that.
         remark: a sentence that belongs to it whatever the verdict.
-        corrected: LaTeX of the smallest correction.
+        correct: LaTeX of the smallest correction, or pairs of what is to be replaced in the printed LaTeX and by what.
         correction: decides the correction.
     """
 
     equation: str
     source: str
     printed: str
+    notation: Notation
     literal: Check
     readings: tuple[tuple[str, Check], ...] = ()
     definition: bool = False
     remark: str = ""
-    corrected: str = ""
-    correction: Check | None = field(default=None)
+    correct: str | tuple[tuple[str, str], ...] = ""
+    correction: Check | None = None
+
+    @property
+    def says(self) -> tuple[Statement, ...]:
+        """What is printed, as expressions."""
+        return read(self.printed, self.notation)
+
+    @property
+    def corrected(self) -> str:
+        """The LaTeX of the smallest correction.
+
+        Raises:
+            SymbolicError: if what is to be replaced isn't printed.
+        """
+        if isinstance(self.correct, str):
+            return self.correct
+        text = self.printed
+        for misprint, right in self.correct:
+            if misprint not in text:
+                raise SymbolicError(f"{self.equation} ({self.source}): {misprint} isn't in what is printed")
+            text = text.replace(misprint, right)
+        return text
+
+    @property
+    def mends(self) -> tuple[Statement, ...]:
+        """The correction, as expressions."""
+        return read(self.corrected, self.notation)
+
+    def _run(self, check: Check) -> Outcome:
+        try:
+            return check(self)
+        except ShapeMismatch as error:
+            return Outcome(False, f"it can't be formed: {error}")
 
     def decide(self) -> Finding:
         """Run the checks and return what they find."""
-        outcome = self.literal()
+        outcome = self._run(self.literal)
         parts = [f"as printed: {outcome.how}"]
-        verdict, reasons = HOLDS, ["A definition."] if self.definition else []
-        if not outcome.holds:
-            for words, check in self.readings:
-                read = check()
-                parts.append(f"{words}: {read.how}")
-                if read.holds:
-                    verdict = READING
-                    reasons.append(f"Reading: {words}.")
-                    break
-            else:
-                verdict = FAILS
+        verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[outcome.holds]
+        reasons = ["A definition."] if self.definition else []
+        for words, check in self.readings if verdict != HOLDS else ():
+            read_so = self._run(check)
+            parts.append(f"{words}: {read_so.how}")
+            if read_so.holds:
+                verdict = READING
+                reasons.append(f"Reading: {words}.")
+                break
+            if read_so.holds is None:
+                verdict = UNDECIDED
         if self.remark:
             reasons.append(self.remark)
         corrected = ""
         if verdict != HOLDS and self.correction is not None:
-            proof = self.correction()
+            proof = self._run(self.correction)
             corrected = self.corrected
             parts.append(f"corrected: {proof.how}" if proof.holds else f"the correction isn't proved: {proof.how}")
         return Finding(

@@ -1,13 +1,16 @@
 """A search for exact numbers at which two expressions differ."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from zlib import crc32
 
 from sympy import Expr, ImmutableMatrix, Integer, MatrixExpr, Max, Symbol, sstr
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
+from symbolic.errors import ShapeMismatch
 from symbolic.evaluation.interpreter import Interpreter, exact
+from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i
 
@@ -57,7 +60,10 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
     indices = {i: Integer(1)}
     left, right = left.xreplace(indices), right.xreplace(indices)
     using = [d if d.variables else Definition(d.left.xreplace(indices), d.right.xreplace(indices)) for d in using]
-    symbols = {s for e in (left, right) for p in e.atoms(Parameter) for n in p.shape for s in n.free_symbols}
+    whole = (left, right, *(d.right for d in using))
+    sizes_in = [size for e in whole for part in e.atoms(Parameter) for size in part.shape]
+    sizes_in += [bound for e in (left, right) for part in e.atoms(IndexedSum) for bound in (part.first, part.last)]
+    symbols = {symbol for size in sizes_in for symbol in size.free_symbols}
     for size in _SIZES:
         sizes = dict.fromkeys(symbols, Integer(size))
         for seed in range(_TRIES):
@@ -74,28 +80,41 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
     return None
 
 
+@dataclass(frozen=True)
 class Outcome:
     """What a check found.
 
     Args:
-        holds: whether what was checked holds.
+        holds: whether what was checked holds: True is proved, False refuted, None neither.
         how: how that was decided, with the numbers of a counterexample.
     """
 
-    def __init__(self, holds: bool, how: str) -> None:
-        self.holds, self.how = holds, how
+    holds: bool | None
+    how: str
 
 
 def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> Outcome:
-    """Decide an equation: proved by the normal form, or refuted by a counterexample.
+    """Decide an equation: proved by the normal form, refuted by numbers or by its shapes, or neither.
 
     Args:
         left: left side.
         right: right side.
         using: what parameters stand for.
+
+    Example:
+        >>> from sympy import symbols
+        >>> d = symbols("d", integer=True, positive=True)
+        >>> x, y = Parameter("x", (), d, 1), Parameter("y", (), d, 1)
+        >>> print(identity(x.T * y, y).holds, identity(x * y.T, y * x.T).holds, identity(x + y, y + x).holds)
+        False False True
     """
     using = tuple(using)
-    if equal(left, right, using):
-        return Outcome(True, "proved: both sides have the same normal form")
+    try:
+        if equal(left, right, using):
+            return Outcome(True, "proved: both sides have the same normal form")
+    except ShapeMismatch as error:
+        return Outcome(False, f"it can't be formed: {error}")
     numbers = counterexample(left, right, using)
-    return Outcome(False, f"counterexample, σ = ReLU, {numbers}" if numbers else "the normal forms differ")
+    if numbers is None:
+        return Outcome(None, "undecided: the normal forms differ, and no numbers were found at which the sides do")
+    return Outcome(False, f"counterexample, σ = ReLU, {numbers}")

@@ -1,124 +1,201 @@
 """The diamond product of versions 001 and 003, and what they derive with it."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from sympy import Identity, MatrixExpr, symbols
+from sympy import Identity, Tuple, symbols
 
+from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
+from symbolic.papers import heads
 from symbolic.papers.attention import order_of_transposed
+from symbolic.papers.checks import both, expect, lines_agree
 from symbolic.papers.claim import Claim
 from symbolic.papers.counterexample import Outcome, identity
+from symbolic.papers.formula import bold, index, read, table
 from symbolic.vectorisation.diamond import column_sums, diamond
 from symbolic.vectorisation.entries import entries, same
 
-_D = symbols("d", integer=True, positive=True)
+_D, _N, _M = symbols("d N M", integer=True, positive=True)
 
-_W1, _W2, _X = Parameter("W", (1,), _D, _D), Parameter("W", (2,), _D, _D), Parameter("x", (), _D, 1)
+_W, _X, _Y = Parameter("W", (), _D, _D), Parameter("x", (), _D, 1), Parameter("y", (), _D, 1)
 
+_TWO = {f"W_{k}": Parameter("W", (k,), _D, _D) for k in (1, 2)}
 
-def _diamond_shape() -> Outcome:
-    w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    rows = column_sums(w, x).rows
-    return Outcome(rows == 3, f"for m = 3 and n = 2 the product has {rows} entries, one for each column of W")
+SQUARE = table({"W": _W, "x": _X, "y": _Y, "W_12": _TWO["W_1"].T * _TWO["W_2"].T, **_TWO})
 
+_FROM_RIGHT = replace(SQUARE, from_right=True)
 
-def _diamond_is_transposed(rows: int = 3, columns: int = 2) -> Outcome:
-    w, x = entries(Parameter("W", (), rows, columns)), entries(Parameter("x", (), rows, 1))
-    return Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
+ON_ROWS = Parameter("W", (), _N, _N)
 
+PRIMED = Kronecker(ON_ROWS, Identity(_M)).T  # Eq. 5 of both versions applies it transposed
 
-def _first_identity(from_left: bool) -> Outcome:
-    left = diamond(_W1, diamond(_W2, _X))
-    right = diamond(diamond(_W2.T, _W1), _X) if from_left else diamond(_W2.T, diamond(_W1, _X))
-    return identity(left, right)
+_IN, _OUT = Variable("x", ("i",), _N, _M), Variable("x", ("i+1",), _N, _M)
 
-
-def _without_brackets(decide: Callable[[bool], Outcome]) -> Outcome:
-    """Decide an identity printed without brackets from the left, as usual, and say what it is from the right."""
-    left, right = decide(True), decide(False)
-    return Outcome(left.holds and not right.holds, f"from the left {left.how}; from the right {right.how}")
-
-
-def _second_identity(from_left: bool) -> Outcome:
-    left = diamond(_W2, diamond(_W1, _X))
-    right = diamond(diamond(_W1.T, _W2), _X) if from_left else diamond(_W1.T, diamond(_W2, _X))
-    return identity(left, right)
+LINEAR = table(
+    {
+        "x_i": _IN,
+        "x_i+1": _OUT,
+        "W_i": ON_ROWS,
+        "x'_i": Vec(_IN),
+        "x'_i+1": Vec(_OUT),
+        "W'_i": PRIMED,
+    }
+)
 
 
-def _bad_line(expected: MatrixExpr, first: MatrixExpr, second: MatrixExpr) -> Outcome:
-    """Decide whether `A ⋄ B ⋄ x` without transposes equals what it should, in either bracketing."""
-    outcomes = [
-        identity(expected, diamond(diamond(first, second), _X)),
-        identity(expected, diamond(first, diamond(second, _X))),
-    ]
+def _agree(claim: Claim) -> Outcome:
+    return lines_agree(claim.says[0])
+
+
+def _declared(claim: Claim) -> dict[str, tuple]:
+    """Return the shapes that a definition declares for its letters."""
+    return {str(s.sides[0]): tuple(s.sides[1]) for s in claim.says[1:]}
+
+
+def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
+    """Give W and x their declared shapes, and compare the product's with that of y."""
+    product, y = claim.says[0].sides
+    expect((product, y) == (diamond(_W, _X), _Y), "W ⋄ x = y")
+    sizes = {index("m"): m, index("n"): n}
+    shapes = {
+        letter: tuple(int(size.subs(sizes)) if size.free_symbols else int(size) for size in shape)
+        for letter, shape in _declared(claim).items()
+    }
+    expect(set(shapes) == {"W", "x", "y"}, "shapes of W, x and y")
+    w, x = (entries(Parameter(letter, (), *shapes[letter])) for letter in "Wx")
+    expect(w.rows == x.rows and x.cols == 1, "a vector x with as many rows as W")
+    found = column_sums(w, x)
+    transposed = same(found, w.T * x)
     return Outcome(
-        any(o.holds for o in outcomes), f"from the left: {outcomes[0].how}; from the right: {outcomes[1].how}"
+        transposed and found.shape == shapes["y"],
+        f"for m = {m} and n = {n} the product has {found.rows} entries, one for each column of W, and y has"
+        f" {shapes['y'][0]}; they are those of W^T x",
     )
 
 
-def _distributes() -> Outcome:
-    y = Parameter("y", (), _D, 1)
-    return identity(diamond(_W1, _X + y), diamond(_W1, _X) + diamond(_W1, y))
+def _diamond_is_transposed(claim: Claim) -> Outcome:
+    w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
+    found = Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
+    return both(_agree(claim), found)
 
 
-def _no_distributivity() -> Outcome:
-    found = _distributes()
-    return Outcome(not found.holds, f"W ⋄ (x + y) = W ⋄ x + W ⋄ y is {found.how}")
+def _transposed_and_shaped(claim: Claim) -> Outcome:
+    first = claim.mends[0]
+    declared = replace(claim, printed=claim.corrected)
+    w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
+    rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(declared)["y"])
+    product, transposed, y = first.sides
+    expect(product == diamond(_W, _X) and y == _Y, "W ⋄ x = W^T x = y")
+    return both(
+        identity(product, transposed),
+        Outcome(
+            same(column_sums(w, x), w.T * x) and rows == (2, 1),
+            "column sums and W^T x are equal entry by entry, n of them",
+        ),
+    )
 
 
-def _no_associativity() -> Outcome:
-    associates = identity(diamond(diamond(_W1, _W2), _X), diamond(_W1, diamond(_W2, _X)))
-    return Outcome(not associates.holds, associates.how)
+def _from_left(claim: Claim) -> Outcome:
+    """Decide an identity printed without brackets from the left, as usual, and say what it is from the right."""
+    left, right = _agree(claim), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    how = f"from the left {left.how}; from the right {right.how}"
+    return Outcome(left.holds if right.holds is False else None, how)
 
 
-def _missing_x() -> Outcome:
+def _neither_way(claim: Claim) -> Outcome:
+    """Decide a row of equations in either bracketing; it fails if both do."""
+    left, right = _agree(claim), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    if left.holds or right.holds:
+        return left if left.holds else right
+    return Outcome(
+        None if None in (left.holds, right.holds) else False, f"from the left: {left.how}; from the right: {right.how}"
+    )
+
+
+def _mended(claim: Claim) -> Outcome:
+    return lines_agree(claim.mends[0])
+
+
+def _no_associativity(claim: Claim) -> Outcome:
+    first, second = _TWO.values()
+    associates = identity(diamond(diamond(first, second), _X), diamond(first, diamond(second, _X)))
+    return Outcome(None if associates.holds is None else not associates.holds, associates.how)
+
+
+def _no_distributivity(claim: Claim) -> Outcome:
+    found = identity(diamond(_W, _X + _Y), diamond(_W, _X) + diamond(_W, _Y))
+    return Outcome(None if found.holds is None else not found.holds, f"W ⋄ (x + y) = W ⋄ x + W ⋄ y is {found.how}")
+
+
+def _distributes(claim: Claim) -> Outcome:
+    left, right = claim.mends[0].sides
+    expect(left == diamond(_W, _X + _Y), "W ⋄ (x + y)")
+    return identity(left, right)
+
+
+def _missing_x(claim: Claim) -> Outcome:
     """`W_1 ⋄ [x ⋄ W_2] = W_{12}` as printed, a vector and a matrix."""
-    product = _W1.T * _W2.T
-    fits = product.shape == (_D, 1)
-    return Outcome(fits, f"the left side is {_D} × 1 and W_{{12}} is {product.shape[0]} × {product.shape[1]}")
+    return both(*(lines_agree(statement) for statement in claim.says))
 
 
-def _with_x() -> Outcome:
-    return identity(diamond(_W1, diamond(_W2, _X)), _W1.T * _W2.T * _X)
+def _with_x(claim: Claim) -> Outcome:
+    first, second = claim.says
+    product, matrix = first.sides
+    return both(lines_agree(second), identity(product, matrix * _X))
 
 
-def _linear_by_diamond() -> Outcome:
-    n, m = symbols("N M", integer=True, positive=True)
-    w, x = Parameter("W", (), n, n), Variable("x", (), n, m)
-    kronecker = Kronecker(w, Identity(m))
-    return identity(Vec(w * x), diamond(kronecker.T, Vec(x)))
+def _linear_by_diamond(claim: Claim) -> Outcome:
+    following, value, *vectors = claim.says[0].sides
+    let = [Definition(following, value)]
+    expect(following == _OUT, "x_{i+1}")
+    return lines_agree(claim.says[0]._replace(sides=(Vec(following), *vectors)), let)
 
 
-def _transposed_order() -> Outcome:
-    """`W'_{HV}^T ⋄ W'_O = W'_{HV} W'_O`, applied transposed."""
-    p = symbols("p", integer=True, positive=True)
-    hv, o = Parameter("W'", ("HV",), p, p), Parameter("W'", ("O",), p, p)
-    product = identity(diamond(hv.T, o), hv * o)
-    order = order_of_transposed()
-    return Outcome(product.holds and order.holds, f"{product.how}; {order.how}")
+def _order(claim: Claim) -> Outcome:
+    return both(_agree(claim), order_of_transposed())
 
 
-_DIAMOND = r"\mathbf{W}\diamond\mathbf{x}=\mathbf{y}"
+_PRODUCT = r"\mathbf{W}\diamond\mathbf{x}"
+
+_SIZES = r",\quad\mathbf{W}\in\mathbb{R}^{(m,n)},\;\mathbf{x}\in\mathbb{R}^{(m,1)},\;\mathbf{y}\in\mathbb{R}^{(m,1)}"
+
+_DEFINITION_MENDED = (
+    (rf"{_PRODUCT}=", rf"{_PRODUCT}=\mathbf{{W}}^{{T}}\mathbf{{x}}="),
+    (r"\mathbf{y}\in\mathbb{R}^{(m,1)}", r"\mathbf{y}\in\mathbb{R}^{(n,1)}"),
+)
+
+_DECLARED = table(
+    {
+        "W": _W,
+        "x": _X,
+        "y": _Y,
+        "R^(m,n)": Tuple(index("m"), index("n")),
+        "R^(m,1)": Tuple(index("m"), 1),
+        "R^(n,1)": Tuple(index("n"), 1),
+    }
+)
 
 CLAIMS = (
     Claim(
         "4",
         "001",
-        rf"{_DIAMOND},\quad\mathbf{{W}}\in\mathbb{{R}}^{{(m,n)}},\;\mathbf{{x}}\in\mathbb{{R}}^{{(m,1)}},\;\mathbf{{y}}\in\mathbb{{R}}^{{(m,1)}}",
+        rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
+        _DECLARED,
         _diamond_shape,
-        (("W is square", partial(_diamond_is_transposed, 3, 3)),),
+        (("W is square", partial(_diamond_shape, m=3, n=3)),),
         definition=True,
         remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
-        corrected=rf"{_DIAMOND}=\mathbf{{W}}^{{T}}\mathbf{{x}},\quad\mathbf{{y}}\in\mathbb{{R}}^{{(n,1)}}",
-        correction=_diamond_is_transposed,
+        correct=_DEFINITION_MENDED,
+        correction=_transposed_and_shaped,
     ),
     Claim(
         "diamond and transpose",
         "001",
-        r"\mathbf{W}\diamond\mathbf{x}=\mathbf{W}^{T}\mathbf{x}=\mathbf{x}\diamond\mathbf{W}",
+        bold(r"W\diamond x=W^{T}x=x\diamond W"),
+        SQUARE,
         _diamond_is_transposed,
         remark="The second equation is a definition.",
     ),
@@ -126,100 +203,124 @@ CLAIMS = (
         "diamond not associative",
         "001",
         r"\text{the Diamond Matrix Multiplication does not possess the properties of associativity}\ldots",
+        SQUARE,
         _no_associativity,
     ),
     Claim(
         "diamond not distributive",
         "001",
         r"\ldots\text{and distributivity}",
+        SQUARE,
         _no_distributivity,
         remark="It is linear in both factors, as W^T x is.",
-        corrected=r"\mathbf{W}\diamond(\mathbf{x}+\mathbf{y})=\mathbf{W}\diamond\mathbf{x}+\mathbf{W}\diamond\mathbf{y}",
+        correct=bold(r"W\diamond(x+y)=W\diamond x+W\diamond y"),
         correction=_distributes,
     ),
     Claim(
         "first diamond identity",
         "001",
-        r"\mathbf{W}_{1}\diamond[\mathbf{x}\diamond\mathbf{W}_{2}]=\mathbf{W}_{2}^{T}\diamond\mathbf{W}_{1}\diamond\mathbf{x}",
-        lambda: _without_brackets(_first_identity),
+        bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{2}^{T}\diamond W_{1}\diamond x"),
+        SQUARE,
+        _from_left,
         remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
         " right it fails.",
     ),
     Claim(
         "second diamond identity",
         "001",
-        r"[\mathbf{W}_{1}\diamond\mathbf{x}]\diamond\mathbf{W}_{2}=\mathbf{W}_{1}^{T}\diamond\mathbf{W}_{2}\diamond\mathbf{x}",
-        lambda: _without_brackets(_second_identity),
+        bold(r"[W_{1}\diamond x]\diamond W_{2}=W_{1}^{T}\diamond W_{2}\diamond x"),
+        SQUARE,
+        _from_left,
         remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
         " right it fails.",
     ),
     Claim(
         "W_12 in Appendix A",
         "001",
-        r"\mathbf{W}_{1}\diamond[\mathbf{x}\diamond\mathbf{W}_{2}]=\mathbf{W}_{12},\quad\mathbf{W}_{12}=\mathbf{W}_{1}^{T}\mathbf{W}_{2}^{T}",
+        bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12},\quad W_{12}=W_{1}^{T}W_{2}^{T}"),
+        SQUARE,
         _missing_x,
         (("x is left out after W_{12}, as in Eq. 13", _with_x),),
-        corrected=r"\mathbf{W}_{1}\diamond[\mathbf{x}\diamond\mathbf{W}_{2}]=\mathbf{W}_{12}\mathbf{x}",
-        correction=_with_x,
+        correct=bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12}x"),
+        correction=_mended,
     ),
     Claim(
         "13",
         "001",
-        r"\mathbf{W}_{1}\diamond[\mathbf{x}\diamond\mathbf{W}_{2}]=\mathbf{W}_{1}\diamond[\mathbf{W}_{2}^{T}\mathbf{x}]=\cdots=(\mathbf{W}_{2}\mathbf{W}_{1})\diamond\mathbf{x}"
-        r"=\mathbf{W}_{2}\diamond\mathbf{W}_{1}\diamond\mathbf{x}=\mathbf{W}_{2}^{T}\diamond\mathbf{W}_{1}\diamond\mathbf{x}",
-        lambda: _bad_line(_W1.T * _W2.T * _X, _W2, _W1),
+        bold(
+            r"\begin{aligned}W_{1}\diamond[x\diamond W_{2}]&=W_{1}\diamond[W_{2}^{T}x]=W_{1}^{T}[W_{2}^{T}x]"
+            r"=[W_{1}^{T}W_{2}^{T}]^{T}\diamond x\\&=(W_{2}W_{1})\diamond x=W_{2}\diamond W_{1}\diamond x"
+            r"=W_{2}^{T}\diamond W_{1}\diamond x\end{aligned}"
+        ),
+        SQUARE,
+        _neither_way,
         remark="The line without the transpose equals neither neighbour; the last line is the identity,"
         " bracketed from the left.",
-        corrected=r"(\mathbf{W}_{2}\mathbf{W}_{1})\diamond\mathbf{x}=(\mathbf{W}_{2}^{T}\diamond\mathbf{W}_{1})\diamond\mathbf{x}",
-        correction=lambda: identity(diamond(_W2 * _W1, _X), diamond(diamond(_W2.T, _W1), _X)),
+        correct=(
+            (bold(r"=W_{2}\diamond W_{1}\diamond x"), ""),
+            (bold(r"W_{2}^{T}\diamond W_{1}\diamond x"), bold(r"(W_{2}^{T}\diamond W_{1})\diamond x")),
+        ),
+        correction=_mended,
     ),
     Claim(
         "14",
         "001",
-        r"[\mathbf{W}_{1}\diamond\mathbf{x}]\diamond\mathbf{W}_{2}=[\mathbf{W}_{1}^{T}\mathbf{x}]\diamond\mathbf{W}_{2}=\cdots=[\mathbf{W}_{1}\mathbf{W}_{2}]\diamond\mathbf{x}"
-        r"=\mathbf{W}_{1}\diamond\mathbf{W}_{2}\diamond\mathbf{x}=\mathbf{W}_{1}^{T}\diamond\mathbf{W}_{2}\diamond\mathbf{x}",
-        lambda: _bad_line(_W2.T * _W1.T * _X, _W1, _W2),
+        bold(
+            r"\begin{aligned}[W_{1}\diamond x]\diamond W_{2}&=[W_{1}^{T}x]\diamond W_{2}=W_{2}^{T}[W_{1}^{T}x]"
+            r"=[W_{2}^{T}W_{1}^{T}]^{T}\diamond x\\&=[W_{1}W_{2}]\diamond x=W_{1}\diamond W_{2}\diamond x"
+            r"=W_{1}^{T}\diamond W_{2}\diamond x\end{aligned}"
+        ),
+        SQUARE,
+        _neither_way,
         remark="The line without the transpose equals neither neighbour; the last line is the identity,"
         " bracketed from the left.",
-        corrected=r"[\mathbf{W}_{1}\mathbf{W}_{2}]\diamond\mathbf{x}=(\mathbf{W}_{1}^{T}\diamond\mathbf{W}_{2})\diamond\mathbf{x}",
-        correction=lambda: identity(diamond(_W1 * _W2, _X), diamond(diamond(_W1.T, _W2), _X)),
+        correct=(
+            (bold(r"=W_{1}\diamond W_{2}\diamond x"), ""),
+            (bold(r"W_{1}^{T}\diamond W_{2}\diamond x"), bold(r"(W_{1}^{T}\diamond W_{2})\diamond x")),
+        ),
+        correction=_mended,
     ),
     Claim(
         "5",
         "001",
-        r"\mathbf{x}_{i+1}=\mathbf{W}_{i}\mathbf{x}^{i}\rightarrow\mathbf{x}_{i+1}^{\prime}=\mathbf{W}_{i}^{\prime}\diamond\mathbf{x}_{i}^{\prime}=(\mathbf{W}_{i}^{\prime})^{T}\mathbf{x}_{i}^{\prime}",
+        bold(r"x_{i+1}=W_{i}x_{i}\rightarrow x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
+        LINEAR,
         _linear_by_diamond,
-        remark="Here W' is the transpose of the newest version's.",
+        remark="Here W' is the transpose of the newest version's. The first x_i is printed x^i.",
     ),
     Claim(
         "order of factors",
         "001",
-        r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{WH}^{T}\diamond\mathbf{W}_{O}^{\prime}",
-        _transposed_order,
+        bold(r"W'_{HVO}=W_{WH}^{T}\diamond W'_{O}"),
+        heads.WHOLE,
+        _order,
         remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest"
         " version exchanges.",
     ),
     Claim(
         "4",
         "003",
-        rf"{_DIAMOND},\quad\mathbf{{W}}\in\mathbb{{R}}^{{(m,n)}},\;\mathbf{{x}}\in\mathbb{{R}}^{{(m,1)}},\;\mathbf{{y}}\in\mathbb{{R}}^{{(m,1)}}",
+        rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
+        _DECLARED,
         _diamond_shape,
-        (("W is square", partial(_diamond_is_transposed, 3, 3)),),
+        (("W is square", partial(_diamond_shape, m=3, n=3)),),
         definition=True,
-        corrected=rf"{_DIAMOND}=\mathbf{{W}}^{{T}}\mathbf{{x}},\quad\mathbf{{y}}\in\mathbb{{R}}^{{(n,1)}}",
-        correction=_diamond_is_transposed,
+        correct=_DEFINITION_MENDED,
+        correction=_transposed_and_shaped,
     ),
     Claim(
         "5",
         "003",
-        r"\mathbf{x}_{i+1}=\mathbf{W}_{i}\mathbf{x}_{i}\mapsto\mathbf{x}'_{i+1}=\mathbf{W}'_{i}\diamond\mathbf{x}'_{i}=(\mathbf{W}'_{i})^{T}\mathbf{x}'_{i}",
+        bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
+        LINEAR,
         _linear_by_diamond,
     ),
     Claim(
         "order of factors",
         "003",
-        r"\mathbf{W}_{HVO}^{\prime}=\mathbf{W}_{HV}^{\prime T}\diamond\mathbf{W}_{O}^{\prime}",
-        _transposed_order,
+        bold(r"W'_{HVO}=(W'_{HV})^{T}\diamond W'_{O}"),
+        heads.WHOLE,
+        _order,
         remark="As its second diamond identity gives it.",
     ),
 )

@@ -1,51 +1,86 @@
 """What versions 001 and 003 state differently: density, patterns, pruning, and the closed form."""
 
+import re
+from dataclasses import replace
 from fractions import Fraction
 
-from symbolic.blocks.transformer import parameters
+from sympy import Integer, MatrixExpr
+
 from symbolic.equality.normal_form import normal_form
-from symbolic.expressions.activation import Activation
-from symbolic.expressions.parameter import Parameter
-from symbolic.papers.attention import attention_is_a_matrix, held_pattern
-from symbolic.papers.checks import derived
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.papers import heads
+from symbolic.papers.checks import both, derived, expect, lines_agree, rewritten
 from symbolic.papers.claim import Claim
-from symbolic.papers.closed_form import bias_two_indices, dynamic_parameters
+from symbolic.papers.closed_form import bias_in_two_indices
 from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.residual import closed_form_proved, recursions_proved
-from symbolic.papers.theory import cited, pruning_bound
+from symbolic.papers.diamond import ON_ROWS, PRIMED
+from symbolic.papers.dynamic import dynamic_parameters
+from symbolic.papers.formula import Name, Statement, bold, index, read, table
+from symbolic.papers.heads import attention_moves, held_pattern
+from symbolic.papers.magnitude import S1, S2
+from symbolic.papers.notation import EARLIER, THEORY, S
+from symbolic.papers.pruning import concludes, pruning_bound, small_set
+from symbolic.papers.residual import CLOSED, K, closed, two_indices
+from symbolic.papers.theory import cited
+from symbolic.papers.transformer import eq_31
+from symbolic.papers.updates import updated
 from symbolic.theorems.closed_form import prove
-from symbolic.theorems.residual_stack import ResidualStack, i
+from symbolic.theorems.residual_stack import i, j
 from symbolic.vectorisation.attention import pattern
 from symbolic.vectorisation.entries import density, entries
 from symbolic.vectorisation.linear import linear_on_rows
 
-_S, _K = ResidualStack(), i + 1
+_ARRAY = re.compile(r"\\left\(\\begin\{array\}\{ccc\}(.*?)\\end\{array\}\\right\)")
+
+_ENTRIES = table(
+    {f"w_1,{k}": entries(Parameter("W", (), 3, 3))[0, n] for n, k in enumerate((1, 2, index("n")))}, functions={}
+)
 
 
-def _columns_as_printed() -> Outcome:
-    """The first columns printed in Eq. 15 are `w_{1,1}, 0, …, w_{1,2}, 0, …` and `0, w_{1,1}, …, 0, w_{1,2}, …`."""
-    w = entries(Parameter("W", (), 3, 3))
-    printed = [[w[0, k // 2] if k % 2 == column else 0 for k in range(6)] for column in (0, 1)]
-    found = linear_on_rows(3, 2)
+def _printed_columns(latex: str) -> list[list]:
+    """Return the two printed columns of the matrix in Eq. 15 for N = M = 3, where the dots stand for nothing."""
+    rows = [row.split("&")[:2] for row in _ARRAY.search(latex)[1].split(r"\\") if r"\vdots" not in row]  # type: ignore[index]
+    return [[read(cell, _ENTRIES)[0].sides[0] for cell in column] for column in zip(*rows, strict=True)]
+
+
+_DATA, _RESULT = (Variable(letter, (), heads.N, heads.M) for letter in "xy")
+
+_LINEAR = table({"W": ON_ROWS, "x": _DATA, "x'": Vec(_DATA), "y": _RESULT, "y'": Vec(_RESULT), "W'": PRIMED})
+
+
+def _columns_as_printed(claim: Claim) -> Outcome:
+    """The printed columns, and the equation around them with `W'` for the matrix."""
+    found = linear_on_rows(3, 3)
     columns = [list(found.matrix.T[:, column]) for column in (0, 1)]
-    return Outcome(
-        columns == printed and found.agree, "its first columns are the printed ones, N = 3, M = 2, and W' fits"
+    (around,) = read(_ARRAY.sub(r"\\mathbf{W}'", claim.printed), _LINEAR)
+    value, y, image, y_vector = around.sides
+    expect(y_vector == Vec(y) and isinstance(y, Parameter), "y and y'")
+    good = columns == _printed_columns(claim.printed) and found.agree
+    return both(
+        identity(Vec(value), image),
+        Outcome(good, "its first columns are the printed ones, N = M = 3, and W' fits"),
     )
 
 
-def _sparsity() -> Outcome:
-    whole = linear_on_rows(2, 3).matrix
-    return Outcome(1 - density(whole) == Fraction(1, 3), f"for M = 3 the share of zeros is {1 - density(whole)}")
-
-
-def _density_of_linear() -> Outcome:
+def _share(statement: Statement) -> Outcome:
+    """Compare a stated share with the counted one of entries that aren't zero."""
     sizes = ((2, 2), (2, 3), (3, 4))
-    good = all(density(linear_on_rows(n, m).matrix) == Fraction(1, m) for n, m in sizes)
+    good = all(
+        statement.sides[0].subs(heads.M, m) == density(linear_on_rows(n, m).matrix) == Fraction(1, m) for n, m in sizes
+    )
     return Outcome(good, "the share of entries that aren't zero is 1/M, counted at three sizes")
 
 
-def _wrong_set() -> Outcome:
+def _sparsity(claim: Claim) -> Outcome:
+    zeros = 1 - density(linear_on_rows(2, 3).matrix)
+    stated = claim.says[0].sides[0].subs(heads.M, 3)
+    return Outcome(zeros == stated, f"for M = 3 the share of zeros is {zeros}; stated: {stated}")
+
+
+def _wrong_set(claim: Claim) -> Outcome:
     """S_1 = 0 is small, S_2 = 10 = f: without Λ_2 the error is 10."""
+    small_set(claim.says[0], S1)
     kept, removed, f = 0, 10, 10
     before, after = abs(kept + removed - f), abs(kept - f)
     return Outcome(
@@ -54,14 +89,39 @@ def _wrong_set() -> Outcome:
     )
 
 
-def _pattern_is_parameter() -> Outcome:
+def _right_set(claim: Claim) -> Outcome:
+    small_set(claim.mends[0], S2)
+    return pruning_bound()
+
+
+_HEADS_001 = table(
+    {
+        "H°": Vec(heads.JOINED * heads.OUTPUT),
+        "W'_HVO": heads.WHOLE.symbol(Name("W", ("HVO",), (), True)),
+        "x_i": heads.X,
+    }
+)
+
+
+def _by_matrix(claim: Claim) -> Outcome:
+    return both(lines_agree(claim.says[0]), attention_moves())
+
+
+def _pattern_is_parameter(claim: Claim) -> Outcome:
     held, x = pattern(2, 2), entries(Parameter("x", (), 2, 2))
     common = sorted(map(str, held.free_symbols & x.free_symbols))
+    good = [str(s.sides[0]) for s in claim.says] == ["Hᵢ", "W[Q,i]", "W[K,i]"]
+    expect(good, "H_i, W_{Qi} and W_{Ki}")
     return Outcome(not common, f"its entries contain {', '.join(common)}")
 
 
-def _two_sums() -> Outcome:
-    """N_1 = N_2 = 1 of N = 2 terms t_1 = 0 and t_2 = 10, with f = 10 and ε = 1."""
+def _held_as_printed(claim: Claim) -> Outcome:
+    name, line = claim.mends[0].sides
+    return both(identity(name, line, [heads.HELD_PATTERN, heads.W_QK]), held_pattern())
+
+
+def _two_sums(claim: Claim) -> Outcome:
+    """N_1 = N_2 = 1 of N = 2 terms t_1 = 0 and t_2 = 10, with f = 10 and ε = 1: both sums are the first term."""
     terms, f, epsilon = (0, 10), 10, 1
     premise = abs(sum(terms) - f) < epsilon
     claimed = abs(terms[0] - f) < epsilon + abs(terms[0])
@@ -72,162 +132,214 @@ def _two_sums() -> Outcome:
     )
 
 
-def _uat_without_factor() -> Outcome:
-    born = _S.W(_K, 3) * _S.activation(_K)
-    return identity(_S.UAT(_K), _S.UAT(i) + born, _S.recursions)
+def _renumbered(claim: Claim) -> Outcome:
+    """The sums up to N_1 and N_2 as the sums over Λ_1 and Λ_2."""
+    sets = re.sub(r"\\sum_\{j=1\}\^\{N_\{(\d)\}\}", r"\\sum_{j\\in\\Lambda_{\1}}", claim.printed)
+    return concludes(replace(claim, correct=sets))
 
 
-def _uat_with_factor() -> Outcome:
-    return identity(_S.UAT(_K), _S.W(_K, 1) * _S.UAT(i) + _S.W(_K, 3) * _S.activation(_K), _S.recursions)
-
-
-def _dynamic_in_003() -> Outcome:
-    """The carried outer matrices of j = 1, …, i of i + 1 layers, and the path and inner matrices of every layer."""
-    found = {d.left: {p.letter for p in d.right.atoms(Parameter)} for d in parameters("paper")}
-    others = all("A'" in found[_S.W(_K, role)] for role in (1, 2))
-    outer = dynamic_parameters({1, 2, 3}, 4)
-    return Outcome(others and outer.holds, f"W'_{{j,1}} and W'_{{j,2}} contain attention in every layer; {outer.how}")
-
-
-def _fixed_biases() -> Outcome:
-    """A sum as in Eq. 1 has fixed biases; `c_2` contains the input."""
-    letters = normal_form(_S.c(2), _S.recursions).expression().atoms(Parameter)
+def _fixed_biases(claim: Claim) -> Outcome:
+    """The layer is Eq. 20; a sum as in Eq. 1 has fixed biases, and `c_2` contains the input."""
+    layer = lines_agree(claim.says[0], [S.equation_20])
+    letters = normal_form(S.c(2), S.recursions).expression().atoms(Parameter)
+    expect(bool(layer.holds), "the residual term")
     return Outcome(
-        _S.x(0) not in letters,
+        S.x(0) not in letters,
         "from depth 2 on the bias inside the activation, c_2, contains x'_0, and P x'_0 + q is added",
     )
 
 
-def _eq_9_of_003(outer: object) -> Outcome:
-    y = _S.W(_K, 1) * _S.x(i)
-    layer = y + _S.W(_K, 3) * Activation(_S.W(_K, 2) * y + _S.b(_K, 2)) + _S.b(_K, 3)
-    inner = Activation(_S.W(_K, 2) * _S.W(_K, 1) * _S.x(i) + _S.b(_K, 2))
-    return identity(layer, _S.W(_K, 1) * _S.x(i) + _S.b(_K, 3) + _S.W(outer, 3) * inner)
+def _dynamic_biases(claim: Claim) -> Outcome:
+    expect(bool(lines_agree(claim.says[0], [S.equation_20]).holds), "the residual term")
+    return derived(prove(), "the closed form at every depth")
 
 
-def _own_bias() -> Outcome:
-    own = _S.W(3, 2) * _S.b(2, 3) + _S.b(3, 2) + _S.W(3, 2) * _S.UAT(2)
-    return identity(_S.c(3), own, _S.recursions)
+def _sum_of_the_next(claim: Claim, *, settings: bool) -> Outcome:
+    """The sum of terms of layer i + 1, its symbols updated, with or without the setting of `UAT_i` before it."""
+    setting, line = claim.says
+    expect(setting.sides[0] == S.UAT(i), "a setting of UAT_i")
+    left, right = line.sides
+    meant = rewritten(right, updated(K))
+    return identity(left, meant.xreplace(dict([setting.sides])) if settings else meant, S.recursions)
 
+
+def _own_bias(claim: Claim) -> Outcome:
+    left, right = (side.xreplace({j: Integer(3)}) for side in claim.says[0].sides)
+    expect(left == S.b(3, 2), "the bias b'_{j,2}")
+    return identity(S.c(3), right, S.recursions)
+
+
+def _bias_as_meant(claim: Claim) -> Outcome:
+    left, right = claim.says[0].sides
+    expect(left == S.b(j, 2), "the bias b'_{j,2}")
+
+    def rule(p: Parameter) -> MatrixExpr:
+        return p if p in (S.W(j, 2), S.b(j, 2)) else updated(j - 1)(p)
+
+    return identity(S.c(K), rewritten(right, rule).xreplace({j: K}), S.recursions)
+
+
+def _sum(over: str) -> str:
+    return rf"\sum_{{{over}}}\alpha_{{j}}\sigma(\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}+\theta_{{j}})"
+
+
+def _pruned(kept: str, dropped: str) -> str:
+    return rf"\left|{_sum(kept)}-f(\mathbf{{x}})\right|<\varepsilon+\left|{_sum(dropped)}\right|"
+
+
+_KEPT, _DROPPED = r"j\in\Lambda_{1}", r"j\in\Lambda_{2}"
+
+_COLUMNS = r"\\".join(
+    rf"w_{{1,{k}}}&0&\cdots\\0&w_{{1,{k}}}&\cdots\\\vdots&\vdots&\cdots\\0&0&\cdots" for k in ("1", "2", "n")
+).replace(r"w_{1,n}&0", r"\vdots&\vdots&\cdots\\w_{1,n}&0", 1)
+
+_SUM_BEFORE = bold(r"UAT_{i}=W'_{i+1,1}UAT_{i}")
 
 CLAIMS = (
     Claim(
         "2",
         "001",
-        r"|G(\mathbf{x})-f(\mathbf{x})|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
+        r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
+        THEORY,
         cited,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here.",
     ),
     Claim(
         "8",
         "001",
-        r"\mathring{\mathbf{H}}=(\mathbf{W}_{HVO}^{\prime})^{T}(\mathbf{x}_{i})^{\prime}",
-        attention_is_a_matrix,
-        remark="It moves with the input through H_k.",
+        r"\mathring{\mathbf{H}}=" + bold(r"(W'_{HVO})^{T}(x_{i})'"),
+        _HEADS_001,
+        _by_matrix,
+        remark="It moves with the input through H_k. The left side is a vector here, as the sentence below it says.",
     ),
     Claim(
         "H as a parameter",
         "001",
-        r"\mathbf{H}_{i}\text{ is derived based on the parameters }\mathbf{W}_{Qi}\text{ and }\mathbf{W}_{Ki}"
-        r"\text{, and can be directly regarded as parameters matrix now}",
+        bold(r"H_{i}\text{ is derived based on the parameters }W_{Qi}\text{ and }W_{Ki}")
+        + r"\text{, and can be directly regarded as parameters matrix now}",
+        heads.ATTENTION,
         _pattern_is_parameter,
-        (("held at its value on this input", held_pattern),),
+        (("held at its value on this input", lambda claim: held_pattern()),),
         remark="Its Section 3.5 says itself that H should be regarded as generated in response to the input.",
-        corrected=r"\mathbf{H}_{i}=\mathbf{H}_{i}(\mathbf{x}_{i}),\text{ held}",
-        correction=held_pattern,
+        correct=r"\mathbf{H}_{i}=\operatorname{softmax}\left(\frac{\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}}{\sqrt{M}}\right)"
+        r"\text{, held at its value on this input}",
+        correction=_held_as_printed,
     ),
     Claim(
         "12",
         "001",
-        r"\left|\sum_{j=1}^{N_{1}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})-f(\mathbf{x})\right|"
-        r"<\varepsilon+\left|\sum_{j=1}^{N_{2}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})\right|",
+        _pruned("j=1}^{N_{1}", "j=1}^{N_{2}"),
+        EARLIER,
         _two_sums,
-        (("the terms of each of the two sets are numbered anew", pruning_bound),),
-        corrected=r"\left|\sum_{j\in\Lambda_{1}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})-f(\mathbf{x})\right|"
-        r"<\varepsilon+\left|\sum_{j\in\Lambda_{2}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})\right|",
-        correction=pruning_bound,
+        (("the terms of each of the two sets are numbered anew", _renumbered),),
+        correct=_pruned(_KEPT, _DROPPED),
+        correction=concludes,
     ),
     Claim(
         "15",
         "001",
-        r"\mathbf{W}\mathbf{x}=\mathbf{y}\rightarrow\left(\begin{array}{ccc}w_{1,1}&0&\cdots\\0&w_{1,1}&\cdots\\\vdots&\vdots&\cdots\\"
-        r"w_{1,2}&0&\cdots\\0&w_{1,2}&\cdots\\\vdots&\vdots&\cdots\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
+        r"\mathbf{W}\mathbf{x}=\mathbf{y}\rightarrow\left(\begin{array}{ccc}"
+        + _COLUMNS
+        + r"\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
+        _LINEAR,
         _columns_as_printed,
     ),
     Claim(
         "sparsity of Linear",
         "001",
         r"\text{the sparsity of the parameter matrix corresponding to the Linear operation is }1/M",
+        heads.WHOLE,
         _sparsity,
-        (("'sparsity' is the share of entries that aren't zero, its density", _density_of_linear),),
-        corrected=r"\text{density }1/M",
-        correction=_density_of_linear,
+        (
+            (
+                "'sparsity' is the share of entries that aren't zero, its density",
+                lambda claim: _share(claim.says[0]),
+            ),
+        ),
+        correct=r"\text{density }1/M",
+        correction=lambda claim: _share(claim.mends[0]),
     ),
     Claim(
         "premise of pruning",
         "001",
-        r"\left|\sum_{j\in\Lambda_{1}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})\right|\to 0"
-        r"\text{, where }\Lambda_{1}\text{ is kept and }\Lambda_{2}\text{ removed}",
+        rf"\left|{_sum(_KEPT)}\right|\to 0\text{{, where $\Lambda_1$ is kept and $\Lambda_2$ removed}}",
+        EARLIER,
         _wrong_set,
         remark="The set that is removed has to be the small one; the newest version prints Λ_2.",
-        corrected=r"\left|\sum_{j\in\Lambda_{2}}\alpha_{j}\sigma(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\theta_{j})"
-        r"\right|\to 0",
-        correction=pruning_bound,
+        correct=((r"\Lambda_{1}", r"\Lambda_{2}"),),
+        correction=_right_set,
     ),
     Claim(
         "Lemma 2",
         "003",
-        r"\mathbf{x}'_{i+1}=(\mathbf{W}'_{i+1,1}\mathbf{x}'_{i}+\mathbf{b}'_{i+1,3})"
-        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}'_{i}+\mathbf{b}'_{i+1,2})\text{, stacked,"
-        " has the form of the UAT}",
+        bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
+        + r"\text{, stacked, has the form of the UAT}",
+        THEORY,
         _fixed_biases,
         (
             (
                 "biases may depend on the input, which the newest version calls DUAT, and one affine term is added",
-                lambda: derived(prove(), "the closed form at every depth"),
+                _dynamic_biases,
             ),
         ),
-        corrected=r"\mathbf{x}_{i}=\mathbf{P}_{i}\mathbf{x}_{0}+\mathbf{q}_{i}+\sum_{j=1}^{i}\mathbf{C}_{j}^{(i)}"
-        r"\sigma(\mathbf{B}_{j}\mathbf{x}_{0}+\mathbf{c}_{j}(\mathbf{x}_{0}))",
-        correction=closed_form_proved,
+        correct=CLOSED,
+        correction=closed,
     ),
     Claim(
         "general term in C.2",
         "003",
-        r"\mathbf{x}'_{i+1}=(\mathbf{W}'_{i+1,1}\mathbf{x}_{i}+\mathbf{b}'_{i+1,3})+\mathbf{W}'_{i,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}_{i}+\mathbf{b}'_{i+1,2})",
-        lambda: _eq_9_of_003(i),
+        r"\text{with }"
+        + bold(r"W'_{i+1,2}=W'_{i+1,2}W'_{i+1,1}\text{: }")
+        + bold(r"x'_{i+1}=(W'_{i+1,1}x_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x_{i}+b'_{i+1,2})"),
+        THEORY,
+        lambda claim: eq_31(claim.says),
         remark="The index of W'_{i,3} is one too low, as in Eq. 31 of the newest version.",
-        corrected=r"\mathbf{x}'_{i+1}=(\mathbf{W}'_{i+1,1}\mathbf{x}_{i}+\mathbf{b}'_{i+1,3})"
-        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}_{i}+\mathbf{b}'_{i+1,2})",
-        correction=lambda: _eq_9_of_003(_K),
+        correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"),),
+        correction=lambda claim: eq_31(claim.mends),
     ),
     Claim(
         "UAT of layer i+1",
         "003",
-        r"UAT^{R}_{i+1}=UAT^{R}_{i}+\mathbf{W}'_{i+1,3}\sigma(\mathbf{W}'_{i+1,2}\mathbf{x}_{0}+\mathbf{b}'_{i+1,2})",
-        _uat_without_factor,
-        (("UAT_i on the right was already set to W'_{i+1,1} UAT_i, as a line above it says", _uat_with_factor),),
-        corrected=r"\mathrm{UAT}^{R}_{i+1}=\mathbf{W}'_{i+1,1}\mathrm{UAT}^{R}_{i}"
-        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{B}_{i+1}\mathbf{x}'_{0}+\mathbf{c}_{i+1})",
-        correction=recursions_proved,
+        rf"\text{{with }}{_SUM_BEFORE}\text{{: }}" + bold(r"UAT_{i+1}=UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x_{0}+b'_{i+1,2})"),
+        THEORY,
+        lambda claim: _sum_of_the_next(claim, settings=False),
+        (
+            (
+                "UAT_i on the right was already set to W'_{i+1,1} UAT_i, as the line above it says",
+                lambda claim: _sum_of_the_next(claim, settings=True),
+            ),
+        ),
+        correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
+        correction=two_indices,
     ),
     Claim(
         "bias below 11",
         "003",
-        r"\mathbf{b}'_{j,2}=(\mathbf{W}'_{j,2}\mathbf{b}'_{j-1,3}+\mathbf{b}'_{j,2})+\mathbf{W}'_{j,2}UAT^{R}_{j-1}",
+        bold(r"b'_{j,2}=(W'_{j,2}b'_{j-1,3}+b'_{j,2})+W'_{j,2}UAT_{j-1}"),
+        THEORY,
         _own_bias,
-        (("on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated", bias_two_indices),),
-        corrected=r"\mathbf{c}_{j}=\mathbf{W}'_{j,2}\mathbf{q}_{j-1}+\mathbf{b}'_{j,2}+\mathbf{W}'_{j,2}\mathrm{UAT}^{R}_{j-1}",
-        correction=closed_form_proved,
+        (("on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated", _bias_as_meant),),
+        correct=bold(r"c_{j}=W'_{j,2}q_{j-1}+b'_{j,2}+W'_{j,2}UAT_{j-1}"),
+        correction=bias_in_two_indices,
     ),
     Claim(
         "dynamic parameters",
         "003",
-        r"\text{all }\mathbf{W}'_{j,1},\mathbf{W}'_{j,2}\text{ and }\mathbf{W}'_{j,3}\text{ for the }i\text{-th"
-        r" layer, }j=1,\ldots,i"
-        r"\text{, are dynamically changing with the input}",
-        _dynamic_in_003,
-        remark="Of the i + 1 layers of its Eq. 11: the last one's W'_{i+1,3} stands still, and the sentence leaves"
-        " it out.",
+        r"\text{all }"
+        + bold(r"W'_{j,1}\text{, }W'_{j,2}\text{ and }W'_{j,3}")
+        + r"\text{ for the $i$-th layer, }j=1,\ldots,i\text{, are dynamically changing with the input}",
+        THEORY,
+        lambda claim: dynamic_parameters(claim.says, own=True),
+        (
+            (
+                "the symbols are the updated ones, of the i + 1 layers of its Eq. 11",
+                lambda claim: dynamic_parameters(claim.says),
+            ),
+        ),
+        remark="A layer's own W'_{j,3} stands still, and so does the last one's in the closed form.",
+        correct=bold(
+            r"P_{j}\text{ and }B_{j}\text{ for }i+1\ge j\ge 1\text{, and }C_{j}^{(i+1)}\text{ for }i+1>j\ge 1"
+        ),
+        correction=lambda claim: dynamic_parameters(claim.mends),
     ),
 )

@@ -1,150 +1,142 @@
 """The residual network in B.1 and B.2: Eq. 20–27, with what is defined between them."""
 
+from functools import cache
+
 from sympy import Integer, MatrixExpr, Max, Symbol, exp, limit, oo
 
-from symbolic.blocks.transformer import prove_block
+from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import adds, chain, derived
+from symbolic.papers.checks import both, chain, derived, expect, lines_agree, rewritten, written_out
 from symbolic.papers.claim import Claim
 from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.updates import Assignment, all_at_once, in_order
+from symbolic.papers.formula import bold, read
+from symbolic.papers.notation import THEORY, S, updated_b1
+from symbolic.papers.updates import all_at_once, assignments, in_order, updated
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i
 
-S = ResidualStack()
-
 K = i + 1
 
+HYPOTHESIS = Definition(S.x(i), S.W(i, 1) * S.x(0) + updated_b1(i) + S.UAT(i))
 
-def updated_b1(k: object) -> Parameter:
-    """Return `b'_{k,1}`, which the papers use for the updated `b'_{k,3}` in places."""
-    return Parameter("b'", (k, 1), S.width, 1)
+INDUCTION = (Definition(S.x(i), S.form(i)), S.equation_20, *S.recursions)
 
 
+@cache
 def closed_form_proved() -> Outcome:
     """Decide the closed form in two indices, for every depth."""
-    return derived(prove_block("paper"), "induction over the layers of Eq. 30, two indices")
+    return derived(transformer_block("paper").prove(), "induction over the layers of Eq. 30, two indices")
 
 
+@cache
 def recursions_proved() -> Outcome:
     """Decide the recursions in two indices."""
     return derived(recursions(depth=4), "the recursions, and the network at depth 4")
 
 
-def _lines_22() -> Outcome:
-    s = S
-    first = s.W(1, 1) * s.x(0) + s.b(1, 3)
-    term = Activation(s.W(1, 2) * s.x(0) + s.b(1, 2))
-    x1 = first + s.W(1, 3) * term
-    lines = [
-        s.W(2, 1) * s.x(1) + s.W(2, 3) * Activation(s.W(2, 2) * s.x(1) + s.b(2, 2)) + s.b(2, 3),
-        s.general_term(2),
-        s.W(2, 1) * x1 + s.b(2, 3) + s.W(2, 3) * Activation(s.W(2, 2) * x1 + s.b(2, 2)),
-        s.W(2, 1) * first
-        + s.b(2, 3)
-        + s.W(2, 1) * s.W(1, 3) * term
-        + s.W(2, 3) * Activation(s.W(2, 2) * first + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * term),
-        s.W(2, 1) * s.W(1, 1) * s.x(0)
-        + (s.W(2, 1) * s.b(1, 3) + s.b(2, 3))
-        + s.W(2, 1) * s.W(1, 3) * term
-        + s.W(2, 3)
-        * Activation(
-            s.W(2, 2) * s.W(1, 1) * s.x(0) + (s.W(2, 2) * s.b(1, 3) + s.b(2, 2)) + s.W(2, 2) * s.W(1, 3) * term
-        ),
-    ]
-    return chain(s.x(2), lines, [s.equation_20])
+def two_indices(claim: Claim) -> Outcome:
+    """Decide a correction in two indices: every equation of it follows from the hypothesis, Eq. 20 and the recursions.
+
+    Args:
+        claim: the claim.
+    """
+    return both(*(lines_agree(statement, INDUCTION) for statement in claim.mends), recursions_proved())
 
 
-_LETS = [
-    Assignment(S.W(2, 1), S.W(2, 1) * S.W(1, 1)),
-    Assignment(updated_b1(2), S.W(2, 1) * S.b(1, 3) + S.b(2, 3)),
-    Assignment(S.W(1, 3), S.W(2, 1) * S.W(1, 3)),
-    Assignment(S.W(2, 2), S.W(2, 2) * S.W(1, 1)),
-    Assignment(
-        S.b(2, 2),
-        S.W(2, 2) * S.b(1, 3) + S.b(2, 2) + S.W(2, 2) * S.W(1, 3) * Activation(S.W(1, 2) * S.x(0) + S.b(1, 2)),
-    ),
-]
+def next_layer(expression: MatrixExpr) -> MatrixExpr:
+    """Return an expression about layer i for layer i + 1.
 
-_FORM_23 = (
-    S.W(2, 1) * S.x(0)
-    + updated_b1(2)
-    + S.W(1, 3) * Activation(S.W(1, 2) * S.x(0) + S.b(1, 2))
-    + S.W(2, 3) * Activation(S.W(2, 2) * S.x(0) + S.b(2, 2))
+    Args:
+        expression: the expression.
+    """
+    return expression.xreplace({i: K})
+
+
+def _eq_20(claim: Claim) -> Outcome:
+    """Eq. 20 is what all proofs take a layer to be."""
+    left, right = (next_layer(side) for side in claim.says[0].sides)
+    return both(identity(left, right, [S.equation_20]), identity(right, S.equation_20.right))
+
+
+def _network(claim: Claim) -> Outcome:
+    return lines_agree(claim.says[-1], [S.equation_20])
+
+
+_LETS = bold(
+    r"W'_{2,1}=W'_{2,1}W'_{1,1},\;b'_{2,1}=W'_{2,1}b'_{1,3}+b'_{2,3},\;W'_{1,3}=W'_{2,1}W'_{1,3},\;"
+    r"W'_{2,2}=W'_{2,2}W'_{1,1},\;b'_{2,2}=(W'_{2,2}b'_{1,3}+b'_{2,2})+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"
 )
 
 
-def _eq_23(state: dict[Parameter, MatrixExpr]) -> Outcome:
-    return identity(S.x(2), _FORM_23.xreplace(state), [S.equation_20])
+def _after_lets(claim: Claim, *, ordered: bool) -> Outcome:
+    """Decide the last equation after the settings before it, where the sums of terms are defined by their own lines."""
+    run = in_order if ordered else all_at_once
+    lets = [a for a in assignments(claim.says) if a.target.letter != "UAT"] or assignments(read(_LETS, THEORY))
+    sums = [Definition(*s.sides) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
+    form = claim.says[-1].sides[1].xreplace({d.left: written_out(d.right) for d in sums})
+    return identity(claim.says[-1].sides[0], form.xreplace(run(lets)), [S.equation_20])
 
 
-def _eq_24() -> Outcome:
-    uat = Definition(S.UAT(1), S.W(1, 3) * Activation(S.W(1, 2) * S.x(0) + S.b(1, 2)))
-    return identity(S.x(1), S.W(1, 1) * S.x(0) + S.b(1, 3) + S.UAT(1), [S.equation_20, uat])
+def _eq_24(claim: Claim) -> Outcome:
+    uat, first = claim.says
+    return lines_agree(first, [S.equation_20, Definition(*uat.sides)])
 
 
-def _uat_printed(stack: ResidualStack, k: int) -> MatrixExpr:
-    inner = Activation(stack.W(k, 1) * stack.x(0) + Parameter("b'", (k, 1), stack.width, 1))
-    return stack.W(k, 2) * inner
+def _sum_with_equal_sizes(claim: Claim) -> Outcome:
+    """The sum of one layer as printed, beside what Eq. 20 has, with neurons and stream of one size."""
+    same = ResidualStack(S.width, S.width)
+
+    def resized(p: Parameter) -> Parameter:
+        return Parameter(p.letter, p.lower, S.width, 1 if p.shape[1] == 1 else S.width)
+
+    printed = rewritten(claim.says[0].sides[1].at(1), resized)
+    return identity(same.W(1, 3) * Activation(same.W(1, 2) * same.x(0) + same.b(1, 2)), printed)
 
 
-def _uat_with_equal_sizes() -> Outcome:
-    stack = ResidualStack(S.width, S.width)
-    needed = stack.W(1, 3) * Activation(stack.W(1, 2) * stack.x(0) + stack.b(1, 2))
-    return identity(needed, _uat_printed(stack, 1))
+def _sum_of_terms(claim: Claim) -> Outcome:
+    """The sum with its second indices raised, all symbols the updated ones."""
+    left, right = claim.mends[0].sides
+    return both(
+        identity(left, rewritten(right, updated(i)), S.recursions), derived(prove(), "induction with this definition")
+    )
 
 
-HYPOTHESIS = Definition(S.x(i), S.W(i, 1) * S.x(0) + updated_b1(i) + S.UAT(i))
-
-FORM_I = HYPOTHESIS.right
-
-
-def _lines_26() -> Outcome:
-    w = S.W(K, 1)
-    lines = [
-        w * FORM_I + S.b(K, 3),
-        w * (S.W(i, 1) * S.x(0) + updated_b1(i)) + w * S.UAT(i) + S.b(K, 3),
-        w * S.W(i, 1) * S.x(0) + (w * updated_b1(i) + S.b(K, 3)) + w * S.UAT(i),
-    ]
-    return chain(w * S.x(i) + S.b(K, 3), lines, [HYPOTHESIS])
+def _own_symbols(claim: Claim) -> Outcome:
+    """The lines at i = 2 with every symbol a layer's own, and UAT_2 the sum of these terms."""
+    terms = (S.W(k, 3) * Activation(S.W(k, 2) * S.x(0) + S.b(k, 2)) for k in (1, 2))
+    own = (Definition(S.UAT(2), sum(terms, 0 * S.x(0))), Definition(updated_b1(2), S.b(2, 3)), S.equation_20)
+    first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.says[0].sides)
+    return chain(first, lines, own)
 
 
-def _lines_27() -> Outcome:
-    w, bias, outer = S.W(K, 2), S.b(K, 2), S.W(K, 3)
-    lines = [
-        outer * Activation(w * FORM_I + bias),
-        outer * Activation(w * (S.W(i, 1) * S.x(0) + updated_b1(i)) + w * S.UAT(i) + bias),
-        outer * Activation(w * S.W(i, 1) * S.x(0) + (w * updated_b1(i) + bias) + w * S.UAT(i)),
-    ]
-    return chain(outer * Activation(w * S.x(i) + bias), lines, [HYPOTHESIS])
+def _by_hypothesis(claim: Claim) -> Outcome:
+    return lines_agree(claim.says[0], [HYPOTHESIS])
 
 
-SETTINGS = [
-    Assignment(S.W(K, 1), S.W(K, 1) * S.W(i, 1)),
-    Assignment(updated_b1(K), S.W(K, 1) * updated_b1(i) + S.b(K, 3)),
-    Assignment(S.W(K, 2), S.W(K, 2) * S.W(i, 1)),
-    Assignment(S.b(K, 2), S.W(K, 2) * updated_b1(i) + S.b(K, 2) + S.W(K, 2) * S.UAT(i)),
-]
+_OF_THE_HYPOTHESIS = (
+    "symbols of index i are the updated ones, as the hypothesis has them, and those of index i + 1 the layer's own"
+)
 
-_NEW_TERM = S.W(K, 3) * Activation(S.W(K, 2) * S.x(0) + S.b(K, 2))
-
-_NEW_UAT = Assignment(S.UAT(K), S.W(K, 1) * S.UAT(i) + _NEW_TERM)
-
-_NEW_FORM = S.W(K, 1) * S.x(0) + updated_b1(K) + S.UAT(K)
+_SETTINGS = (
+    r"W'_{i+1,1}=W'_{i+1,1}W'_{i,1},\;b'_{i+1,1}=W'_{i+1,1}b'_{i,1}+b'_{i+1,3},\;W'_{i+1,2}=W'_{i+1,2}W'_{i,1},\;"
+    r"b'_{i+1,2}=(W'_{i+1,2}b'_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}"
+)
 
 
-def _settings(state: dict[Parameter, MatrixExpr]) -> Outcome:
-    return identity(S.x(K), _NEW_FORM.xreplace(state), [HYPOTHESIS, S.equation_20])
-
-
-def _settings_as_meant() -> Outcome:
-    """The first four at once; then `UAT^R_{i+1}` with the layer's own `W'_{i+1,1}`, and updated symbols inside σ."""
-    state = all_at_once(SETTINGS)
-    uat = S.W(K, 1) * S.UAT(i) + _NEW_TERM.xreplace(state)
-    return _settings(state | {S.UAT(K): uat})
+def _settings(claim: Claim, *, as_meant: bool) -> Outcome:
+    """The settings in order; or the first four at once, then `UAT_{i+1}` with the layer's own matrix before `UAT_i`."""
+    *first, uat = assignments(claim.says[:-1])
+    state = all_at_once(first)
+    if as_meant:
+        own = {S.W(K, 1): S.W(K, 1)}
+        state |= {uat.target: uat.value.xreplace(state | own)}
+    else:
+        state = in_order([*first, uat])
+    left, right = claim.says[-1].sides
+    return identity(left, right.xreplace(state), [HYPOTHESIS, S.equation_20])
 
 
 def _affine_as_terms(*, sigmoid: bool) -> Outcome:
@@ -162,128 +154,186 @@ def _affine_as_terms(*, sigmoid: bool) -> Outcome:
     return Outcome(good and symbolic, "max(0, t) − max(0, −t) = t for t > 0, t = 0 and t < 0")
 
 
-CLOSED = (
-    r"\mathbf{x}_{i}=\mathbf{P}_{i}\mathbf{x}_{0}+\mathbf{q}_{i}+\sum_{j=1}^{i}\mathbf{C}_{j}^{(i)}"
-    r"\sigma(\mathbf{B}_{j}\mathbf{x}_{0}+\mathbf{c}_{j})"
+CLOSED = bold(r"x'_{i}=P_{i}x'_{0}+q_{i}+\sum_{j=1}^{i}C_{j}^{(i)}σ(B_{j}x'_{0}+c_{j})")
+
+
+def closed(claim: Claim) -> Outcome:
+    """Decide the closed form that corrects a claim: with its layers' terms, at layer i + 1.
+
+    Args:
+        claim: the claim.
+    """
+    left, right = claim.mends[0].sides
+    expect(left == S.x(i), "a closed form of x'_i")
+    return both(identity(next_layer(left), next_layer(right), INDUCTION), closed_form_proved())
+
+
+def at_two(claim: Claim) -> Outcome:
+    """Decide a correction at depth 2, against the network.
+
+    Args:
+        claim: the claim.
+    """
+    left, right = claim.mends[0].sides
+    network = identity(left, rewritten(right, lambda p: p), [S.equation_20, *S.recursions])
+    return both(network, recursions_proved())
+
+
+_UAT_1, _UAT_2 = (
+    r"UAT_{1}=W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})",
+    r"UAT_{2}=\sum_{j=1}^{2}W'_{j,3}σ(W'_{j,2}x'_{0}+b'_{j,2})",
 )
 
 CLAIMS = (
     Claim(
         "20",
         "000",
-        r"\mathbf{x}^{\prime}_{i}=(\mathbf{W}^{\prime}_{i,1}\mathbf{x}^{\prime}_{i-1}+\mathbf{b}^{\prime}_{i,3})"
-        r"+\mathbf{W}^{\prime}_{i,3}\sigma(\mathbf{W}^{\prime}_{i,2}\mathbf{x}^{\prime}_{i-1}+\mathbf{b}^{\prime}_{i,2})",
-        lambda: adds(S.x(i), S.general_term(i)),
+        bold(r"x'_{i}=(W'_{i,1}x'_{i-1}+b'_{i,3})+W'_{i,3}σ(W'_{i,2}x'_{i-1}+b'_{i,2})"),
+        THEORY,
+        _eq_20,
         definition=True,
         remark="Every block type is an instance of it, with its patterns and scales held.",
     ),
     Claim(
         "21",
         "000",
-        r"\mathbf{x}^{\prime}_{1}=(\mathbf{W}^{\prime}_{1,1}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,3})"
-        r"+\mathbf{W}^{\prime}_{1,3}\sigma(\mathbf{W}^{\prime}_{1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,2})",
-        lambda: identity(S.x(1), S.general_term(1), [S.equation_20]),
+        bold(r"x'_{1}=(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"),
+        THEORY,
+        _network,
     ),
     Claim(
         "22",
         "000",
-        r"\begin{aligned}\mathbf{x}^{\prime}_{2}&=\mathbf{W}^{\prime}_{2,1}\mathbf{x}^{\prime}_{1}"
-        r"+\mathbf{W}^{\prime}_{2,3}\sigma(\mathbf{W}^{\prime}_{2,2}\mathbf{x}^{\prime}_{1}+\mathbf{b}^{\prime}_{2,2})+\mathbf{b}^{\prime}_{2,3}=\cdots\\"
-        r"&=\{(\mathbf{W}^{\prime}_{2,1}\mathbf{W}^{\prime}_{1,1}\mathbf{x}^{\prime}_{0}+\mathbf{W}^{\prime}_{2,1}\mathbf{b}^{\prime}_{1,3}"
-        r"+\mathbf{b}^{\prime}_{2,3})+\mathbf{W}^{\prime}_{2,1}\mathbf{W}^{\prime}_{1,3}"
-        r"\sigma(\mathbf{W}^{\prime}_{1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,2})\}\\"
-        r"&+\mathbf{W}^{\prime}_{2,3}\sigma\{\mathbf{W}^{\prime}_{2,2}\mathbf{W}^{\prime}_{1,1}\mathbf{x}^{\prime}_{0}"
-        r"+(\mathbf{W}^{\prime}_{2,2}\mathbf{b}^{\prime}_{1,3}+\mathbf{b}^{\prime}_{2,2})+\mathbf{W}^{\prime}_{2,2}\mathbf{W}^{\prime}_{1,3}"
-        r"\sigma(\mathbf{W}^{\prime}_{1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,2})\}\end{aligned}",
-        _lines_22,
+        bold(
+            r"\begin{aligned}x'_{2}&=W'_{2,1}x'_{1}+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})+b'_{2,3}\\"
+            r"&=(W'_{2,1}x'_{1}+b'_{2,3})+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})\\"
+            r"&=\{W'_{2,1}[(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})]+b'_{2,3}\}\\"
+            r"&\quad+W'_{2,3}σ\{W'_{2,2}[(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})]+b'_{2,2}\}\\"
+            r"&=\{W'_{2,1}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,3}+W'_{2,1}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
+            r"&\quad+W'_{2,3}σ\{W'_{2,2}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,2}+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
+            r"&=\{(W'_{2,1}W'_{1,1}x'_{0}+W'_{2,1}b'_{1,3}+b'_{2,3})+W'_{2,1}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
+            r"&\quad+W'_{2,3}σ\{W'_{2,2}W'_{1,1}x'_{0}+(W'_{2,2}b'_{1,3}+b'_{2,2})"
+            r"+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\end{aligned}"
+        ),
+        THEORY,
+        _network,
     ),
     Claim(
         "23",
         "000",
-        r"\mathbf{x}^{\prime}_{2}=(\mathbf{W}^{\prime}_{2,1}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{2,1})"
-        r"+\mathbf{W}^{\prime}_{1,3}\sigma(\mathbf{W}^{\prime}_{1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,2})"
-        r"+\mathbf{W}^{\prime}_{2,3}\sigma(\mathbf{W}^{\prime}_{2,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{2,2})",
-        lambda: _eq_23(in_order(_LETS)),
+        r"\begin{aligned}&\text{let }"
+        + _LETS.replace(r",\;\mathbf{W}'_{2,2}", r",\\&\mathbf{W}'_{2,2}")
+        + r"\text{:}\\&"
+        + bold(
+            r"x'_{2}=(W'_{2,1}x'_{0}+b'_{2,1})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})+W'_{2,3}σ(W'_{2,2}x'_{0}+b'_{2,2})"
+        )
+        + r"\end{aligned}",
+        THEORY,
+        lambda claim: _after_lets(claim, ordered=True),
         (
             (
                 "the five symbols are set all at once, with their original values on the right",
-                lambda: _eq_23(all_at_once(_LETS)),
+                lambda claim: _after_lets(claim, ordered=False),
             ),
         ),
-        corrected=r"\mathbf{x}'_{2}=\mathbf{P}_{2}\mathbf{x}'_{0}+\mathbf{q}_{2}"
-        r"+\mathbf{C}_{1}^{(2)}\sigma(\mathbf{B}_{1}\mathbf{x}'_{0}+\mathbf{c}_{1})+\mathbf{C}_{2}^{(2)}\sigma(\mathbf{B}_{2}\mathbf{x}'_{0}+\mathbf{c}_{2})",
-        correction=recursions_proved,
+        correct=bold(
+            r"x'_{2}=P_{2}x'_{0}+q_{2}+C_{1}^{(2)}σ(B_{1}x'_{0}+c_{1})+C_{2}^{(2)}σ(B_{2}x'_{0}+c_{2})",
+        ),
+        correction=at_two,
     ),
     Claim(
         "24",
         "000",
-        r"\mathbf{x}^{\prime}_{1}=(\mathbf{W}^{\prime}_{1,1}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{1,3})+UAT^{R}_{1}",
+        bold(rf"{_UAT_1},\quad x'_{{1}}=(W'_{{1,1}}x'_{{0}}+b'_{{1,3}})+UAT_{{1}}"),
+        THEORY,
         _eq_24,
     ),
     Claim(
         "25",
         "000",
-        r"\mathbf{x}^{\prime}_{2}=(\mathbf{W}^{\prime}_{2,1}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{2,1})+UAT^{R}_{2}",
-        lambda: _eq_23(in_order(_LETS)),
-        (("as Eq. 23, all symbols set at once", lambda: _eq_23(all_at_once(_LETS))),),
-        corrected=r"\mathbf{x}'_{2}=\mathbf{P}_{2}\mathbf{x}'_{0}+\mathbf{q}_{2}+\mathrm{UAT}^{R}_{2}",
-        correction=recursions_proved,
+        bold(rf"{_UAT_2},\quad x'_{{2}}=(W'_{{2,1}}x'_{{0}}+b'_{{2,1}})+UAT_{{2}}"),
+        THEORY,
+        lambda claim: _after_lets(claim, ordered=True),
+        (("as Eq. 23, all symbols set at once", lambda claim: _after_lets(claim, ordered=False)),),
+        correct=bold(r"x'_{2}=P_{2}x'_{0}+q_{2}+UAT_{2}"),
+        correction=at_two,
     ),
     Claim(
         "definition of UAT in B.2",
         "000",
-        r"UAT^{R}_{i}=\sum_{j=1}^{i}\mathbf{W}^{\prime}_{j,2}\sigma(\mathbf{W}^{\prime}_{j,1}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{j,1})",
-        lambda: adds(S.x(1), _uat_printed(S, 1)),
-        (("neurons and stream of one size, so that the shapes fit", _uat_with_equal_sizes),),
-        remark="The second indices are one too low; UAT_1, UAT_2 and the same sum in B.3 are printed right.",
-        corrected=r"\mathrm{UAT}^{R}_{i}=\sum_{j=1}^{i}\mathbf{C}_{j}^{(i)}\sigma(\mathbf{B}_{j}\mathbf{x}'_{0}+\mathbf{c}_{j})",
-        correction=lambda: derived(prove(), "induction with this definition"),
+        bold(r"UAT_{i}=\sum_{j=1}^{i}W'_{j,2}σ(W'_{j,1}x'_{0}+b'_{j,1})"),
+        THEORY,
+        lambda claim: lines_agree(claim.says[0]),
+        (("neurons and stream of one size, so that the shapes fit", _sum_with_equal_sizes),),
+        remark="The second indices are one too low; UAT_1, UAT_2 and the same sum in B.3 are printed right, with the"
+        " updated symbols.",
+        correct=(
+            (r"\mathbf{W}'_{j,2}", r"\mathbf{W}'_{j,3}"),
+            (r"\mathbf{W}'_{j,1}", r"\mathbf{W}'_{j,2}"),
+            (r"\mathbf{b}'_{j,1}", r"\mathbf{b}'_{j,2}"),
+        ),
+        correction=_sum_of_terms,
     ),
     Claim(
         "26",
         "000",
-        r"\mathbf{W}^{\prime}_{i+1,1}\mathbf{x}^{\prime}_{i}+\mathbf{b}^{\prime}_{i+1,3}=\cdots="
-        r"\{[\mathbf{W}^{\prime}_{i+1,1}\mathbf{W}^{\prime}_{i,1}\mathbf{x}^{\prime}_{0}"
-        r"+(\mathbf{W}^{\prime}_{i+1,1}\mathbf{b}^{\prime}_{i,1}+\mathbf{b}^{\prime}_{i+1,3})]+\mathbf{W}^{\prime}_{i+1,1}UAT^{R}_{i}\}",
-        _lines_26,
-        remark="Symbols of index i are those of the hypothesis, of index i + 1 the layer's own; b'_{1,1} is b'_{1,3}"
-        " of Eq. 24.",
+        bold(
+            r"\begin{aligned}W'_{i+1,1}x'_{i}+b'_{i+1,3}&=\{W'_{i+1,1}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,3}\}\\"
+            r"&=\{W'_{i+1,1}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,1}UAT_{i}+b'_{i+1,3}\}\\"
+            r"&=\{[W'_{i+1,1}W'_{i,1}x'_{0}+(W'_{i+1,1}b'_{i,1}+b'_{i+1,3})]+W'_{i+1,1}UAT_{i}\}\end{aligned}"
+        ),
+        THEORY,
+        _own_symbols,
+        ((_OF_THE_HYPOTHESIS, _by_hypothesis),),
+        remark="b'_{1,1} is b'_{1,3} of Eq. 24.",
+        correct=bold(r"W'_{i+1,1}x'_{i}+b'_{i+1,3}=P_{i+1}x'_{0}+q_{i+1}+W'_{i+1,1}UAT_{i}"),
+        correction=two_indices,
     ),
     Claim(
         "27",
         "000",
-        r"\mathbf{W}^{\prime}_{i+1,3}\sigma(\mathbf{W}^{\prime}_{i+1,2}\mathbf{x}^{\prime}_{i}+\mathbf{b}^{\prime}_{i+1,2})=\cdots="
-        r"\mathbf{W}^{\prime}_{i+1,3}\sigma\{\mathbf{W}^{\prime}_{i+1,2}\mathbf{W}^{\prime}_{i,1}\mathbf{x}^{\prime}_{0}"
-        r"+(\mathbf{W}^{\prime}_{i+1,2}\mathbf{b}^{\prime}_{i,1}+\mathbf{b}^{\prime}_{i+1,2})+\mathbf{W}^{\prime}_{i+1,2}UAT^{R}_{i}\}",
-        _lines_27,
-        remark="Symbols of index i are those of the hypothesis, of index i + 1 the layer's own.",
+        bold(
+            r"\begin{aligned}W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})"
+            r"&=W'_{i+1,3}σ\{W'_{i+1,2}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,2}\}\\"
+            r"&=W'_{i+1,3}σ\{W'_{i+1,2}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,2}UAT_{i}+b'_{i+1,2}\}\\"
+            r"&=W'_{i+1,3}σ\{W'_{i+1,2}W'_{i,1}x'_{0}+(W'_{i+1,2}b'_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}\}\end{aligned}"
+        ),
+        THEORY,
+        _own_symbols,
+        ((_OF_THE_HYPOTHESIS, _by_hypothesis),),
+        correct=bold(r"W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})=W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
+        correction=two_indices,
     ),
     Claim(
         "UAT of layer i+1",
         "000",
-        r"UAT^{R}_{i+1}=\mathbf{W}^{\prime}_{i+1,1}UAT^{R}_{i}"
-        r"+\mathbf{W}^{\prime}_{i+1,3}\sigma(\mathbf{W}^{\prime}_{i+1,2}\mathbf{x}^{\prime}_{0}+\mathbf{b}^{\prime}_{i+1,2})",
-        lambda: _settings(in_order([*SETTINGS, _NEW_UAT])),
+        bold(
+            rf"\begin{{aligned}}&\text{{let }}{_SETTINGS}\text{{, and}}\\"
+            r"&UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x'_{0}+b'_{i+1,2})\text{:}\\"
+            r"&x'_{i+1}=(W'_{i+1,1}x'_{0}+b'_{i+1,1})+UAT_{i+1}\end{aligned}"
+        ),
+        THEORY,
+        lambda claim: _settings(claim, as_meant=False),
         (
             (
                 "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols"
                 " are updated",
-                _settings_as_meant,
+                lambda claim: _settings(claim, as_meant=True),
             ),
         ),
-        corrected=r"\mathrm{UAT}^{R}_{i+1}=\mathbf{W}'_{i+1,1}\mathrm{UAT}^{R}_{i}"
-        r"+\mathbf{W}'_{i+1,3}\sigma(\mathbf{B}_{i+1}\mathbf{x}'_{0}+\mathbf{c}_{i+1})",
-        correction=recursions_proved,
+        correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
+        correction=two_indices,
     ),
     Claim(
         "a single term",
         "000",
         r"\text{a single term does not alter the nature of UAT}",
-        lambda: _affine_as_terms(sigmoid=True),
-        (("σ is the ReLU, for which t = σ(t) − σ(−t)", lambda: _affine_as_terms(sigmoid=False)),),
+        THEORY,
+        lambda claim: _affine_as_terms(sigmoid=True),
+        (("σ is the ReLU, for which t = σ(t) − σ(−t)", lambda claim: _affine_as_terms(sigmoid=False)),),
         remark="The term is the affine map P x_0 + q. With a bounded σ it is no finite sum of terms; the closed form"
         " keeps it apart.",
-        corrected=CLOSED,
-        correction=closed_form_proved,
+        correct=CLOSED,
+        correction=closed,
     ),
 )

@@ -1,19 +1,24 @@
 """Update rules as printed: assignments that reuse one symbol for a parameter before and after, run as a program."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from sympy import MatrixExpr
+from sympy import Expr, MatrixExpr, Symbol
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.matrix import MatrixSum
+from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
+from symbolic.papers.checks import expect, written_out
 from symbolic.papers.counterexample import Outcome, identity
-from symbolic.theorems.residual_stack import ResidualStack, i
+from symbolic.papers.formula import Statement
+from symbolic.papers.notation import S
+from symbolic.theorems.residual_stack import i, j
 
 DEPTHS = (1, 2, 3, 4)
+
+State = dict[Parameter, MatrixExpr]
 
 
 class Assignment(NamedTuple):
@@ -28,148 +33,222 @@ class Assignment(NamedTuple):
     value: MatrixExpr
 
 
-def in_order(assignments: Iterable[Assignment]) -> dict[Parameter, MatrixExpr]:
+def at(expression: MatrixExpr, values: dict[Expr, Any]) -> MatrixExpr:
+    """Return an expression at numbers of its indices, its sums written out.
+
+    Args:
+        expression: the expression.
+        values: the numbers.
+    """
+    found = expression.xreplace(values)
+    return found.xreplace({part: written_out(part) for part in found.atoms(IndexedSum)})
+
+
+def assignments(statements: Iterable[Statement]) -> list[Assignment]:
+    """Return the printed equations that set a parameter of a layer, in their order.
+
+    Args:
+        statements: what is printed.
+    """
+    pairs = (s.sides for s in statements if s.relations == ("=",))
+    return [Assignment(*sides) for sides in pairs if getattr(sides[0], "letter", "") in ("W'", "b'", "UAT")]
+
+
+def in_order(steps: Iterable[Assignment]) -> State:
     """Run assignments one after the other: each uses what was set before.
 
     Args:
-        assignments: in order.
+        steps: in order.
     """
-    state: dict[Parameter, MatrixExpr] = {}
-    for target, value in assignments:
+    state: State = {}
+    for target, value in steps:
         state[target] = value.xreplace(state)
     return state
 
 
-def all_at_once(assignments: Iterable[Assignment]) -> dict[Parameter, MatrixExpr]:
+def all_at_once(steps: Iterable[Assignment]) -> State:
     """Run assignments with the original values on every right side.
 
     Args:
-        assignments: in any order.
+        steps: in any order.
     """
-    return dict(assignments)
+    return dict(steps)
 
 
-def paper_layer(stack: ResidualStack) -> Definition:
-    """Return Eq. 30, with the MLP's own `W'_{i+1,2}`.
+def updated(layer: Any) -> Callable[[Parameter], MatrixExpr]:
+    """Return what the papers' letters mean where they stand for the updated parameters: those of the closed form.
 
     Args:
-        stack: the symbols.
+        layer: the layer to which `W'_{j,3}` is carried.
     """
-    s, k = stack, i + 1
-    y = s.W(k, 1) * s.x(i)
-    return Definition(s.x(k), y + s.W(k, 3) * Activation(s.W(k, 2) * y + s.b(k, 2)) + s.b(k, 3), (i,))
+
+    def rule(p: Parameter) -> MatrixExpr:
+        if p.letter == "ΔW'" or p.letter not in ("W'", "b'"):
+            return p
+        k, role = p.lower
+        kinds = {1: S.P, 2: S.B, 3: lambda k: S.C(k, layer)} if p.letter == "W'" else {1: S.q, 2: S.c, 3: S.q}
+        return kinds[int(role)](k)
+
+    return rule
 
 
-def folded(stack: ResidualStack, depth: int, first: int = 1) -> list[Assignment]:
+def paper_layer() -> Definition:
+    """Return Eq. 30, with the MLP's own `W'_{i+1,2}`."""
+    k = i + 1
+    y = S.W(k, 1) * S.x(i)
+    return Definition(S.x(k), y + S.W(k, 3) * Activation(S.W(k, 2) * y + S.b(k, 2)) + S.b(k, 3), (i,))
+
+
+def fold(depth: int) -> State:
     """Return `W'_{k,2} ← W'_{k,2} W'_{k,1}` for all layers (below Eq. 30).
 
     Args:
-        stack: the symbols.
-        depth: number of layers.
-        first: the first layer.
-    """
-    return [Assignment(stack.W(k, 2), stack.W(k, 2) * stack.W(k, 1)) for k in range(first, depth + 1)]
-
-
-def layer_updates(stack: ResidualStack, j: int) -> list[Assignment]:
-    """Return the four updates below Eq. 11 and Eq. 33 for one j, in the printed order.
-
-    Args:
-        stack: the symbols.
-        j: the layer.
-    """
-    s = stack
-    return [
-        Assignment(s.W(j + 1, 1), s.W(j + 1, 1) * s.W(j, 1)),
-        Assignment(s.b(j + 1, 3), s.W(j + 1, 1) * s.b(j, 3) + s.b(j + 1, 3)),
-        Assignment(s.W(j + 1, 2), s.W(j + 1, 2) * s.W(j, 1)),
-        Assignment(s.W(j, 3), s.W(j + 1, 1) * s.W(j, 3)),
-    ]
-
-
-def bias_updates(stack: ResidualStack, depth: int) -> list[Assignment]:
-    """Return Eq. 12 (Eq. 34) for j = 2, …, depth.
-
-    Args:
-        stack: the symbols.
         depth: number of layers.
     """
-    s = stack
-    updates = []
-    for j in range(2, depth + 1):
-        terms = [s.W(k, 3) * Activation(s.W(k, 2) * s.x(0) + s.b(k, 2)) for k in range(1, j)]
-        updates.append(Assignment(s.b(j, 2), s.W(j, 2) * s.b(j - 1, 3) + s.b(j, 2) + s.W(j, 2) * MatrixSum(*terms)))
-    return updates
+    return {S.W(k, 2): S.W(k, 2) * S.W(k, 1) for k in range(1, depth + 1)}
 
 
-def closed_form(stack: ResidualStack, depth: int) -> MatrixExpr:
-    """Return the right side of Eq. 33 (Eq. 11 with `b'_{i+1,3}`) at a depth.
+class Rules(NamedTuple):
+    """The printed update rules, read.
 
     Args:
-        stack: the symbols.
+        start: what is set for the first layer.
+        first: the first value of j.
+        last: the last value of j, in i.
+        each: what is set for every j.
+        bias: Eq. 12 (Eq. 34), for j = 2, …, depth.
+        form: Eq. 33 (Eq. 11), at layer i + 1.
+    """
+
+    start: list[Assignment]
+    first: Expr
+    last: Expr
+    each: list[Assignment]
+    bias: Assignment
+    form: MatrixExpr
+
+    def once(self, depth: int) -> list[Assignment]:
+        """Return the updates of one pass over j, for a number of layers.
+
+        Args:
+            depth: number of layers.
+        """
+        return [self.at_layer(a, k) for k in self.values(depth - 1) for a in self.each]
+
+    def values(self, layer: int) -> Iterable[int]:
+        """Return the values of j.
+
+        Args:
+            layer: the value of i.
+        """
+        return range(int(self.first), int(self.last.subs(i, layer)) + 1)
+
+    @staticmethod
+    def at_layer(step: Assignment, k: int) -> Assignment:
+        """Return an update for one j.
+
+        Args:
+            step: the update.
+            k: the value of j.
+        """
+        return Assignment(step.target.xreplace({j: k}), at(step.value, {j: k}))
+
+    def biases(self, depth: int) -> list[Assignment]:
+        """Return the updates of the biases.
+
+        Args:
+            depth: number of layers.
+        """
+        return [self.at_layer(self.bias, k) for k in range(2, depth + 1)]
+
+
+def rules_of(statements: Sequence[Statement], bias: Statement, form: Statement) -> Rules:
+    """Return printed update rules: `i = 0`, what it sets, `j = 1, …, i`, what they set.
+
+    In the corrected rules it is `i ≥ 0`, and `i ≥ 1` stands before those that hold once for every new layer.
+
+    Args:
+        statements: the rules as printed.
+        bias: Eq. 12 or 34.
+        form: Eq. 11 or 33.
+    """
+    places = [k for k, s in enumerate(statements) if isinstance(s.sides[0], Symbol) and s.relations]
+    conditions = [statements[k].sides for k in places]
+    expect(conditions in ([(i, 0), (j, 1)], [(i, 0), (i, 1), (j, 1)]), "rules for i = 0, then for every j from 1 on")
+    dots, last = (s.sides[0] for s in statements[places[-1] + 1 : places[-1] + 3])
+    expect(dots == Symbol("..."), "a range j = 1, …, i")
+    start, each = (assignments(part) for part in (statements[: places[1]], statements[places[1] :]))
+    return Rules(start, conditions[-1][1], last, each, Assignment(*bias.sides), form.sides[1])
+
+
+def closed_form(form: MatrixExpr, depth: int) -> MatrixExpr:
+    """Return the printed Eq. 33 (Eq. 11, whose `b_{i+1,1}` no rule sets, with `b'_{i+1,3}`) at a depth.
+
+    Args:
+        form: its right side.
         depth: number of layers.
     """
-    s = stack
-    terms = [s.W(j, 3) * Activation(s.W(j, 2) * s.x(0) + s.b(j, 2)) for j in range(1, depth + 1)]
-    return s.W(depth, 1) * s.x(0) + s.b(depth, 3) + MatrixSum(*terms)
+    found = at(form, {i: depth - 1})
+    return found.xreplace({p: S.b(depth, 3) for p in found.atoms(Parameter) if p.letter == "b'" and p.lower[1] == 1})
 
 
-def _run(stack: ResidualStack, depth: int, reading: str) -> dict[Parameter, MatrixExpr]:
-    once = [a for j in range(1, depth) for a in layer_updates(stack, j)]
-    biases = bias_updates(stack, depth)
+def _run(rules: Rules, depth: int, reading: str) -> State:
+    once, biases, folded = rules.once(depth), rules.biases(depth), fold(depth)
+    folds = [Assignment(*pair) for pair in folded.items()]
     match reading:
         case "in order":
-            return in_order([*folded(stack, 1), *once, *biases])
+            return in_order([*rules.start, *once, *biases])
         case "at once":
-            return all_at_once([*folded(stack, 1), *once, *biases])
+            return all_at_once([*rules.start, *once, *biases])
         case "folded, at once":
-            fold = dict(folded(stack, depth))
-            return fold | {target: value.xreplace(fold) for target, value in [*once, *biases]}
+            return folded | {target: value.xreplace(folded) for target, value in [*once, *biases]}
         case "folded, in order":
-            return in_order([*folded(stack, depth), *once, *biases])
+            return in_order([*folds, *once, *biases])
         case "own and updated":
-            return _own_and_updated(stack, depth)
-        case "per layer":
-            return per_layer(stack, depth)
-        case _:
-            repeated = [a for i_ in range(1, depth) for j in range(1, i_ + 1) for a in layer_updates(stack, j)]
-            return in_order([*folded(stack, depth), *repeated, *biases])
+            return _own_and_updated(rules, depth)
+    repeated = [a for k in range(2, depth + 1) for a in rules.once(k)]
+    return in_order([*folds, *repeated, *biases])
 
 
-def _own_and_updated(stack: ResidualStack, depth: int) -> dict[Parameter, MatrixExpr]:
+def _own_and_updated(rules: Rules, depth: int) -> State:
     """Run the updates with layer j + 1's symbols as its own and layer j's as updated, on the right side."""
-    s, fold = stack, dict(folded(stack, depth))
-    state = dict(fold)
-    for j in range(1, depth):
-        updated = {p: state.get(p, p) for p in (s.W(j, 1), s.b(j, 3))}
-        for target, value in layer_updates(s, j):
-            state[target] = value.xreplace({**fold, **updated})
-    for target, value in bias_updates(s, depth):
-        j = int(target.lower[0])
-        carried = {p: state.get(p, p) for p in (s.b(j - 1, 3), *(s.b(k, 2) for k in range(1, j)))}
-        inner = {s.W(k, 2): state[s.W(k, 2)] for k in range(1, j)}
-        state[target] = value.xreplace({**fold, **inner, **carried})
+    folded = fold(depth)
+    state = dict(folded)
+    for k in range(1, depth):
+        known = {p: state.get(p, p) for p in (S.W(k, 1), S.b(k, 3))}
+        for target, value in (rules.at_layer(a, k) for a in rules.each):
+            state[target] = value.xreplace({**folded, **known})
+    for target, value in rules.biases(depth):
+        k = int(target.lower[0])
+        carried = {p: state.get(p, p) for p in (S.b(k - 1, 3), *(S.b(m, 2) for m in range(1, k)))}
+        inner = {S.W(m, 2): state[S.W(m, 2)] for m in range(1, k)}
+        state[target] = value.xreplace({**folded, **inner, **carried})
     return state
 
 
-def per_layer(stack: ResidualStack, depth: int) -> dict[Parameter, MatrixExpr]:
-    """Run the corrected rules: for every new layer i + 1, `W'_{j,3} ← W'_{i+1,1} W'_{j,3}` for all j ≤ i.
+def per_layer(rules: Rules, depth: int) -> State:
+    """Run the corrected rules: those in i once for every new layer i + 1, those in j for all j ≤ i.
 
-    On the right the new layer's symbols are its own, as they were folded, and all others are updated.
+    On the right the new layer's symbols are its own, `W'_{i+1,2}` folded, and all others are updated.
 
     Args:
-        stack: the symbols.
+        rules: the corrected rules, in i and j.
         depth: number of layers.
     """
-    s, own = stack, dict(folded(stack, depth))
-    state = dict(own)
-    for k in range(2, depth + 1):
-        new = {s.W(k, 1): s.W(k, 1), s.W(k, 2): own[s.W(k, 2)], s.b(k, 2): s.b(k, 2), s.b(k, 3): s.b(k, 3)}
-        known = {**state, **new}
-        bias = bias_updates(s, k)[-1].value.xreplace(known)
-        updated = {target: value.xreplace(known) for target, value in layer_updates(s, k - 1)[:3]}
-        carried = {s.W(j, 3): s.W(k, 1) * state.get(s.W(j, 3), s.W(j, 3)) for j in range(1, k)}
-        state |= {**updated, s.b(k, 2): bias, **carried}
+    state: State = {}
+    for layer in range(depth):
+        new, number = layer + 1, {i: layer}
+        own = {p: p for p in (S.W(new, 1), S.b(new, 2), S.b(new, 3))}
+        own |= {target.xreplace(number): value.xreplace(number) for target, value in rules.start}
+        known, found = {**state, **own}, {}
+        for step in rules.each if layer else ():
+            for k in rules.values(layer) if step.target.has(j) else (layer,):
+                target, value = rules.at_layer(step, k)
+                found[target.xreplace(number)] = value.xreplace(number).xreplace(known)
+        if layer:
+            target, value = rules.at_layer(rules.bias, new)
+            found[target] = value.xreplace(known)
+        state |= {**own, **found}
     return state
 
 
@@ -179,23 +258,24 @@ READINGS = {
     "folded, in order": "W'_{k,2} W'_{k,1} folded in all layers first, then in order",
     "folded, at once": "W'_{k,2} W'_{k,1} folded in all layers first, then original values on every right side",
     "own and updated": "right sides original, left sides transformed, as the caption of Figure 2 says: layer j + 1's"
-    " own, layer j's updated",
-    "repeated": "all updates repeated for every new layer, in order",
+    " own, layer j's updated, and W'_{k,2} W'_{k,1} folded in all layers first",
+    "repeated": "all updates repeated for every new layer, in order, with W'_{k,2} W'_{k,1} folded first",
 }
 
 
-def reach(reading: str, stack: ResidualStack | None = None) -> Outcome:
+def reach(rules: Rules, reading: str) -> Outcome:
     """Decide up to which depth a reading of the update rules reproduces the network of Eq. 30.
 
     Args:
+        rules: the rules.
         reading: a key of `READINGS`, or `per layer` for the corrected rules.
-        stack: the symbols.
     """
-    s = stack or ResidualStack()
-    layer = paper_layer(s)
+    layer = paper_layer()
     for depth in DEPTHS:
-        form = closed_form(s, depth).xreplace(_run(s, depth, reading))
-        if normal_form(form) != normal_form(s.x(depth), [layer]):
-            failure = identity(s.x(depth), form, [layer])
-            return Outcome(False, f"right up to depth {depth - 1}, wrong at depth {depth} ({failure.how})")
+        state = per_layer(rules, depth) if reading == "per layer" else _run(rules, depth, reading)
+        form = closed_form(rules.form, depth).xreplace(state)
+        if normal_form(form) != normal_form(S.x(depth), [layer]):
+            failure = identity(S.x(depth), form, [layer])
+            doubt = "undecided" if failure.holds is None else "wrong"
+            return Outcome(failure.holds, f"right up to depth {depth - 1}, {doubt} at depth {depth} ({failure.how})")
     return Outcome(True, f"right at depths {DEPTHS[0]} to {DEPTHS[-1]}")

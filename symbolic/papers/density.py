@@ -1,0 +1,167 @@
+"""What is said of density: which tokens and features attention as a matrix brings together."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+
+from sympy import ImmutableMatrix, Rational, Symbol
+
+from symbolic.expressions.vec import Vec
+from symbolic.papers import heads
+from symbolic.papers.checks import both, expect
+from symbolic.papers.claim import Claim
+from symbolic.papers.counterexample import Outcome
+from symbolic.papers.formula import index, table
+from symbolic.papers.heads import N
+from symbolic.vectorisation.attention import attention
+from symbolic.vectorisation.entries import density, kronecker
+
+SIZES = ((1, 2, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (2, 4, 2))  # tokens, features, heads
+
+
+_ONE_HEAD = Symbol("W'_HVi")
+
+
+def _named(claim: Claim) -> list:
+    """Return what the symbols in a sentence stand for."""
+    return [statement.sides[0] for statement in claim.says]
+
+
+def _special_values(claim: Claim) -> Outcome:
+    """No variable is zero, and W_V W_O is: two features, one head."""
+    expect(_named(claim) == [heads.JOINED, heads.TRANSPOSED_O], "W_{HV} and W'_O")
+    held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
+    w_v, w_o = ImmutableMatrix([[1, 1], [1, 1]]), ImmutableMatrix([[1, 1], [-1, -1]])
+    whole = kronecker(held, (w_v * w_o).T)
+    return Outcome(
+        density(whole) == 1,
+        f"counterexample, N = M = 2, one head, all entries of H 1/2, W_V = {w_v.tolist()}, W_O = {w_o.tolist()}: no"
+        f" variable is zero and W'_{{HVO}} has density {density(whole)}",
+    )
+
+
+def _special_head(claim: Claim) -> Outcome:
+    """A head whose W_V is the identity, and one with a causal mask."""
+    expect(_named(claim) == [_ONE_HEAD], "W'_{HVi}")
+    held, w_v = ImmutableMatrix([[Rational(1, 2)] * 2] * 2), ImmutableMatrix.eye(2)
+    found, causal = density(kronecker(held, w_v.T)), attention(2, 2, 1, causal=True).value.density
+    return Outcome(
+        found == causal == 1,
+        f"counterexample, N = M = 2, all entries of H 1/2, W_V = {w_v.tolist()}: W'_{{HVi}} has density {found}; with"
+        f" a causal mask and generic values it has {causal}",
+    )
+
+
+@cache
+def _generic(
+    which: str, tokens: tuple[int, ...] = (2, 3), *, causal: bool = False
+) -> dict[tuple[int, int, int], Fraction]:
+    sizes = [(n, 2, 1) for n in tokens] if causal or which == "value" else list(SIZES)
+    return {size: getattr(attention(*size, causal=causal), which).density for size in sizes}
+
+
+def _generic_density(which: str) -> Outcome:
+    found = _generic(which)
+    return Outcome(
+        set(found.values()) == {Fraction(1)},
+        f"every entry is a polynomial other than 0, at {len(found)} sizes: density 1",
+    )
+
+
+def _densities_as_stated(claim: Claim, which: str) -> Outcome:
+    """The two stated densities, beside those counted without and with a causal mask."""
+    free, masked = (statement.sides[0] for statement in claim.mends)
+    generic, causal = _generic(which), _generic(which, (2, 3, 4), causal=True)
+    good = all(free == d for d in generic.values())
+    good = good and all(masked.subs(N, size[0]) == d for size, d in causal.items())
+    counted = ", ".join(f"{d} at N = {size[0]}" for size, d in causal.items())
+    return Outcome(good, f"counted: 1 at {len(generic)} sizes without a mask, and with a causal one {counted}")
+
+
+@cache
+def _sees(causal: bool, n: int, m: int) -> bool:
+    """Tell whether token n of attention's output contains token m of its input, at three tokens and two features."""
+    whole = attention(3, 2, 1, causal=causal).whole.matrix
+    return any(whole[2 * (n - 1) + r, 2 * (m - 1) + c] != 0 for r in (0, 1) for c in (0, 1))
+
+
+_PAIRS = [(n, m) for n in (1, 2, 3) for m in (1, 2, 3)]
+
+
+def _with_a_mask(claim: Claim) -> Outcome:
+    expect(_named(claim) == [Vec(heads.JOINED * heads.OUTPUT)], "H̊'")
+    unseen = [(n, m) for n, m in _PAIRS if not _sees(True, n, m)]
+    return Outcome(
+        not unseen,
+        "counterexample, a causal mask, three tokens: "
+        + ", ".join(f"token {n} doesn't contain token {m}" for n, m in unseen),
+    )
+
+
+def _without_a_mask() -> Outcome:
+    good = all(_sees(False, *pair) for pair in _PAIRS)
+    return both(Outcome(good, "every token contains every token, at N = 3"), _generic_density("whole"))
+
+
+def _preceding_only(claim: Claim) -> Outcome:
+    """The stated tokens, beside those that attention with a causal mask contains."""
+    statement = next(s for s in claim.mends if s.relations)
+    holds = {r"\le": lambda a, b: a <= b, r"\ge": lambda a, b: a >= b, "<": lambda a, b: a < b, ">": lambda a, b: a > b}
+
+    def stated(n: int, m: int) -> bool:
+        left, right = (side.subs({index("m"): m, index("n"): n}) for side in statement.sides)
+        return bool(holds[statement.relations[0]](left, right))
+
+    good = all(stated(n, m) == _sees(True, n, m) for n, m in _PAIRS) and all(_sees(False, *pair) for pair in _PAIRS)
+    return Outcome(good, "token by token at N = 3, without and with a causal mask")
+
+
+_SHARES = r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}\text{ with a causal one}"
+
+
+def _decide(check: Callable[[], Outcome]) -> Callable[[Claim], Outcome]:
+    return lambda claim: check()
+
+
+CLAIMS = (
+    Claim(
+        "dense matrix",
+        "000",
+        r"\text{as long as the variables in }\mathbf{W}_{HV}\text{ and }\mathbf{W}'_{O}"
+        r"\text{ are non-zero, the result is essentially a dense matrix}",
+        heads.WHOLE,
+        _special_values,
+        (
+            (
+                "'essentially': for all but special values, and without a mask",
+                _decide(lambda: _generic_density("whole")),
+            ),
+        ),
+        remark="With a causal mask (N + 1)/(2 N) of the entries remain.",
+        correct=_SHARES,
+        correction=lambda claim: _densities_as_stated(claim, "whole"),
+    ),
+    Claim(
+        "dense head",
+        "000",
+        r"\text{It can be observed that }\mathbf{W}'_{HVi}\text{ is a dense matrix}",
+        table({"W'_HV,i": _ONE_HEAD, "N": N}),
+        _special_head,
+        (("for all but special values, and without a mask", _decide(lambda: _generic_density("value"))),),
+        remark="Versions 001 and 003 say the same.",
+        correct=_SHARES,
+        correction=lambda claim: _densities_as_stated(claim, "value"),
+    ),
+    Claim(
+        "whole context",
+        "000",
+        r"\text{each element in }\mathring{\mathbf{H}}'\text{ encapsulates comprehensive information from both}"
+        r"\text{ preceding and subsequent contexts}",
+        heads.WHOLE,
+        _with_a_mask,
+        (("without a mask, as in Eq. 8, and for all but special values", _decide(_without_a_mask)),),
+        remark="A model that predicts the next token has a causal mask, and sees preceding tokens only.",
+        correct=r"\text{token }n\text{ contains all tokens without a mask, and tokens }m\le n\text{ with a causal one}",
+        correction=_preceding_only,
+    ),
+)

@@ -1,0 +1,105 @@
+"""Which parameters move with the input, and which stand still."""
+
+from functools import cache
+
+from sympy import MatrixExpr, Symbol
+from sympy.core.relational import Relational
+
+from symbolic.blocks.transformer import transformer_block
+from symbolic.equality.normal_form import normal_form
+from symbolic.expressions.parameter import Held, Parameter
+from symbolic.papers.checks import both, expect
+from symbolic.papers.claim import Claim
+from symbolic.papers.counterexample import Outcome
+from symbolic.papers.formula import Statement, bold
+from symbolic.papers.notation import THEORY, S
+from symbolic.papers.residual import (
+    K,
+)
+from symbolic.papers.updates import (
+    updated,
+)
+from symbolic.theorems.residual_stack import i, j
+
+
+@cache
+def _moving(parameter: MatrixExpr) -> bool:
+    """Tell whether a parameter contains an attention pattern, in a network of Eq. 30."""
+    found = normal_form(parameter, (*S.recursions, *transformer_block("paper").parameters)).expression()
+    return bool(found.atoms(Held))
+
+
+_RELATION = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">="}
+
+
+def _stated(statement: Statement, depth: int) -> set[int]:
+    """Return the layers j that a printed range names, with i + 1 layers."""
+    expect(j in statement.sides, "a range of j")
+    sides = [side.subs(i, depth - 1) for side in statement.sides]
+
+    def inside(k: int) -> bool:
+        values = [side.subs(j, k) for side in sides]
+        pairs = zip(values, statement.relations, values[1:], strict=False)
+        return all(bool(Relational(a, b, _RELATION[relation])) for a, relation, b in pairs)
+
+    return {k for k in range(-2, depth + 3) if inside(k)}
+
+
+def _with_ranges(statements: tuple[Statement, ...]) -> list[Statement]:
+    """Return statements with `j = 1, …, i` as `1 ≤ j ≤ i`."""
+    found: list[Statement] = []
+    for statement in statements:
+        if len(found) > 1 and found[-1].sides[0] == Symbol("...") and found[-2].relations == ("=",):
+            (letter, first), _ = found[-2].sides, found.pop()
+            found[-1] = Statement((first, letter, statement.sides[0]), (r"\le", r"\le"))
+        else:
+            found.append(statement)
+    return found
+
+
+def dynamic_parameters(statements: tuple[Statement, ...], *, own: bool = False, depth: int = 4) -> Outcome:
+    """Decide which parameters move with the input, in a network of Eq. 30 with i + 1 layers.
+
+    Args:
+        statements: parameters with index j, and behind them the range of j for which all of them are said to move.
+        own: whether `W'_{j,k}` is a layer's own parameter; otherwise it is the updated one, of the closed form.
+        depth: number of layers.
+    """
+    outcomes: list[Outcome] = []
+    waiting: list[Parameter] = []
+    kinds: list[str] = []
+    for statement in _with_ranges(statements):
+        if not statement.relations:
+            waiting += statement.sides
+            continue
+        stated, moving = _stated(statement, depth), set(range(1, depth + 1))
+        for p in waiting:
+            closed_one = updated(K)(p)
+            expect(p.lower[0] == j, f"{p} with index j")
+            kinds.append(closed_one.letter)
+            meant = p if own else closed_one
+            moving &= {k for k in moving if _moving(meant.xreplace({j: k, i: depth - 1}))}
+        names = " and ".join(map(str, waiting))
+        how = f"of {depth} layers, attention is in {names} for j in {sorted(moving)}; stated: {sorted(stated)}"
+        outcomes.append(Outcome(moving == stated, how))
+        waiting = []
+    expect(sorted(kinds) == ["B", "C", "P"] and not waiting, "three parameters, with a range behind them")
+    return both(*outcomes)
+
+
+CLAIMS = (
+    Claim(
+        "dynamic parameters",
+        "000",
+        bold(
+            r"\text{all }W'_{j,1}\text{ and }W'_{j,2}\text{ for }i+1\ge j\ge 1\text{, and }W'_{j,3}\text{ for }i+1>j>1"
+            r"\text{ in layer }i\text{ are dynamically adjusted}"
+        ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
+        THEORY,
+        lambda claim: dynamic_parameters(claim.says, own=True),
+        (("the symbols are the updated ones", lambda claim: dynamic_parameters(claim.says)),),
+        remark="The ranges of j are meant to be exact; the first layer's W'_{1,3} is carried by later attention too.",
+        correct=(("i+1>j>1", r"i+1>j\ge 1"),),
+        correction=lambda claim: dynamic_parameters(claim.mends),
+    ),
+)

@@ -1,0 +1,396 @@
+"""The papers' LaTeX read back into expressions, so that what is printed is what is decided."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sympy import Integer, MatrixExpr, Symbol, Transpose, Tuple, sqrt
+from sympy.core.symbol import Str
+
+from symbolic.errors import SymbolicError
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.matrix import MatrixProduct, MatrixSum
+from symbolic.expressions.vec import Vec
+from symbolic.papers.magnitude import Magnitude
+from symbolic.vectorisation.diamond import diamond
+
+_TOKEN = re.compile(
+    r"\\text\{[^{}]*\}|\\(?:left|right)\||\\operatorname\{\w+\}|\\[a-zA-Z]+|\\[^a-zA-Z]|\d+|UAT|MHA|FFN|[a-zA-Z]|\S"
+)
+
+_LAYOUT = re.compile(r"\\begin\{aligned\}|\\end\{aligned\}|\\\\|&|\\[;!,]|\\quad|\\(?:left|right)(?![a-z|])")
+
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\to", r"\mapsto", r"\rightarrow", r"\in"}
+
+_SEPARATORS = (",", ";", ":", ".")
+
+_OPENING = {"(": ")", "[": "]", r"\{": r"\}", r"\left|": r"\right|"}
+
+_ALPHABETS = (r"\mathbf", r"\boldsymbol", r"\mathrm", r"\mathbb")
+
+_ACCENTS = {r"\hat": "^", r"\mathring": "°", r"\widetilde": "~"}
+
+_GREEK = {r"\alpha": "alpha", r"\beta": "beta", r"\theta": "theta", r"\varepsilon": "varepsilon", r"\Lambda": "Λ"}
+
+
+_BARE = re.compile(r"\\[A-Za-z]+|\\.|[_^](?:\{[^{}]*\}|.)|\{[^{}]*\}|UAT|σ|[WxbPqBCcszyhHVQKX]")
+
+
+def bold(text: str) -> str:
+    r"""Return a formula with its matrices and vectors in bold, as the papers set them.
+
+    Args:
+        text: LaTeX with bare letters, `σ` and `UAT`; indices, words and commands stay.
+
+    Example:
+        >>> print(bold(r"x'_{i}=W'_{i,1}x'_{0}\text{ with }UAT_{i}"))
+        \mathbf{x}'_{i}=\mathbf{W}'_{i,1}\mathbf{x}'_{0}\text{ with }\mathrm{UAT}^{R}_{i}
+    """
+
+    def one(match: re.Match) -> str:
+        token = match.group()
+        known = {"σ": r"\sigma", "UAT": r"\mathrm{UAT}^{R}"}
+        return known.get(token, rf"\mathbf{{{token}}}" if token.isalpha() else token)
+
+    return _BARE.sub(one, text)
+
+
+class Name(NamedTuple):
+    """A letter with its marks, as printed.
+
+    Args:
+        letter: the letter, with `Δ` before and an accent after it.
+        lower: lower indices: numbers, symbols, or strings such as `HVO`.
+        upper: upper indices, as in `C_j^{(i)}`.
+        primed: whether it has a prime.
+    """
+
+    letter: str
+    lower: tuple[Any, ...] = ()
+    upper: tuple[Any, ...] = ()
+    primed: bool = False
+
+    def __str__(self) -> str:
+        upper = f"^({','.join(map(str, self.upper))})" if self.upper else ""
+        lower = f"_{','.join(map(str, self.lower))}" if self.lower else ""
+        return self.letter + "'" * self.primed + lower.replace(" ", "") + upper.replace(" ", "")
+
+
+@dataclass(frozen=True, eq=False)
+class Notation:
+    """What the letters of one part of a paper stand for.
+
+    Args:
+        symbol: the expression that a name stands for.
+        functions: the letters that are applied to arguments in brackets, and what comes of it.
+        from_right: whether `A ⋄ B ⋄ x` without brackets is `A ⋄ (B ⋄ x)`; otherwise it is `(A ⋄ B) ⋄ x`.
+    """
+
+    symbol: Callable[[Name], Any]
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    from_right: bool = False
+
+
+class Statement(NamedTuple):
+    """A row of relations, such as `a = b < c`.
+
+    Args:
+        sides: the expressions.
+        relations: what stands between them, one fewer.
+    """
+
+    sides: tuple[Any, ...]
+    relations: tuple[str, ...]
+
+
+def applied(name: str) -> Callable[..., Tuple]:
+    """Return what reads `name(arguments)` as a name with its arguments.
+
+    Args:
+        name: the name.
+    """
+    return lambda *arguments: Tuple(Str(name), *arguments)
+
+
+def index(letter: str) -> Symbol:
+    """Return the symbol of an index.
+
+    Args:
+        letter: its letter.
+    """
+    return Symbol(letter, integer=True, nonnegative=True)
+
+
+def table(names: Mapping[str, Any], **options: Any) -> Notation:
+    """Return a notation with finitely many names.
+
+    Args:
+        names: what each name stands for, such as `"W'_HV"` or `"x_i+1"`.
+        options: the other fields of the notation.
+    """
+
+    def symbol(name: Name) -> Any:
+        if str(name) not in names:
+            raise SymbolicError(f"{name} stands for nothing here: what is printed has {', '.join(names)}")
+        return names[str(name)]
+
+    return Notation(symbol, **options)
+
+
+class _Reader:
+    """A reader of one formula by recursive descent."""
+
+    def __init__(self, latex: str, notation: Notation) -> None:
+        self.latex, self.notation = latex, notation
+        self.tokens = _TOKEN.findall(_LAYOUT.sub(" ", latex))
+        self.place = 0
+
+    @property
+    def next(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self, *expected: str) -> str:
+        token = self.next
+        if not token or (expected and token not in expected):
+            raise SymbolicError(
+                f"{self.latex} can't be read: after {''.join(self.tokens[: self.place])} comes {token or 'nothing'},"
+                f" expected {' or '.join(expected) or 'a closing bracket'}"
+            )
+        self.place += 1
+        return token
+
+    def statements(self) -> tuple[Statement, ...]:
+        found = []
+        while self.next:
+            if self.next in _SEPARATORS or self.next.startswith(r"\text{"):
+                self.take()
+            else:
+                found.append(self.statement())
+        return tuple(found)
+
+    def statement(self) -> Statement:
+        sides, relations = [self.sum()], []
+        while self.next in _RELATIONS:
+            relations.append(self.take())
+            sides.append(self.sum())
+        return Statement(tuple(sides), tuple(relations))
+
+    def sum(self) -> Any:
+        total = self.signed(self.take("-")) if self.next == "-" else self.product()
+        while self.next in ("+", "-"):
+            term = self.signed(self.take())
+            matrices = isinstance(total, MatrixExpr) or isinstance(term, MatrixExpr)
+            total = MatrixSum(total, term) if matrices else total + term
+        return total
+
+    def signed(self, sign: str) -> Any:
+        term = self.product()
+        return _times(Integer(-1), term) if sign == "-" else term
+
+    def product(self) -> Any:
+        """Read factors between `⋄` and `⊗`, which bind less than a product without a sign."""
+        factors, operators = [self.juxtaposed()], []
+        while self.next in (r"\diamond", r"\otimes"):
+            operators.append(self.take())
+            factors.append(self.juxtaposed())
+        while operators:
+            at = len(operators) - 1 if self.notation.from_right else 0
+            operation = _diamond if operators.pop(at) == r"\diamond" else Kronecker
+            factors[at : at + 2] = [operation(*factors[at : at + 2])]
+        return factors[0]
+
+    def juxtaposed(self) -> Any:
+        result = self.factor()
+        while self._starts_a_factor():
+            result = _times(result, self.factor())
+            while self.next == "/":
+                self.take()
+                result = _times(result, 1 / self.factor())
+        return result
+
+    def _starts_a_factor(self) -> bool:
+        token = self.next
+        ends = {"", "+", "-", "|", "}", r"\diamond", r"\otimes", *_SEPARATORS, *_RELATIONS, *_OPENING.values()}
+        return token == "/" or not (token in ends or token.startswith(r"\text{"))
+
+    def factor(self) -> Any:
+        token = self.next
+        if token in _OPENING:
+            return self.scripted(self.bracket())
+        if token == "/":
+            return Integer(1)
+        if token.isdigit():
+            return Integer(self.take())
+        match token:
+            case r"\sigma":
+                self.take()
+                return Activation(self.bracket())
+            case r"\sum":
+                return self.indexed_sum()
+            case r"\frac" | r"\tfrac":
+                self.take()
+                top = self.braced()
+                return _times(1 / self.braced(), top)
+            case r"\sqrt":
+                self.take()
+                return sqrt(self.braced())
+            case r"\ldots":
+                self.take()
+                return Symbol("...")
+        if token.startswith(r"\operatorname"):
+            return self.call(self.take()[14:-1])
+        return self.named()
+
+    def bracket(self) -> Any:
+        opening = self.take(*_OPENING)
+        inner = self.sum()
+        self.take(_OPENING[opening])
+        return Magnitude(inner) if opening == r"\left|" else inner
+
+    def braced(self) -> Any:
+        self.take("{")
+        inner = self.sum()
+        self.take("}")
+        return inner
+
+    def scripted(self, inner: Any) -> Any:
+        """Read the `T` and the prime behind a bracket."""
+        while self.next in ("'", "^"):
+            if self.take() == "'":
+                inner = Vec(inner)
+            elif self.script() in (("T",), (r"\mathrm", "{", "T", "}")):
+                inner = Transpose(inner).doit(deep=False)
+            else:
+                raise SymbolicError(f"{self.latex} can't be read: behind a bracket stands a T or a prime")
+        return inner
+
+    def script(self) -> tuple[str, ...]:
+        if self.next != "{":
+            return (self.take(),)
+        self.take()
+        depth = 1
+        found: list[str] = []
+        while True:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+            if not depth:
+                return tuple(found)
+            found.append(token)
+
+    def letter(self) -> str:
+        token = self.take()
+        if token == r"\Delta":
+            return "Δ" + self.letter()
+        if token in _ALPHABETS or token in _ACCENTS:
+            self.take("{")
+            inner = self.letter()
+            self.take("}")
+            return inner + _ACCENTS.get(token, "")
+        if token in _GREEK or re.fullmatch(r"\w+", token):
+            return _GREEK.get(token, token)
+        raise SymbolicError(f"{self.latex} can't be read: {token or 'its end'} is no letter")
+
+    def named(self) -> Any:
+        letter, lower, upper, primed, transposed = self.letter(), (), (), False, False
+        while self.next in ("'", "_", "^"):
+            mark = self.take()
+            if mark == "'":
+                primed = True
+            elif mark == "_":
+                lower = _indices("".join(self.script()))
+            else:
+                script = self.script()
+                primed |= r"\prime" in script
+                transposed |= "T" in script
+                if script[0] == "(":
+                    upper = _indices("".join(script[1:-1]))
+        name = Name(letter, lower, upper, primed)
+        if letter in self.notation.functions and self.next == "(":
+            return self.call(letter, *(() if not lower else (name,)))
+        expression = self.notation.symbol(name)
+        return Transpose(expression) if transposed else expression
+
+    def call(self, function: str, *before: Any) -> Any:
+        """Read arguments between commas or bars; `a = b` among them is a pair."""
+        if function not in self.notation.functions:
+            raise SymbolicError(
+                f"{function} stands for nothing here: it is none of {', '.join(self.notation.functions)}"
+            )
+        self.take("(")
+        arguments = list(before)
+        while True:
+            sides = self.statement().sides
+            arguments.append(sides[0] if len(sides) == 1 else Tuple(*sides))
+            if self.take(",", "|", ")") == ")":
+                return self.notation.functions[function](*arguments)
+
+    def indexed_sum(self) -> IndexedSum:
+        self.take()
+        self.take("_")
+        below = "".join(self.script())
+        if r"\in" in below:
+            letter, members = below.split(r"\in")
+            first, last = Integer(1), Symbol(re.sub(r"[\\{}]|Lambda", "", f"Λ{members}"), positive=True)
+        else:
+            letter, start = below.split("=")
+            self.take("^")
+            (first,), (last,) = _indices(start), _indices("".join(self.script()))
+        return IndexedSum(self.product(), index(letter), first, last)
+
+
+def _indices(text: str) -> tuple[Any, ...]:
+    """Return indices such as `i+1,1` or `Qi`: numbers and symbols, capitals as strings."""
+    found: list[Any] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([A-Z]*)([a-z]?(?:[+-]?\d+)?|N_\{?\d\}?)", part)
+        if match is None:
+            raise SymbolicError(f"{part} is no index")
+        capitals, rest = match.groups()
+        if capitals == "N" or rest.startswith("N"):
+            found.append(Symbol(part.replace("{", "").replace("}", ""), integer=True, positive=True))
+            continue
+        if capitals:
+            found.append(capitals)
+        if rest:
+            letter, number = re.fullmatch(r"([a-z]?)(.*)", rest).groups()  # type: ignore[union-attr]
+            found.append((index(letter) if letter else Integer(0)) + Integer(number or 0))
+    return tuple(found)
+
+
+def _times(left: Any, right: Any) -> Any:
+    matrices = isinstance(left, MatrixExpr) or isinstance(right, MatrixExpr)
+    return MatrixProduct(left, right) if matrices else left * right
+
+
+def _diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:
+    """Return `left ⋄ right`; with the vector on the left it means the same as with the vector on the right."""
+    vector_first = left.shape[1] == 1 and right.shape[1] != 1
+    return diamond(right, left) if vector_first else diamond(left, right)
+
+
+@lru_cache(maxsize=1 << 10)
+def read(latex: str, notation: Notation) -> tuple[Statement, ...]:
+    r"""Return the statements of a formula, between the words and commas that separate them.
+
+    Args:
+        latex: LaTeX in the papers' notation; `\text{…}` is skipped.
+        notation: what the letters stand for.
+
+    Raises:
+        SymbolicError: if it can't be read, or a letter stands for nothing.
+        ShapeMismatch: if it can't be formed, since shapes don't fit.
+
+    Example:
+        >>> from sympy import symbols
+        >>> from symbolic.expressions.parameter import Parameter
+        >>> d = symbols("d", integer=True, positive=True)
+        >>> names = {"W": Parameter("W", (), d, d), "x": Parameter("x", (), d, 1)}
+        >>> (statement,) = read(r"\mathbf{W}^{T}[\mathbf{x}+\mathbf{x}]", table(names))
+        >>> print(statement.sides[0])
+        W.T (x + x)
+    """
+    return _Reader(latex, notation).statements()

@@ -1,0 +1,170 @@
+"""Linear maps and the MLP in matrix-vector form: Eq. 3, 5 and 6."""
+
+from sympy import Identity
+
+from symbolic.equality.definition import Definition
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.papers.checks import both, derived, expect
+from symbolic.papers.claim import Claim
+from symbolic.papers.counterexample import Outcome, identity
+from symbolic.papers.formula import applied, bold, read, table
+from symbolic.papers.heads import M, N, X
+from symbolic.vectorisation.linear import linear_derivation, linear_on_features, linear_on_rows
+from symbolic.vectorisation.mlp import mlp_derivation
+
+_SMALL = ((1, 2), (2, 2), (3, 2), (2, 4))  # tokens, features
+
+_ROWS, _COLUMNS = Parameter("W", (), N, N), Parameter("V", (), M, M)
+
+_Y = Variable("y", (), N, M)
+
+
+def _general_map(claim: Claim) -> Outcome:
+    """Eq. 3 for both linear orientations, `W x` and `x W`."""
+    y, transformed, y_vector, image = claim.says[0].sides
+    expect((y, y_vector) == (_Y, Vec(_Y)), "y and y'")
+    expect(transformed == applied("T")(X, _ROWS), "T(x | W)")
+    outcomes = []
+    for value, matrix in (
+        (_ROWS * X, Kronecker(_ROWS, Identity(M))),
+        (X * _COLUMNS, Kronecker(Identity(N), _COLUMNS.T)),
+    ):
+        outcomes.append(identity(Vec(value), image, [Definition(Parameter("W'", (), N * M, N * M), matrix)]))
+    good = all(f(n, m).agree for f in (linear_on_rows, linear_on_features) for n, m in _SMALL)
+    entry = Outcome(good, "W' read off entry by entry for both linear orientations")
+    return both(*outcomes, entry)
+
+
+def _eq_5(claim: Claim) -> Outcome:
+    """`x_{i+1}` is what the left side says; both sides of the arrow then say the same of `vec(x_{i+1})`."""
+    following, value, vector, image = claim.says[0].sides
+    let = Definition(following, value)
+    return both(
+        identity(vector, image, [let]),
+        identity(Vec(following), vector, [let]),
+        derived(linear_derivation(2, 3), "W' = W ⊗ I_M for all sizes, and entry by entry"),
+    )
+
+
+_X1, _X2 = Variable("x", ("i",), N, M), Variable("x", ("i+1",), N, M)
+
+_LINEAR = table(
+    {
+        "x_i": _X1,
+        "x_i+1": _X2,
+        "W_i": _ROWS,
+        "x'_i": Vec(_X1),
+        "x'_i+1": Vec(_X2),
+        "W'_i": Kronecker(_ROWS, Identity(M)),
+    }
+)
+
+_W = [Parameter("W", (k,), N, N) for k in (1, 2)]
+
+_V = [Parameter("V", (k,), M, M) for k in (1, 2)]  # the same on features
+
+_BIASES = [Variable("b", (k,), N, M) for k in (1, 2)]
+
+_ON_FEATURES = [Parameter("b", (k,), M, 1) for k in (1, 2)]
+
+_ONES = Parameter("1", ("N",), N, 1)
+
+_PRIMED = {f"W'_{k}": Parameter("W'", (k,), N * M, N * M) for k in (1, 2)}
+
+_PRIMED |= {f"b'_{k}": Parameter("b'", (k,), N * M, 1) for k in (1, 2)}
+
+_FFN = {"FFN": applied("FFN")}
+
+_ON_ROWS_NAMES = {
+    "x": X,
+    "x'": Vec(X),
+    "1": _ONES,
+    "W'_k": _PRIMED["W'_1"],
+    "W_k": _V[0],
+    "I_N": Identity(N),
+    **_PRIMED,
+}
+
+_MLP = table(
+    {**_ON_ROWS_NAMES, "W_1": _W[0], "W_2": _W[1], "b_1": _BIASES[0], "b_2": _BIASES[1]},
+    functions=_FFN,
+)
+
+_FEATURES = table(
+    {**_ON_ROWS_NAMES, "W_1": _V[0], "W_2": _V[1], "b_1": _ON_FEATURES[0], "b_2": _ON_FEATURES[1]}, functions=_FFN
+)
+
+
+def _mixes_tokens(claim: Claim) -> Outcome:
+    rows, features = linear_on_rows(2, 2).matrix, linear_on_features(2, 2).matrix
+    crossing = [any(m[r, c] != 0 for r in (0, 1) for c in (2, 3)) for m in (rows, features)]
+    return Outcome(
+        crossing[0] == crossing[1],
+        f"with W of N × N, token 1 of W x contains {rows[0, 2]} times token 2; a Transformer's MLP acts on each"
+        " token alone",
+    )
+
+
+def _primed_on_rows(claim: Claim) -> Outcome:
+    """The mapping to primed symbols as printed, with `W' = W ⊗ I_M` and `b' = vec(b)`."""
+    name, value, image = claim.says[0].sides
+    expect(name == applied("FFN")(X), "FFN(x)")
+    meaning = [Definition(_PRIMED[f"W'_{k + 1}"], Kronecker(w, Identity(M))) for k, w in enumerate(_W)]
+    meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Vec(b)) for k, b in enumerate(_BIASES)]
+    return identity(Vec(value), image, meaning)
+
+
+def _primed_on_features(claim: Claim) -> Outcome:
+    """The printed primed side, beside the corrected FFN with the corrected `W'_k` and `b' = 1 ⊗ b`."""
+    corrected, primed = read(claim.corrected, _FEATURES)
+    name, value = corrected.sides
+    expect(name == applied("FFN")(X) and primed.sides[0] == _PRIMED["W'_1"], "FFN(x), and W'_k")
+    each = primed.sides[1]
+    meaning = [Definition(_PRIMED[f"W'_{k + 1}"], each.xreplace({_V[0]: v})) for k, v in enumerate(_V)]
+    meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Kronecker(_ONES, b)) for k, b in enumerate(_ON_FEATURES)]
+    return identity(Vec(value), claim.says[0].sides[2], meaning)
+
+
+def _mlp_both_ways(claim: Claim) -> Outcome:
+    return both(
+        _primed_on_rows(claim),
+        _primed_on_features(claim),
+        derived(mlp_derivation(), "the matrix-vector form of the MLP in both orientations"),
+    )
+
+
+CLAIMS = (
+    Claim(
+        "3",
+        "000",
+        r"\mathbf{y}=T(\mathbf{x}|\mathbf{W})\mapsto\mathbf{y}'=\mathbf{W}'\mathbf{x}'",
+        table(
+            {"y": _Y, "y'": Vec(_Y), "x": X, "x'": Vec(X), "W": _ROWS, "W'": Parameter("W'", (), N * M, N * M)},
+            functions={"T": applied("T")},
+        ),
+        _general_map,
+        definition=True,
+        remark="For a T that isn't linear, W' depends on x.",
+    ),
+    Claim(
+        "5",
+        "000",
+        bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}x'_{i}"),
+        _LINEAR,
+        _eq_5,
+    ),
+    Claim(
+        "6",
+        "000",
+        r"FFN(\mathbf{x})=" + bold(r"W_{2}σ(W_{1}x+b_{1})+b_{2}\mapsto W'_{2}σ(W'_{1}x'+b'_{1})+b'_{2}"),
+        _MLP,
+        _mixes_tokens,
+        (("W x stands for the map of every token's features, x W_1 with W' = I_N ⊗ W^T", _mlp_both_ways),),
+        remark="The mapping to primed symbols is right in both orientations.",
+        correct=r"FFN(\mathbf{x})="
+        + bold(r"σ(xW_{1}+\mathbf{1}b_{1}^{T})W_{2}+\mathbf{1}b_{2}^{T},\quad W'_{k}=\mathbf{I}_{N}\otimes W_{k}^{T}"),
+        correction=_primed_on_features,
+    ),
+)

@@ -1,0 +1,104 @@
+"""The absolute value of a sum, as the pruning argument uses it, and inequalities between such values."""
+
+from collections.abc import Callable
+from itertools import pairwise, product
+from typing import Any
+
+from sympy import Abs, Basic, Expr, Integer, MatrixExpr, Rational, Symbol, symbols
+from sympy.matrices.expressions import MatAdd, MatMul
+
+from symbolic.expressions.matrix import Matrix
+from symbolic.papers.counterexample import Outcome
+
+
+class Magnitude(Matrix):
+    """`|v|`, of which nothing is used but that it is an absolute value.
+
+    Args:
+        argument: `v`.
+    """
+
+    def __new__(cls, argument: Any) -> "Magnitude":
+        """Return the expression."""
+        return Basic.__new__(cls, argument)
+
+    argument = property(lambda self: self.args[0])
+    shape = property(lambda self: (Integer(1), Integer(1)))
+
+
+def as_number(expression: Any, value: Callable[[MatrixExpr], Expr]) -> Expr:
+    """Return an expression as one of real numbers, with `|…|` as their absolute value.
+
+    Args:
+        expression: sums, differences and magnitudes.
+        value: the number that stands for any other part.
+    """
+    match expression:
+        case Magnitude():
+            return Abs(as_number(expression.argument, value))
+        case MatAdd():
+            return sum((as_number(part, value) for part in expression.args), Integer(0))
+        case MatMul() if not isinstance(expression.args[0], MatrixExpr) and len(expression.args) == 2:
+            return expression.args[0] * as_number(expression.args[1], value)
+        case MatrixExpr():
+            return value(expression)
+    return expression
+
+
+_RAYS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0))
+
+_NUMBERS = (0, 1, -1, 3)
+
+
+def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
+    """Tell whether a sum of absolute values of linear terms in `a` and `b` is shown to be never negative.
+
+    Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
+    value is at one of the rays.
+
+    Args:
+        gap: the sum.
+        a: a real variable.
+        b: a real variable.
+    """
+
+    def at(expression: Expr, ray: tuple[int, int]) -> Expr:
+        return expression.subs({a: ray[0], b: ray[1]})
+
+    arguments = [size.args[0] for size in gap.atoms(Abs)]
+    linear = all(at(t, one) * at(t, two) >= 0 for one, two in pairwise(_RAYS) for t in arguments)
+    return bool(linear and not gap.subs({a: 0, b: 0}) and all(at(gap, ray) >= 0 for ray in _RAYS))
+
+
+S1, S2, F = symbols("S_1 S_2 f", real=True)
+
+EPSILON = Symbol("varepsilon", positive=True)
+
+PREMISE = Abs(S1 + S2 - F)
+
+_A, _B = symbols("a b", real=True)
+
+
+def follows(left: Expr, right: Expr) -> Outcome:
+    """Decide whether `left < right` follows from `|S_1 + S_2 − f| < ε`, where the difference grows as `ε` does.
+
+    Args:
+        left: the smaller side, in `S_1`, `S_2`, `f`, `ε` and other real numbers.
+        right: the larger side.
+
+    Source: Wang & Li, Eq. 13–16.
+    """
+    gap = right - left
+    variables = sorted((gap.free_symbols | PREMISE.free_symbols) - {EPSILON}, key=str)
+    for numbers in product(_NUMBERS, repeat=len(variables)):
+        values = dict(zip(variables, numbers, strict=True))
+        values[EPSILON] = PREMISE.subs(values) + Rational(1, 2)
+        if gap.subs(values) <= 0:
+            given = ", ".join(f"{symbol} = {n}" for symbol, n in values.items()).replace("varepsilon", "ε")
+            return Outcome(
+                False, f"counterexample, {given}: {left.subs(values)} on the left, {right.subs(values)} on the right"
+            )
+    closed = gap.subs(EPSILON, PREMISE).subs(S1, _A + F).subs(S2, _B).expand()
+    if (gap - EPSILON).has(EPSILON) or not closed.free_symbols <= {_A, _B} or not never_negative(closed, _A, _B):
+        return Outcome(None, "neither proved nor refuted by the signs")
+    return Outcome(True, "proved by the signs of S_1 − f and S_2")

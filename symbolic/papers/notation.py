@@ -1,0 +1,119 @@
+"""What the letters of Eq. 1, 2 and 11–34 stand for: a layer's own parameters, and those of the closed form."""
+
+from typing import Any
+
+from sympy import Integer, MatrixExpr, Symbol, symbols
+
+from symbolic.errors import SymbolicError
+from symbolic.expressions.parameter import Parameter
+from symbolic.papers.formula import Name, Notation, applied, index
+from symbolic.theorems.lora import delta
+from symbolic.theorems.residual_stack import ResidualStack
+
+S = ResidualStack()
+
+_N, _M, _K, _R = symbols("n m k r", integer=True, positive=True)
+
+INPUT = Parameter("x", (), _N, 1)
+
+FUNCTION = Parameter("f", (), _K, 1)
+
+APPROXIMATION = Parameter("G", (), _K, 1)
+
+THRESHOLD = Parameter("ε", (), 1, 1)
+
+FACTOR = Parameter("beta", (), _R, _K)
+
+CUBE = Parameter("I", ("n",), _N, 1)
+
+
+def updated_b1(k: Any) -> Parameter:
+    """Return `b'_{k,1}`, which the papers use for the updated `b'_{k,3}` in places.
+
+    Args:
+        k: the layer.
+    """
+    return Parameter("b'", (k, 1), S.width, 1)
+
+
+def _indexed(name: Name, k: Any, role: Any) -> MatrixExpr | None:
+    """Return what a letter with one index, or two, stands for in a stack of layers."""
+    match name.letter:
+        case "W" if role in (1, 2, 3):
+            return S.W(k, int(role))
+        case "b" if role in (2, 3):
+            return S.b(k, int(role))
+        case "b" if role == 1:
+            return updated_b1(k)
+        case "C" if len(name.upper) == 1 and role is None:
+            return S.C(k, name.upper[0])
+        case "x~" if role is None:
+            return Parameter("x~'", (k,), S.width, 1)
+        case "s" | "z" if role is None:
+            return Parameter(name.letter, (k,), S.neurons, 1)
+        case "x" | "P" | "q" | "B" | "c" | "UAT" if role is None:
+            return getattr(S, name.letter)(k)
+    return None
+
+
+def symbol(name: Name) -> Any:
+    """Return what a name stands for; a prime that the papers leave out is no other symbol.
+
+    Args:
+        name: the name.
+
+    Raises:
+        SymbolicError: if it stands for nothing.
+    """
+    if name.letter[0] == "Δ":
+        return delta(symbol(name._replace(letter=name.letter[1:])))
+    found = None
+    match name.letter, name.lower:
+        case "x", () if not name.primed:
+            found = INPUT
+        case "I", ("n",) | (Symbol(name="n"),):
+            found = CUBE
+        case "W" | "b" | "alpha" | "theta", (j,) if not name.primed:
+            shape = {"W": (_N, _M), "b": (_M, 1), "alpha": (_K, _M), "theta": (_M, 1)}[name.letter]
+            found = Parameter(name.letter, (j,), *shape)
+        case "beta", ():
+            found = FACTOR
+        case "varepsilon", ():
+            found = THRESHOLD
+        case "0", ():
+            found = Integer(0)
+        case "i" | "j" | "k", ():
+            found = index(name.letter)
+        case _, (k,):
+            found = _indexed(name, k, None)
+        case _, (k, role):
+            found = _indexed(name, k, role)
+    if found is None:
+        raise SymbolicError(f"{name} stands for nothing: see the letters of the papers and of the closed form")
+    return found
+
+
+def _of_the_input(parameter: Parameter) -> Any:
+    def value(argument: MatrixExpr) -> Parameter:
+        if argument != INPUT:
+            raise SymbolicError(f"{parameter.letter} is applied to {argument}, and the input is {INPUT}")
+        return parameter
+
+    return value
+
+
+_FUNCTIONS = {
+    "f": _of_the_input(FUNCTION),
+    "G": _of_the_input(APPROXIMATION),
+    "MHA": applied("MHA"),
+    "FFN": applied("FFN"),
+}
+
+THEORY = Notation(symbol, _FUNCTIONS)
+
+
+def _theta_is_bias(name: Name) -> Any:
+    return symbol(name._replace(letter="b") if name.letter == "theta" else name)
+
+
+EARLIER = Notation(_theta_is_bias, _FUNCTIONS)

@@ -1,0 +1,269 @@
+"""Pruning: Eq. 13–16, the premise that the dropped terms are small, and what is concluded for layers."""
+
+from functools import cache
+
+from sympy import Abs, Expr, MatrixExpr, Rational, Symbol, ZeroMatrix
+
+from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import equal
+from symbolic.errors import SymbolicError
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.parameter import Parameter
+from symbolic.papers.checks import both, derived, expect, scalar
+from symbolic.papers.claim import Claim
+from symbolic.papers.counterexample import Outcome, identity
+from symbolic.papers.formula import Statement, bold, read
+from symbolic.papers.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
+from symbolic.papers.notation import EARLIER, FACTOR, FUNCTION, THEORY, THRESHOLD, S
+from symbolic.theorems.lemma import lemma_1
+from symbolic.theorems.pruning import pruning, split_of_sums
+from symbolic.theorems.residual_stack import ResidualStack
+
+_KEPT, _DROPPED = (Symbol(f"Λ_{k}", positive=True) for k in (1, 2))
+
+_SETS = {_KEPT: S1, _DROPPED: S2, Symbol("N", integer=True, positive=True): S1 + S2}
+
+
+@cache
+def is_the_sum(expression: MatrixExpr) -> bool:
+    """Tell whether an expression is the sum of the universal approximation theorem, as Lemma 1 takes it.
+
+    Args:
+        expression: the expression.
+    """
+    return equal(FACTOR * expression, lemma_1().steps[0].left)
+
+
+def _number(part: MatrixExpr) -> Expr:
+    """Return the number that stands for `f(x)`, or for a sum of terms: those of other terms are other numbers."""
+    if part in (FUNCTION, THRESHOLD):
+        return F if part == FUNCTION else EPSILON
+    if not isinstance(part, IndexedSum) or part.last not in _SETS:
+        raise SymbolicError(f"{part} is no sum of terms, over Λ_1, Λ_2 or all N")
+    whole = IndexedSum(part.body, part.index, part.first, Symbol("N", integer=True, positive=True))
+    if is_the_sum(whole):
+        return _SETS[part.last]
+    others = sorted(p.letter for p in part.atoms(Parameter))
+    return (
+        Symbol(f"T_{list(_SETS).index(part.last) + 1}", real=True)
+        if "theta" in others
+        else Symbol(str(part), real=True)
+    )
+
+
+def numbers(statement: Statement) -> tuple[Expr, ...]:
+    """Return the sides of a printed inequality as expressions of real numbers `S_1`, `S_2`, `f` and `ε`.
+
+    Args:
+        statement: the inequality.
+    """
+    return tuple(as_number(side, _number) for side in statement.sides)
+
+
+def assumption(statement: Statement) -> Outcome:
+    """Decide that a printed inequality is the assumption of the pruning argument, `|S_1 + S_2 − f| < ε`.
+
+    Args:
+        statement: the inequality.
+    """
+    good = statement.relations == ("<",) and numbers(statement) == (PREMISE, EPSILON)
+    return both(
+        Outcome(good or None, "it is |Σ − f| < ε with the sum of Lemma 1" if good else "it is another inequality"),
+        Outcome(split_of_sums(), "a sum is the sum over both sets, for every split of 5 terms"),
+    )
+
+
+def concluded(statement: Statement) -> Outcome:
+    """Decide whether a printed inequality follows from the assumption.
+
+    Args:
+        statement: the inequality.
+    """
+    expect(statement.relations == ("<",), "an inequality with <")
+    left, right = numbers(statement)
+    return follows(left, right)
+
+
+@cache
+def pruning_bound() -> Outcome:
+    """Decide the pruning inequality."""
+    return derived(pruning(), "the pruning inequality")
+
+
+def _with_b(claim: Claim) -> Outcome:
+    return both(concluded(read(claim.printed, EARLIER)[0]), pruning_bound())
+
+
+def concludes(claim: Claim) -> Outcome:
+    """Decide a corrected inequality.
+
+    Args:
+        claim: the claim.
+    """
+    return both(concluded(claim.mends[0]), pruning_bound())
+
+
+def _eq_16(claim: Claim) -> Outcome:
+    return both(concluded(claim.says[0]), pruning_bound())
+
+
+def small_set(statement: Statement, small: Symbol) -> None:
+    """Raise if a printed premise isn't `|S| → 0` for the terms of one set.
+
+    Args:
+        statement: the premise.
+        small: the sum that it calls small.
+    """
+    expect(statement.relations == (r"\to",) and numbers(statement) == (Abs(small), 0), f"|{small}| → 0")
+
+
+def small_share(claim: Claim) -> Outcome:
+    """Decide whether a term whose share of the output is zero can be removed from the network, which is run again."""
+    small_set(read(claim.printed, EARLIER)[0], S2)
+    s = ResidualStack()
+    values = {s.W(1, 1): 1, s.W(1, 2): 1, s.W(1, 3): 1, s.b(1, 2): 0, s.b(1, 3): 0, s.x(0): 1}
+    values |= {s.W(2, 1): 0, s.W(2, 2): 1, s.W(2, 3): 1, s.b(2, 2): 0, s.b(2, 3): 0}
+    term = s.W(1, 3) * Activation(s.W(1, 2) * s.x(0) + s.b(1, 2))
+    own = scalar(s.W(2, 1) * term, values, s)
+    whole = scalar(s.general_term(2, s.general_term(1)), values, s)
+    without = scalar(s.general_term(2, s.W(1, 1) * s.x(0) + s.b(1, 3)), values, s)
+    return Outcome(
+        abs(whole - without) <= abs(own),
+        "counterexample, σ = ReLU, all sizes 1, W'_{2,1} = 0, all other matrices and x'_0 = 1, biases 0: layer 1's"
+        f" own term is {own} at the output {whole}; without it the network, run again, gives {without}",
+    )
+
+
+def _drop_held_terms(claim: Claim) -> Outcome:
+    small_set(read(claim.printed, EARLIER)[0], S2)
+    dropped = S.form(2) - (S.P(2) * S.x(0) + S.q(2) + S.C(2, 2) * S.activation(2))
+    found = identity(dropped, S.C(1, 2) * S.activation(1), S.recursions)
+    return Outcome(found.holds, f"with all else held the output changes by the dropped terms alone: {found.how}")
+
+
+def _run_again(claim: Claim) -> Outcome:
+    """The difference of two layers and of two without the first one's term, both run."""
+    s = S
+    without = s.W(1, 1) * s.x(0) + s.b(1, 3)
+    names = (
+        Definition(Parameter("s", (1,), s.neurons, 1), Activation(s.W(1, 2) * s.x(0) + s.b(1, 2))),
+        Definition(Parameter("z", (2,), s.neurons, 1), s.W(2, 2) * s.x(1) + s.b(2, 2)),
+        Definition(Parameter("x~'", (2,), s.width, 1), s.general_term(2, without)),
+    )
+    left, right = claim.mends[0].sides
+    return both(identity(left, right, (*names, s.equation_20, *s.recursions)), pruning_bound())
+
+
+_TINY = Rational(1, 10**6)
+
+
+def _whole_layer(claim: Claim) -> Outcome:
+    """Remove a whole layer, all of whose parameters are 10^(−6), from a network of two, and run it again."""
+    s = ResidualStack()
+    values = dict.fromkeys((s.W(1, 1), s.W(1, 2), s.W(1, 3), s.b(1, 2), s.b(1, 3)), _TINY)
+    values |= {s.W(2, 1): 1, s.W(2, 2): 1, s.W(2, 3): 1, s.b(2, 2): 0, s.b(2, 3): 0, s.x(0): 3}
+    whole = scalar(s.general_term(2, s.general_term(1)), values, s)
+    without = scalar(s.general_term(2, s.x(0)), values, s)
+    moved = abs(whole - without)
+    return Outcome(
+        moved < Rational(1, 100),
+        "counterexample, σ = ReLU, all sizes 1, all parameters of layer 1 10^(−6), all matrices of layer 2 1, its"
+        f" biases 0, x'_0 = 3: x'_2 is {float(whole):.2g}, and {without} without layer 1: it moves by"
+        f" {float(moved):.5f}",
+    )
+
+
+def _linear_path_stays(claim: Claim) -> Outcome:
+    """With `W'_{1,3} = 0` the network without layer 1's term is the network; σ is continuous, so near it is near."""
+    premise, limit = claim.mends
+    matrix, zero = premise.sides
+    expect(isinstance(matrix, Parameter) and zero == 0 and premise.relations == (r"\to",), "W'_{1,3} → 0")
+    expect(limit.relations == (r"\to",), "a limit of x'_2")
+    gone = Definition(matrix, ZeroMatrix(*matrix.shape))
+    expect(not limit.sides[1].has(matrix), "a limit without the vanishing matrix")
+    expect(limit.sides[1].has(S.W(1, 1)), "a limit with the linear path")
+    left, right = limit.sides
+    found = identity(left, right, (S.equation_20, gone))
+    return Outcome(found.holds, f"at {matrix} = 0 nothing changes, {found.how}, and σ is continuous")
+
+
+def _term(k: int, bias: str) -> str:
+    return (
+        rf"\sum_{{j\in\Lambda_{{{k}}}}}\alpha_{{j}}\sigma\left(\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}"
+        rf"+{bias}_{{j}}\right)"
+    )
+
+
+def _inequality(bias: str) -> str:
+    kept, dropped = _term(1, bias), _term(2, bias)
+    return rf"\left|\left|{kept}-f(\mathbf{{x}})\right|-\left|{dropped}\right|\right|<\varepsilon"
+
+
+_ALL = r"\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)"
+
+_TWO_LAYERS = bold(r"W'_{2,1}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,3}+W'_{2,3}σ(W'_{2,2}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,2})")
+
+CLAIMS = (
+    Claim(
+        "13",
+        "000",
+        rf"\left|{_ALL}-f(\mathbf{{x}})\right|<\varepsilon",
+        THEORY,
+        lambda claim: assumption(claim.says[0]),
+        definition=True,
+        remark="It is the assumption of the pruning argument.",
+    ),
+    Claim(
+        "14",
+        "000",
+        rf"\left|{_term(1, 'b')}+{_term(2, 'b')}-f(\mathbf{{x}})\right|<\varepsilon",
+        THEORY,
+        lambda claim: assumption(claim.says[0]),
+        remark="Eq. 13 with its sum split in two.",
+    ),
+    Claim(
+        "15",
+        "000",
+        _inequality(r"\theta"),
+        THEORY,
+        lambda claim: concluded(claim.says[0]),
+        (("θ_j is the b_j of Eq. 14", _with_b),),
+        remark="The limit S_2 → 0 isn't needed.",
+        correct=((r"\theta", "b"),),
+        correction=concludes,
+    ),
+    Claim(
+        "16",
+        "000",
+        rf"\left|{_term(1, 'b')}-f(\mathbf{{x}})\right|<\varepsilon+\left|{_term(2, 'b')}\right|",
+        THEORY,
+        _eq_16,
+        remark="It follows from Eq. 13 alone, without the limit S_2 → 0.",
+    ),
+    Claim(
+        "pruning of layers",
+        "000",
+        r"\text{when parameters in certain layers are small enough, we can directly remove those layers}",
+        THEORY,
+        _whole_layer,
+        (("a layer's nonlinear term is removed, and its linear path stays", _linear_path_stays),),
+        remark="By continuity, without a rate; the inequality above it bounds the held form only. Small parameters make"
+        " the linear path small too, and a layer that is gone passes its input on as it is.",
+        correct=bold(r"W'_{1,3}\to\mathbf{0}:\quad x'_{2}\to ") + _TWO_LAYERS,
+        correction=_linear_path_stays,
+    ),
+    Claim(
+        "small share of the output",
+        "000",
+        rf"\left|{_term(2, chr(92) + 'theta')}\right|\to 0\text{{: their impact on the final result is minimal}}",
+        THEORY,
+        small_share,
+        (("terms of the closed form are removed, with all else held", _drop_held_terms),),
+        remark="In a network of several layers, run again, later terms move too, and a small share doesn't bound that.",
+        correct=bold(
+            r"x'_{2}-\widetilde{x}'_{2}=C_{1}^{(2)}s_{1}+W'_{2,3}(σ(z_{2})-σ(z_{2}-W'_{2,2}W'_{1,3}s_{1}))"
+        ).replace(r"\widetilde{x}", r"\widetilde{\mathbf{x}}"),
+        correction=_run_again,
+    ),
+)

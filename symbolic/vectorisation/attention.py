@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sympy import Identity, ImmutableMatrix, Symbol, Transpose, exp, sqrt, symbols
+from sympy import Expr, Identity, ImmutableMatrix, Symbol, Transpose, exp, sqrt, symbols
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.indexed_sum import IndexedSum
@@ -87,7 +87,7 @@ def attention(tokens: int, features: int, heads: int, *, sliced: bool = True, ca
 
 
 def pattern(tokens: int, features: int) -> ImmutableMatrix:
-    """Return the pattern `H` of one head entry by entry, from `x` and `W_{QK} = W_Q W_Kᵀ`.
+    """Return the pattern `H` of one head from the whole matrix of scores, `x W_{QK} xᵀ / √M` with `W_{QK} = W_Q W_Kᵀ`.
 
     Args:
         tokens: N.
@@ -99,9 +99,39 @@ def pattern(tokens: int, features: int) -> ImmutableMatrix:
     Source: Wang & Li, Eq. 35.
     """
     check_sizes(tokens=tokens, features=features)
-    x, w = matrix("x", tokens, features), matrix("W", features, features, "QK")
-    weights = (x * w * x.T / sqrt(features)).expand().applyfunc(exp)
+    x = matrix("x", tokens, features)
+    w_q, w_k = (matrix("W", features, features, name) for name in "QK")
+    weights = (x * (w_q * w_k.T) * x.T / sqrt(features)).expand().applyfunc(exp)
     return ImmutableMatrix(tokens, tokens, lambda n, m: weights[n, m] / sum(weights[n, :]))
+
+
+def written_out_pattern(tokens: int, features: int) -> ImmutableMatrix:
+    """Return the pattern `H` of one head entry by entry, from the query of one token and the keys of all.
+
+    `H_{n,m} = exp(Σ_c q_{n,c} k_{m,c} / √M) / Σ_l exp(Σ_c q_{n,c} k_{l,c} / √M)`, with
+    `q_{n,c} = Σ_a x_{n,a} (W_Q)_{a,c}` and `k` likewise.
+
+    Args:
+        tokens: N.
+        features: M, of the head's input.
+
+    Raises:
+        SymbolicError: if a size is no positive integer.
+
+    Source: Wang & Li, Eq. 8 and 35.
+    """
+    check_sizes(tokens=tokens, features=features)
+    x, size = matrix("x", tokens, features), range(features)
+
+    def projected(name: str, n: int, c: int) -> Expr:
+        weights = matrix("W", features, features, name)
+        return sum(x[n, a] * weights[a, c] for a in size)
+
+    def weight(n: int, m: int) -> Expr:
+        score = sum(projected("Q", n, c) * projected("K", m, c) for c in size)
+        return exp((score / sqrt(features)).expand())
+
+    return ImmutableMatrix(tokens, tokens, lambda n, m: weight(n, m) / sum(weight(n, l) for l in range(tokens)))
 
 
 def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> Derivation:
@@ -142,11 +172,26 @@ def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> 
         Step(names["O"], small.output.matrix, sizes, small.output.agree),
         Step(names["HVO"], small.whole.matrix, sizes, small.whole.agree),
         equality(x * query * Transpose(x * key), x * (query * key.T) * x.T, "Eq. 35: the scores, W_{QK} = W_Q W_K^T"),
-        Step(Parameter("H", (1,), 2, 2), pattern(2, 1), "Eq. 35, entry by entry, N = 2, M = 1", _rows_sum_to_one(2, 2)),
+        _compared_pattern(2, 1),
     )
     return Derivation("Attention as one matrix on vec(x)", steps, "With the pattern held: it moves with the input.")
 
 
-def _rows_sum_to_one(tokens: int, features: int) -> bool:
-    held = pattern(tokens, features)
-    return all(sum(held[n, :]).together() == 1 for n in range(tokens))
+def pattern_derivation() -> Derivation:
+    """Compare every entry of the pattern with the formula written out, at several sizes.
+
+    Example:
+        >>> pattern_derivation().verified
+        True
+
+    Source: Wang & Li, Eq. 35.
+    """
+    sizes = ((1, 1), (2, 1), (2, 2), (3, 2))
+    steps = tuple(_compared_pattern(*size) for size in sizes)
+    return Derivation("The attention pattern, entry by entry", steps)
+
+
+def _compared_pattern(tokens: int, features: int) -> Step:
+    whole, entry = pattern(tokens, features), written_out_pattern(tokens, features)
+    words = f"Eq. 35, every entry written out, N = {tokens}, M = {features}"
+    return Step(Parameter("H", (1,), tokens, tokens), entry, words, whole == entry)

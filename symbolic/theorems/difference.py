@@ -1,0 +1,247 @@
+"""The difference form: how a stack's output moves between two inputs, and which parameters bring it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sympy import Identity, MatrixExpr, Rational, ZeroMatrix
+
+from symbolic.equality.definition import Definition
+from symbolic.equality.factored import factored
+from symbolic.equality.two_inputs import change, difference_of, elsewhere, mean_of, midpoint, moves, other
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.parameter import Held, Parameter
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import equality, let, suppose
+from symbolic.theorems.residual_stack import ResidualStack, added, i, j
+
+_RULES = (
+    "carries a change through one layer",
+    "what its moved parameters bring",
+    "carries from a layer to itself",
+    "and from layer j to one layer more, for j ≤ i",
+)
+
+
+def _product(a: Parameter, b: MatrixExpr) -> MatrixExpr:
+    """Return `ā Δb + Δa b̄`, which is `Δ(a b)`."""
+    return midpoint(a) * change(b) + change(a) * midpoint(b)
+
+
+@dataclass(frozen=True)
+class TwoInputs:
+    """The symbols of a stack at two inputs, and the recursions of its difference.
+
+    `Δa = a − ã` is the change of anything, `ā = (a + ã)/2` its midpoint, where `ã` is what `a` is at the other input.
+
+    Args:
+        stack: the symbols at one input.
+    """
+
+    stack: ResidualStack
+
+    def z(self, k: Any, term: int = 1) -> Parameter:
+        """Return `z_k`, the pre-activation of a term of layer k."""
+        return self.stack.vector("z", k, term)
+
+    def h(self, k: Any, term: int = 1) -> Parameter:
+        """Return `h_k`, its activation."""
+        return self.stack.vector("h", k, term)
+
+    def slope(self, k: Any, term: int = 1) -> Parameter:
+        """Return `κ_k`, the slopes of the secants, `Δh_k = diag(κ_k) Δz_k`."""
+        return self.stack.vector("kappa", k, term)
+
+    def Psi(self, k: Any) -> Parameter:
+        """Return `Ψ_k`, which carries `Δx'_{k−1}` through layer k."""
+        return Parameter("Psi", (k,), self.stack.width, self.stack.width)
+
+    def Phi(self, k: Any, layer: Any) -> Parameter:
+        """Return `Φ_k^{(layer)}`, which carries a change from layer k to a later layer."""
+        return Parameter("Phi", (k,), self.stack.width, self.stack.width, (layer,))
+
+    def mu(self, k: Any) -> Parameter:
+        """Return `μ_k`, what the moved parameters of layer k bring."""
+        return Parameter("mu", (k,), self.stack.width, 1)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """A layer's own parameters, all of which may move."""
+        k = i + 1
+        return tuple(self.stack.general_term(k).atoms(Parameter) - {self.stack.x(i)})
+
+    @property
+    def values(self) -> tuple[Definition, ...]:
+        """A layer at both inputs, step by step: pre-activations, activations, the stream."""
+        s, k = self.stack, i + 1
+        at_one = []
+        for t in s.terms:
+            couplings = (s.coupling(k, t, r) * self.h(k, r) for r in s.earlier(t))
+            at_one.append((self.z(k, t), added(s.W(k, 2, t) * s.x(i) + s.b(k, 2, t), couplings)))
+            at_one.append((self.h(k, t), s.activated(self.z(k, t), t)))
+        terms = (s.W(k, 3, t) * self.h(k, t) for t in s.terms)
+        at_one.append((s.x(k), added(s.W(k, 1) * s.x(i) + s.b(k, 3), terms)))
+        return tuple(
+            rule
+            for left, right in at_one
+            for rule in (Definition(left, right, (i,)), Definition(other(left), elsewhere(right), (i,)))
+        )
+
+    @property
+    def moves(self) -> tuple[Definition, ...]:
+        """Changes and midpoints of everything."""
+        k = i + 1
+        inside = [letter(k, t) for t in self.stack.terms for letter in (self.z, self.h)]
+        return moves(self.stack.x(i), *self.parameters, *inside, variables=(i,))
+
+    def moved_inside(self, k: Any, term: int) -> MatrixExpr:
+        """Return `Δz_k` by the product rule.
+
+        Args:
+            k: the layer.
+            term: which of its terms.
+        """
+        s, x = self.stack, self.stack.x(k - 1)
+        couplings = (_product(s.coupling(k, term, r), self.h(k, r)) for r in s.earlier(term))
+        return added(_product(s.W(k, 2, term), x) + change(s.b(k, 2, term)), couplings)
+
+    def moved_layer(self, k: Any) -> MatrixExpr:
+        """Return `Δx'_k` by the product rule.
+
+        Args:
+            k: the layer.
+        """
+        s = self.stack
+        terms = (_product(s.W(k, 3, t), self.h(k, t)) for t in s.terms)
+        return added(_product(s.W(k, 1), s.x(k - 1)) + change(s.b(k, 3)), terms)
+
+    def _through(self, k: Any, term: int) -> MatrixExpr:
+        """Return what `Δx'_{k−1}` is multiplied by in `Δh_k`, through earlier terms of its layer too."""
+        s = self.stack
+        before = (midpoint(s.coupling(k, term, r)) * self._through(k, r) for r in s.earlier(term))
+        return Diagonal(self.slope(k, term)) * added(midpoint(s.W(k, 2, term)), before)
+
+    def _brought(self, k: Any, term: int) -> MatrixExpr:
+        """Return what moved parameters bring to `Δh_k`."""
+        s = self.stack
+        moved = change(s.W(k, 2, term)) * midpoint(s.x(k - 1)) + change(s.b(k, 2, term))
+        before = (
+            change(c) * midpoint(self.h(k, r)) + midpoint(c) * self._brought(k, r)
+            for r, c in ((r, s.coupling(k, term, r)) for r in s.earlier(term))
+        )
+        return Diagonal(self.slope(k, term)) * added(moved, before)
+
+    @property
+    def recursions(self) -> tuple[Definition, ...]:
+        """The recursions of `Ψ`, `μ` and `Φ`."""
+        s, k = self.stack, i + 1
+        through = (midpoint(s.W(k, 3, t)) * self._through(k, t) for t in s.terms)
+        moved = change(s.W(k, 1)) * midpoint(s.x(i)) + change(s.b(k, 3))
+        brought = (
+            change(s.W(k, 3, t)) * midpoint(self.h(k, t)) + midpoint(s.W(k, 3, t)) * self._brought(k, t)
+            for t in s.terms
+        )
+        return (
+            Definition(self.Psi(k), added(midpoint(s.W(k, 1)), through), (i,)),
+            Definition(self.mu(k), added(moved, brought), (i,)),
+            Definition(self.Phi(i, i), Identity(s.width), (i,)),
+            Definition(self.Phi(j, k), self.Psi(k) * self.Phi(j, i), (i, j), ((j, i),)),
+        )
+
+    def unrolled(self, layer: Any) -> MatrixExpr:
+        """Return `Φ_0^{(i)} Δx'_0 + Σ_j Φ_j^{(i)} μ_j`: what the moved input brings, and every layer's parameters.
+
+        Args:
+            layer: the layer `i`.
+        """
+        parameters = IndexedSum(self.Phi(j, layer) * self.mu(j), j, 1, layer)
+        return self.Phi(0, layer) * change(self.stack.x(0)) + parameters
+
+
+def difference(stack: ResidualStack | None = None) -> Derivation:
+    """Derive `Δx'_i = Φ_0^{(i)} Δx'_0 + Σ_{j≤i} Φ_j^{(i)} μ_j` for every depth, by induction.
+
+    `Δa = a − ã` is the difference of anything between two inputs, `ā = (a + ã)/2` its midpoint. A layer carries `Δx'`
+    through `Ψ_i = W̄'_{i,1} + W̄'_{i,3} diag(κ_i) W̄'_{i,2}`, with the slopes `κ_i` of the secants, and adds `μ_i`: the
+    changes of its parameters, applied to midpoints. Nothing is held: a parameter may be any other at the other input.
+
+    Args:
+        stack: the symbols.
+
+    Example:
+        >>> print(difference().verdict)
+        9 of 9 checks hold, with 9 definitions and 2 hypotheses
+
+    Source: Wang & Li, Eq. 4 and 20, on parameters that move with the input; the secants are those of Shrikumar,
+        Greenside & Kundaje, "Learning Important Features Through Propagating Activation Differences", 2017.
+    """
+    s, k = stack or ResidualStack(), i + 1
+    form = TwoInputs(s)
+    x, x0 = s.x(i), s.x(0)
+    values, moved, rules = form.values, form.moves, form.recursions
+    product = s.W(k, 1) * x
+    inside = [Definition(change(form.z(k, t)), form.moved_inside(k, t)) for t in s.terms]
+    secants = [Definition(change(form.h(k, t)), Diagonal(form.slope(k, t)) * change(form.z(k, t))) for t in s.terms]
+    layer = Definition(change(s.x(k)), form.moved_layer(k))
+    carried = Definition(change(s.x(k)), form.Psi(k) * change(x) + form.mu(k))
+    hypothesis = Definition(change(x), form.unrolled(i))
+    still = [Definition(change(p), ZeroMatrix(*p.shape)) for p in form.parameters]
+    steps = [
+        *(let(rule.left, rule.right, "at one input; so at the other") for rule in values[::2]),
+        equality(s.x(k), s.general_term(k), "that is Eq. 20", values),
+        equality(other(s.x(k)), elsewhere(s.general_term(k)), "where every parameter may be another one", values),
+        let(change(x), difference_of(x), "the change, and so of every letter"),
+        let(midpoint(x), mean_of(x), "the midpoint, and so of every letter"),
+        equality(difference_of(product), _product(s.W(k, 1), x), "a product moves in two parts", moved),
+        *(equality(rule.left, rule.right, "so does a pre-activation", (*moved, *values)) for rule in inside),
+        *(suppose(rule.left, rule.right, "hypothesis: the slopes of σ's secants") for rule in secants),
+        equality(layer.left, layer.right, "one line of Eq. 20 minus the other", (*moved, *values)),
+        *(let(rule.left, rule.right, name) for rule, name in zip(rules, _RULES, strict=True)),
+        equality(carried.left, carried.right, "one layer, with the secants", (layer, *secants, *inside, *rules)),
+        equality(change(x0), form.unrolled(0), "base", rules),
+        suppose(hypothesis.left, hypothesis.right),
+        equality(change(s.x(k)), form.unrolled(k), "step", (hypothesis, carried, *rules)),
+        equality(form.mu(k), ZeroMatrix(s.width, 1), "where all parameters stand still", (*rules, *still)),
+    ]
+    return Derivation(
+        "The difference of two inputs",
+        tuple(steps),
+        "The first part is what the moved input brings, the sum what the moved parameters of each layer bring. Where z"
+        " doesn't move, any slope will do; the limit is the derivative.",
+    )
+
+
+def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
+    """Return a parameter's change and midpoint in those of what is held in it, `a = ā + Δa/2` and `ã = ā − Δa/2`."""
+    held = entry.right.atoms(Held)
+    at_one, at_other = (
+        entry.right.xreplace({a: midpoint(a) + half * change(a) for a in held})
+        for half in (Rational(1, 2), Rational(-1, 2))
+    )
+    return factored(at_one - at_other), factored(Rational(1, 2) * (at_one + at_other))
+
+
+def with_parameters(derivation: Derivation, parameters: Iterable[Definition]) -> Derivation:
+    """Return the difference form of a block: first how its parameters move with what is held in them.
+
+    Args:
+        derivation: the difference form of any stack, with the block's parameters put in at one input.
+        parameters: what `W'_{i+1,k}` and `b'_{i+1,k}` are; what is held in them moves with the input, the rest doesn't.
+    """
+    steps, put_in = [], {}
+    for entry in parameters:
+        held = tuple(entry.right.atoms(Held))
+        elsewhere_held = entry.right.xreplace({a: other(a) for a in held})
+        moved, middle = _in_changes(entry)
+        rules = (*moves(entry.left, *held), entry, Definition(other(entry.left), elsewhere_held, entry.variables))
+        steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
+        steps.append(equality(change(entry.left), moved, "moves with what is held" if held else "stands still", rules))
+        put_in[other(entry.left)] = elsewhere_held
+        put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
+
+    def put(side: Any) -> Any:
+        return side.xreplace(put_in) if isinstance(side, MatrixExpr) else side
+
+    theorem = (replace(step, left=put(step.left), right=put(step.right)) for step in derivation.steps)
+    return replace(derivation, steps=(*steps, *theorem))

@@ -9,6 +9,7 @@ from symbolic.proof.derivation import Derivation
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
+from symbolic.theorems.difference import difference
 from symbolic.theorems.lemma import lemma_1
 from symbolic.theorems.lora import lora
 from symbolic.theorems.pruning import pruning
@@ -20,14 +21,17 @@ from symbolic.vectorisation.diamond import diamond_derivation
 from symbolic.vectorisation.linear import linear_derivation
 from symbolic.vectorisation.mlp import mlp_derivation
 from symbolic.vectorisation.normalisation import normalisation_derivation
+from symbolic.vectorisation.secant import attention_difference
 
 _FIXED: dict[str, Callable[[], Derivation]] = {
     "two-layers": two_layers,
     "recursions": recursions,
     "collapse": collapse,
     "contributions": contributions,
+    "difference": difference,
     "linear": linear_derivation,
     "attention": attention_derivation,
+    "attention-difference": attention_difference,
     "normalisation": normalisation_derivation,
     "mlp": mlp_derivation,
     "density": density_derivation,
@@ -39,7 +43,7 @@ _FIXED: dict[str, Callable[[], Derivation]] = {
 
 WHAT = ("unroll", "proof", "block", *_FIXED)
 
-_WITH_BLOCK = ("unroll", "proof", "block")
+_WITH_BLOCK = ("unroll", "proof", "block", "difference")
 
 
 def derive(what: str = "recursions", *, depth: int | None = None, block: str | None = None) -> tuple[Derivation, ...]:
@@ -48,14 +52,14 @@ def derive(what: str = "recursions", *, depth: int | None = None, block: str | N
     Args:
         what: one of `WHAT`.
         depth: number of layers, for `unroll`; 2 if absent.
-        block: a block type, for `unroll`, `proof` and `block`; for the last two, all if absent.
+        block: a block type, for `unroll`, `proof`, `block` and `difference`; all if absent for `proof` and `block`.
 
     Raises:
         SymbolicError: if there is no such derivation or block, or it doesn't take what is given.
 
     Example:
         >>> [d.verified for d in derive("proof", block="parallel")]
-        [True, True]
+        [True, True, True, True]
     """
     if what not in WHAT:
         raise SymbolicError(f"there is no derivation {what!r}: choose one of {', '.join(WHAT)}")
@@ -75,9 +79,11 @@ def derive(what: str = "recursions", *, depth: int | None = None, block: str | N
             return (one.residual_terms(), one.unroll(layers))
         case "proof":
             generic = (prove(),) if block is None else ()
-            return (*generic, *(each.prove() for each in _each(kinds)))
+            return (*generic, *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove())))
         case "block":
             return tuple(each.residual_terms() for each in _each(kinds))
+        case "difference" if block is not None:
+            return tuple(each.difference() for each in _each(kinds))
         case _:
             return (_FIXED[what](),)
 

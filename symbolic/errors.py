@@ -7,3 +7,7 @@ class SymbolicError(ValueError):
 
 class ShapeMismatch(SymbolicError):
     """Two expressions whose shapes don't fit, or a symbol that is used with two shapes."""
+
+
+class NumbersDiffer(SymbolicError):
+    """A function whose numbers aren't those of the symbols that are said to describe it."""

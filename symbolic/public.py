@@ -14,6 +14,7 @@ from symbolic.expressions.written import held as held
 from symbolic.expressions.written import identity as identity
 from symbolic.expressions.written import kronecker as kronecker
 from symbolic.expressions.written import matrix as matrix
+from symbolic.expressions.written import ones as ones
 from symbolic.expressions.written import sizes as sizes
 from symbolic.expressions.written import vec as vec
 from symbolic.expressions.written import vector as vector

@@ -316,7 +316,12 @@ def test_derive_prints_text_latex_and_a_document():
     assert document.exit_code == 0, document.output
     assert document.stdout.startswith(r"\documentclass")
     assert document.stdout.rstrip().endswith(r"\end{document}")
-    assert "9 of 9 steps verified" in document.stdout
+    assert "8 of 8 checks hold, with 1 hypothesis" in document.stdout
+    assert document.stdout.count(r"\section*{Letters}") == 1
+    theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
+    assert theirs.exit_code == 0, theirs.output
+    assert r"\widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0}" in theirs.stdout
+    assert r"\mathbf{P}" not in theirs.stdout
 
 
 def test_derive_names_every_derivation_and_block_in_its_help():
@@ -330,7 +335,7 @@ def test_derive_names_every_derivation_and_block_in_its_help():
 def test_the_proof_covers_every_block():
     result = run("derive", "--proof")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("9 of 9 steps verified") == 13
+    assert result.stdout.count("8 of 8 checks hold, with 1 hypothesis") == 13
     assert "✗" not in result.stdout
 
 
@@ -349,6 +354,14 @@ def test_audit_prints_a_table_one_equation_and_json(tmp_path):
     everything = json.loads(run("audit", "--json", "-").stdout)
     assert {f["source"] for f in everything} == {"000", "001", "003"}
     assert set(everything[0]) == {"equation", "source", "printed", "verdict", "reason", "corrected", "check"}
+
+
+def test_audit_prints_a_figure_as_text_and_as_latex():
+    text = run("audit", "--figure", 2)
+    assert text.exit_code == 0, text.output
+    assert "W′₃,₁ W′₂,₁ W′₁,₁" in text.stdout
+    latex = run("audit", "--figure", 2, "--format", "latex")
+    assert latex.stdout.startswith("\\begin{array}")
 
 
 def test_verify_prints_a_table_and_json():
@@ -372,6 +385,9 @@ def test_verify_prints_a_table_and_json():
         (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),
         (("audit", "--equation", "0"), "no equation '0'"),
         (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),
+        (("audit", "--figure", "3"), "nothing to compute in figure 3: give 2"),
+        (("audit", "--figure", "2", "--equation", "3"), "ask for different things: give one of them"),
+        (("audit", "--format", "latex"), "--format is for a figure"),
         (("verify", "--depth", "0"), "depth is 0"),
         (("verify", "--block", "mamba"), "no block 'mamba'"),
         (("verify", "--model", "nowhere"), "nowhere"),

@@ -112,6 +112,19 @@ def test_every_python_block_of_the_derivations_page_runs(capsys):
     assert "[4. 1.]" in capsys.readouterr().out
 
 
+def test_every_python_block_of_the_page_on_blocks_runs(capsys):
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"):
+        for block in blocks("python", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8")):
+            exec(block, namespace)
+    shown = capsys.readouterr().out
+    verdicts = [line for line in shown.splitlines() if "checks hold, with 1 hypothesis" in line]
+    assert len(verdicts) == 10
+    assert all("NOT PROVED" not in line for line in verdicts)
+    assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 9
+    assert "✗" not in shown
+
+
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
 def test_every_linked_file_and_heading_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")

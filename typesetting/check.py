@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from symbolic import Block, activation, diag, hadamard, held, matrix, ones, sizes, vector
 from symbolic.blocks.transformer import BLOCKS
 from symbolic.catalogue import WHAT, derive
 from symbolic.equality.normal_form import normal_form
@@ -23,9 +24,11 @@ from symbolic.expressions.latex import escaped
 from symbolic.expressions.vec import Vec
 from symbolic.papers.audit import audit
 from symbolic.papers.claim import Finding
+from symbolic.papers.figure import figure_2
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step
 from symbolic.proof.typesetting import document, section
+from symbolic.theorems.notation import in_the_papers_letters, notation_section
 from symbolic.theorems.residual_stack import ResidualStack
 
 KATEX = Path(__file__).parent / "katex.mjs"
@@ -44,6 +47,20 @@ def derivations() -> dict[Derivation, str]:
         for depth in (1, 3):
             calls[f"derive('unroll', block={block!r}, depth={depth})"] = derive("unroll", block=block, depth=depth)
     calls["derive('unroll', depth=32)"] = derive("unroll", depth=32)
+    calls["in the papers' letters"] = tuple(
+        in_the_papers_letters(derivation) for name in ("recursions", "proof", "unroll") for derivation in derive(name)
+    )
+    own = several_terms()
+    calls["a block of several terms"] = (
+        own.residual_terms(),
+        own.recursions(),
+        own.prove(),
+        own.unroll(2),
+        own.unroll(8),
+        own.collapse(),
+        own.contributions(),
+        own.difference(),
+    )
     named: dict[Derivation, str] = {}
     for call, results in calls.items():
         for k, derivation in enumerate(results):
@@ -51,6 +68,21 @@ def derivations() -> dict[Derivation, str]:
     x = ResidualStack().x(0)
     doubtful = tuple(Step(x, x, "not proved", False, relation) for relation in ("=", ":=", "≤", "<", "≈"))
     return {**named, Derivation("Steps without a proof", doubtful): "steps without a proof"}
+
+
+def several_terms() -> Block:
+    """Return a block on tokens and features in which one term flows into another."""
+    tokens, features, neurons = sizes("N M K")
+    pattern, scale, gate = held("H", tokens, tokens), held("r", tokens), held("g", tokens, neurons)
+    value, first = matrix("V", features, features), matrix("F", features, neurons)
+    second, third = matrix("G", neurons, features), matrix("E", features, neurons)
+
+    def layer(x: Any) -> Any:
+        y = x + activation(x * first + ones(tokens) * vector("f", neurons).T, "gelu") * second
+        y = y + pattern * y * value
+        return diag(scale) * (y + hadamard(gate, activation(y * third, "tanh")) * second)
+
+    return Block(layer, (tokens, features), "block of several terms")
 
 
 def name_of(finding: Finding) -> str:
@@ -95,6 +127,7 @@ def objects() -> list[Named]:
         "the general term": s.general_term(1),
         "the closed form": s.form(2),
         "a normal form": normal_form(s.x(3), [s.equation_20]).expression(),
+        "figure 2 of the appendix": figure_2(),
     }
     return [(name, expression._repr_latex_()) for name, expression in shown.items()]
 
@@ -131,7 +164,11 @@ def whole_document(named: dict[Derivation, str], findings: tuple[Finding, ...]) 
         named: derivations with their names.
         findings: the findings of the audit.
     """
-    parts = [(name, section(derivation)) for derivation, name in named.items()]
+    parts = [
+        ("the letters", notation_section()),
+        ("the letters of several terms", notation_section(several_terms().stack)),
+    ]
+    parts += [(name, section(derivation)) for derivation, name in named.items()]
     parts += [(name_of(finding), finding_section(finding)) for finding in findings]
     parts += [(name, f"\\sbox{{0}}{{$\\displaystyle {latex}$}}\n") for name, latex in formulas(named, findings)]
     return document(f"{MARK}{name}\n{latex}" for name, latex in parts)

@@ -16,6 +16,13 @@ class Format(StrEnum):
     document = "document"
 
 
+class Symbols(StrEnum):
+    """Whose letters the parameters of the unrolled form have."""
+
+    ours = "ours"
+    papers = "papers"
+
+
 def derive(
     depth: Annotated[int | None, typer.Option(help="The unrolled form of this many layers.")] = None,
     proof: Annotated[bool, typer.Option("--proof", help="The closed form at every depth, by induction.")] = False,
@@ -26,19 +33,23 @@ def derive(
     what: Annotated[
         str | None,
         typer.Option(
-            help="unroll, proof, block, two-layers, recursions, collapse, contributions, linear, attention,"
-            " normalisation, mlp, density, diamond, lemma, lora or pruning; recursions if absent."
+            help="unroll, proof, block, two-layers, recursions, collapse, contributions, difference, linear, attention,"
+            " attention-difference, normalisation, mlp, density, diamond, lemma, lora or pruning; recursions if absent."
         ),
     ] = None,
     format: Annotated[
         Format, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
     ] = Format.unicode,
+    symbols: Annotated[
+        Symbols, typer.Option(help="Letters of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
+    ] = Symbols.ours,
 ) -> None:
     """Derive the closed form step by step, every step checked, as text or LaTeX."""
     with one_line_errors():
         from symbolic.catalogue import derive as derivations
         from symbolic.errors import SymbolicError
         from symbolic.proof.typesetting import document, section
+        from symbolic.theorems.notation import in_the_papers_letters, notation_section
 
         asked = {"--proof": "proof"} if proof else {}
         asked |= {} if depth is None else {"--depth": "unroll"}
@@ -48,9 +59,11 @@ def derive(
         otherwise = "recursions" if block is None else "block"
         name = next(iter(asked.values()), otherwise)
         found = derivations(name, depth=depth, block=block)
+        if symbols is Symbols.papers:
+            found = tuple(map(in_the_papers_letters, found))
         match format:
             case Format.document:
-                typer.echo(document(map(section, found)), nl=False)
+                typer.echo(document([notation_section(), *map(section, found)]), nl=False)
             case Format.latex:
                 typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in found))
             case Format.unicode:

@@ -113,19 +113,54 @@ def _attention(layer: Any, held: Held) -> DenseAffine:
     return DenseAffine(attention(pattern, value, output), jnp.tile(offset, tokens))
 
 
-def _mlp(
-    layer: Any, held: Held, tokens: int
-) -> tuple[DenseAffine, Float[Array, "outputs neurons"], Float[Array, "outputs"]]:
-    """Return `W2` with `b2`, `W3` (dynamic where a factor is held), and `b3`."""
-    if type(layer) not in (MLP, GatedMLP):
-        raise _unknown("MLP", layer, "MLP and GatedMLP")
-    outer, bias = _linear(layer.output, tokens)
-    if type(layer) is GatedMLP:
-        outer = outer * _value(held, "mlp.factor").reshape(-1)
-    return _linear(layer.input, tokens), outer, bias
+class Parts(NamedTuple):
+    """What a block is put together from, each as a matrix and an offset on `vec(x)`.
+
+    Args:
+        attention: `A x + a`.
+        norm_1: `D1 x + d1`; the identity without a norm.
+        norm_2: `D2 x + d2`.
+        inner: the MLP's first layer, `F1 x + f1`.
+        outer: its second, `F2 x + f2`.
+        gate: what multiplies the activations of a gated MLP, `g`.
+    """
+
+    attention: DenseAffine
+    norm_1: DenseAffine
+    norm_2: DenseAffine
+    inner: DenseAffine
+    outer: DenseAffine
+    gate: Float[Array, "neurons"] | None
 
 
-def residual_term(block: object, held: Held) -> ResidualTerm:
+def parts_of(block: Any, held: Held) -> Parts:
+    """Return what a block is put together from, from its weights and its held values.
+
+    Args:
+        block: a block.
+        held: its held values by name, as in `residual_term`.
+
+    Raises:
+        DuatError: as in `residual_term`.
+    """
+    if type(block) is not Block:
+        raise _unknown("block", block, "Block")
+    mlp: Any = block.mlp
+    if type(mlp) not in (MLP, GatedMLP):
+        raise _unknown("MLP", mlp, "MLP and GatedMLP")
+    tokens = _value(held, "attention.pattern").shape[-1]
+    mixed = _attention(block.attention, held)
+    return Parts(
+        mixed,
+        _norm(block.norm_1, "norm_1", held, mixed, tokens),
+        _norm(block.norm_2, "norm_2", held, mixed, tokens),
+        _linear(mlp.input, tokens),
+        _linear(mlp.output, tokens),
+        _value(held, "mlp.factor").reshape(-1) if type(mlp) is GatedMLP else None,
+    )
+
+
+def residual_term(block: Any, held: Held) -> ResidualTerm:
     """Return a block's residual term from its weights and its held values.
 
     | block | `W_{i,1}` | `W_{i,2}` | `W_{i,3}` |
@@ -152,13 +187,8 @@ def residual_term(block: object, held: Held) -> ResidualTerm:
 
     Source: Wang & Li, Eq. 20 and 30.
     """
-    if type(block) is not Block:
-        raise _unknown("block", block, "Block")
-    tokens = _value(held, "attention.pattern").shape[-1]
-    mixed = _attention(block.attention, held)
-    norm_1 = _norm(block.norm_1, "norm_1", held, mixed, tokens)
-    norm_2 = _norm(block.norm_2, "norm_2", held, mixed, tokens)
-    inner, outer, offset = _mlp(block.mlp, held, tokens)
+    mixed, norm_1, norm_2, inner, (outer, offset), gate = parts_of(block, held)
+    outer = outer if gate is None else outer * gate
     identity = DenseAffine(jnp.eye(len(offset), dtype=offset.dtype), jnp.zeros_like(offset))
     bias = DenseAffine(jnp.zeros_like(identity.matrix), offset)
     match block.arrangement:

@@ -14,7 +14,15 @@ from duat_jax.nn import ACTIVATIONS, Stack
 from duat_jax.reference.blocks import residual_terms
 from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import Unrolled, unroll_terms
-from duat_jax.verification.routes import derived, forward, held_by_layer, parameters, recorded, recursive
+from duat_jax.verification.routes import (
+    block_arrays,
+    derived,
+    forward,
+    held_by_layer,
+    recorded,
+    recursive,
+    symbolic_block,
+)
 
 _LARGEST = 8e9  # bytes of dense matrices above which the check is refused
 
@@ -105,7 +113,8 @@ def _check_size(stack: Stack, x: Array) -> None:
 def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verification:
     """Evaluate the symbolic form with a network's own parameters, and compare it with every other route.
 
-    The parameters are the blocks' weights and their held dynamics as dense matrices. Compared are the residual stream
+    Evaluated are the block's formula as it is written, and the closed form with the parameters that were read off from
+    it; the numbers are the weights and the held dynamics as dense matrices. Compared are the residual stream
     of every layer with the plain forward pass, and every part of the form (`P_i x_0`, `q_i`, `UAT^R_i`, `B_j x_0`,
     `c_j` and `C_j σ(·)`) with the closed form that record and replay give, and with the dense recursions.
 
@@ -130,9 +139,10 @@ def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verif
     _check_size(stack, x)
     depth, activation = len(stack.blocks), _first(stack).mlp.activation
     form = unroll(stack, x)
-    terms = residual_terms(stack, held_by_layer(form.dynamics, depth))
+    held = held_by_layer(form.dynamics, depth)
+    terms = residual_terms(stack, held)
     forms = unroll_terms(terms, ACTIVATIONS[activation], vec(x))
-    symbolic = derived(depth, parameters(terms, vec(x)), activation)
+    symbolic = derived(symbolic_block(_first(stack)), depth, block_arrays(stack, held, vec(x)), activation)
     sizes = _sizes(forms, terms, vec(x))
     routes: Iterable[tuple[str, dict[str, Array]]] = (
         ("forward pass", forward(form, stack, x)),

@@ -4,16 +4,22 @@ Every route gives the parts of a form by name, each as a vector: the streams `x/
 `P x/i`, `UAT/i`, `B x/i`, `c/i` and `C s/i` of every layer, counted from 1.
 """
 
+from collections.abc import Mapping, Sequence
+
 import jax
 from jaxtyping import Array, Float
+from sympy import MatrixExpr
 
+from duat_jax.errors import DuatError
 from duat_jax.forms.closed_form import ClosedForm
 from duat_jax.forms.residual_term import ResidualTerm
-from duat_jax.nn import ACTIVATIONS, Stack
+from duat_jax.nn import ACTIVATIONS, Block, GatedMLP, Stack
+from duat_jax.reference.blocks import parts_of
 from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import Unrolled
 from duat_jax.transform.recording import Dynamics
-from symbolic.equality.normal_form import Normaliser
+from symbolic.blocks.block import Block as SymbolicBlock
+from symbolic.blocks.transformer import transformer_block
 from symbolic.evaluation.bridge import name_of, to_jax
 from symbolic.theorems import residual_stack as symbols
 
@@ -49,25 +55,69 @@ def parameters(terms: list[ResidualTerm], x0: Float[Array, "entries"]) -> dict[s
     return arrays
 
 
-def derived(depth: int, arrays: dict[str, Array], activation: str) -> dict[str, Array]:
-    """Return every part of the symbolic form as a vector: `x_i` from Eq. 20 alone, its parts from the recursions.
+def symbolic_block(block: Block) -> SymbolicBlock:
+    """Return a block's formula: the shipped one of its arrangement, gated if its MLP is.
 
     Args:
+        block: the block.
+
+    Raises:
+        DuatError: if the papers' arrangement has norms, which no shipped formula has.
+    """
+    name, norms = block.arrangement, (block.norm_1, block.norm_2) != (None, None)
+    if name == "paper" and norms:
+        raise DuatError("the formula of the papers' block (Eq. 30) has no norms: give a block without them")
+    if name == "pre-norm" and not norms:
+        name = "paper-residual"
+    return transformer_block(name, gated=isinstance(block.mlp, GatedMLP))
+
+
+def block_arrays(stack: Stack, held: Sequence[Mapping[str, Array]], x0: Float[Array, "entries"]) -> dict[str, Array]:
+    """Return the arrays of the symbols of a stack of blocks, by the names that the symbolic layer gives them.
+
+    Args:
+        stack: the blocks.
+        held: of every block, its held values by name.
+        x0: `vec(x_0)`.
+    """
+    arrays = {"x'[0]": x0}
+    for k, (block, values) in enumerate(zip(stack.blocks, held, strict=True), 1):
+        parts = parts_of(block, values)
+        for letter, index, part in (
+            ("A", "", parts.attention),
+            ("D", ",1", parts.norm_1),
+            ("D", ",2", parts.norm_2),
+            ("F", ",1", parts.inner),
+            ("F", ",2", parts.outer),
+        ):
+            arrays[f"{letter}'[{k}{index}]"] = part.matrix
+            arrays[f"{letter.lower()}'[{k}{index}]"] = part.offset
+        if parts.gate is not None:
+            arrays[f"g'[{k}]"] = parts.gate
+    return arrays
+
+
+def derived(block: SymbolicBlock, depth: int, arrays: dict[str, Array], activation: str) -> dict[str, Array]:
+    """Return every part of the symbolic form as a vector: `x_i` from the block as written, its parts by the recursions.
+
+    Args:
+        block: the block's formula, with the parameters of Eq. 20 that were read off from it.
         depth: number of layers.
-        arrays: the arrays of Eq. 20's symbols.
+        arrays: the arrays of the block's symbols.
         activation: the name of `σ`.
     """
-    s = symbols.ResidualStack()
-    network, recursions = Normaliser([s.equation_20]), Normaliser(s.recursions)
-    wanted = {f"x/{i}": network.form(s.x(i)) for i in range(1, depth + 1)}
+    s, function = block.stack, ACTIVATIONS[activation]
+    wanted: dict[str, MatrixExpr] = {}
     for i in range(1, depth + 1):
-        wanted[f"q/{i}"] = recursions.form(s.q(i))
-        wanted[f"P x/{i}"] = recursions.form(s.P(i) * s.x(0))
-        wanted[f"UAT/{i}"] = recursions.form(s.UAT(i))
-        wanted[f"B x/{i}"] = recursions.form(s.B(i) * s.x(0))
-        wanted[f"c/{i}"] = recursions.form(s.c(i))
-        wanted[f"C s/{i}"] = recursions.form(s.C(i, depth) * s.activation(i))
-    return to_jax({name: form.expression() for name, form in wanted.items()}, ACTIVATIONS[activation])(arrays)
+        wanted[f"q/{i}"] = s.q(i)
+        wanted[f"P x/{i}"] = s.P(i) * s.x(0)
+        wanted[f"UAT/{i}"] = s.UAT(i)
+        wanted[f"B x/{i}"] = s.B(i) * s.x(0)
+        wanted[f"c/{i}"] = s.c(i)
+        wanted[f"C s/{i}"] = s.C(i, depth) * s.activation(i)
+    streams = {f"x/{i}": s.x(i) for i in range(1, depth + 1)}
+    parts = to_jax(wanted, function, (*s.recursions, *block.parameters))(arrays)
+    return to_jax(streams, function, (block.layer,))(arrays) | parts
 
 
 def forward(form: ClosedForm, stack: Stack, x: Array) -> dict[str, Array]:

@@ -1,16 +1,17 @@
 """Anyone's layer: its residual terms, its proof and its closed form, from one expression of the stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from sympy import Basic, MatrixExpr
 
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal, normal_form
-from symbolic.errors import ShapeMismatch, SymbolicError
-from symbolic.expressions.parameter import Held, Parameter, Variable
+from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let
@@ -18,19 +19,21 @@ from symbolic.proof.typesetting import document, section
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
+from symbolic.theorems.difference import difference, with_parameters
+from symbolic.theorems.notation import notation_section
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i
 from symbolic.theorems.unrolled import unroll
 
+if TYPE_CHECKING:
+    from symbolic.evaluation.beside import Numbers
+
 _TAKEN = ("P", "q", "B", "c", "C", "UAT", "W'", "b'", "x'")
 
 
-def _parameters(expression: Any) -> set[Parameter]:
-    return expression.atoms(Parameter) if isinstance(expression, Basic) else set()
-
-
-def _letters(expression: MatrixExpr) -> set[str]:
-    return {parameter.letter for parameter in _parameters(expression)}
+def _letters(side: Any) -> set[str]:
+    found = side.atoms(Parameter) - side.atoms(Ones) if isinstance(side, Basic) else set()
+    return {parameter.letter for parameter in found}
 
 
 def _check(expression: object, x: Parameter) -> MatrixExpr:
@@ -87,6 +90,11 @@ class Block:
     Source: Wang & Li, Eq. 20 and 28–34.
     """
 
+    # Of a block that was read from a program: the array and the meaning of every letter, and the activation functions.
+    values: Mapping[str, Any] = MappingProxyType({})
+    legend: Mapping[str, Any] = MappingProxyType({})
+    functions: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
+
     def __init__(
         self,
         layer: Callable[[Any], MatrixExpr],
@@ -101,7 +109,7 @@ class Block:
         indexed = {
             p: type(p)(p.letter, (i + 1, *p.lower), *p.shape, p.upper)
             for p in written.atoms(Parameter)
-            if p != x and p.letter not in shared
+            if p != x and p.letter not in shared and not isinstance(p, Ones)
         }
         written = written.xreplace(indexed)
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
@@ -109,6 +117,42 @@ class Block:
         self.name, self.stream, self.written = name, x, written
         self.stack, self.parameters = read(whole, vector)
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))
+
+    @classmethod
+    def of(cls, fn: Callable[[Any], Any], x: Any) -> "Block":
+        """Read a layer from a marked JAX function's own program: the code that runs is what gets derived.
+
+        `x'_{i+1} = W'_{i+1,1} x'_i + …` with a matrix on `vec(x)` for every array and every mark that multiplies what
+        flows, its letter from its name, and a vector for everything that is added. `block.legend` says what each letter
+        stands for; `block.values` and `block.functions` are what `block.verify` asks for.
+
+        Args:
+            fn: a pure function of one array with marks, which returns an array of the same shape; a module, say.
+            x: the stream that goes in: what is held is held at its value there.
+
+        Raises:
+            SymbolicError: naming the operation that isn't linear or has no symbol, its source line, the missing mark.
+            ShapeMismatch: if the function changes the stream's shape.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import duat_jax as duat
+            >>> F, G = jnp.ones((2, 3)), jnp.ones((3, 2))
+            >>> layer, x = lambda x: x + duat.term(jnp.tanh, x @ F, "mlp") @ G, jnp.ones((4, 2))
+            >>> block = Block.of(layer, x)
+            >>> print(block.written)
+            x′ᵢ + G′ᵢ₊₁ tanh(F′ᵢ₊₁ x′ᵢ)
+            >>> block.verify(layer, x, block.values, block.functions).holds
+            True
+
+        Source: Wang & Li, Eq. 20.
+        """
+        from symbolic.evaluation.program import read_layer
+
+        layer = read_layer(fn, x)
+        block = cls(lambda stream: layer.result.xreplace({layer.stream: stream}), (layer.stream.shape[0], 1))
+        block.values, block.functions, block.legend = layer.values, layer.functions, layer.legend
+        return block
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -118,7 +162,8 @@ class Block:
     @property
     def weights(self) -> tuple[Parameter, ...]:
         """The parameters of one layer that stand still."""
-        return tuple(sorted(self.written.atoms(Parameter) - {self.stream} - set(self.held), key=str))
+        moved = {self.stream, *self.held, *self.written.atoms(Ones)}
+        return tuple(sorted(self.written.atoms(Parameter) - moved, key=str))
 
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
@@ -132,23 +177,22 @@ class Block:
         steps.append(equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters)))
         held = ", ".join(map(str, self.held))
         remark = f"Held at their values on this input: {held}." if held else ""
-        return Derivation(f"The residual terms of the {self.name}", tuple(steps), remark)
+        for letter, meaning in self.legend.items():
+            stem, _, number = letter.rstrip("]").partition("[")
+            remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {str(meaning).replace('_', ' ')}."
+        return Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip())
 
     def _instance(self, derivation: Derivation, title: str) -> Derivation:
         """Return a derivation with this block's parameters put in where the general ones stand."""
         table = {entry.left: entry.right for entry in self.parameters}
-        ours = {p.letter for step in derivation.steps for side in (step.left, step.right) for p in _parameters(side)}
-        both = sorted((ours & _letters(self.written)) - {self.stream.letter})
+        sides = (side for step in derivation.steps for side in (step.left, step.right))
+        both = sorted((set().union(*map(_letters, sides)) & _letters(self.written)) - {self.stream.letter})
         if both:
             raise SymbolicError(
                 f"{', '.join(both)}: {title[0].lower()}{title[1:]} has these letters; give yours others"
             )
-
-        def put(side: Any) -> Any:
-            return side.xreplace(table) if isinstance(side, MatrixExpr) else side
-
-        steps = tuple(replace(step, left=put(step.left), right=put(step.right)) for step in derivation.steps)
-        return replace(derivation, title=title, steps=steps)
+        instance = derivation.with_parameters(lambda parameter: table.get(parameter, parameter))
+        return replace(instance, title=title)
 
     def recursions(self) -> Derivation:
         """Return the recursions of the closed form's parameters, with this block's own put in."""
@@ -175,12 +219,71 @@ class Block:
         """Return the split of a read-out into contributions, with this block's parameters put in."""
         return self._instance(contributions(self.stack), f"The contributions of the {self.name}")
 
-    def document(self) -> str:
-        """Return a LaTeX file that stands alone: the block, its parameters, the recursions, the proof."""
-        return document(map(section, (self.residual_terms(), self.recursions(), self.prove())))
+    def difference(self) -> Derivation:
+        """Return the difference of two inputs, between which what is held moves, with this block's parameters."""
+        theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
+        return with_parameters(theorem, self.parameters)
+
+    def verify(
+        self,
+        functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
+        x: Any,
+        weights: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        activation: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]],
+    ) -> "Numbers":
+        """Evaluate the block, its parameters and the closed form with a function's own numbers, beside the function.
+
+        Args:
+            functions: the layer as a marked JAX function, or one for each layer of a stack. What is held here is
+                marked there under the same name, `hold(pattern, "H")`, and every activation is a term.
+            x: the stream that enters, in the block's shape.
+            weights: an array for every weight, by its letter; one mapping for each layer of a stack.
+            activation: `σ`, or a function for every name.
+
+        Returns:
+            Every comparison with its difference and tolerance.
+
+        Raises:
+            SymbolicError: naming every array that is missing.
+            NumbersDiffer: if the function's numbers aren't those of the block; the message shows where.
+
+        Example:
+            >>> import jax, jax.numpy as jnp, numpy as np
+            >>> import duat_jax as duat
+            >>> from symbolic import Block, activation, matrix
+            >>> block = Block(lambda x: x + matrix("G", 2, 3) * activation(matrix("F", 3, 2) * x), shape=(2, 1))
+            >>> G, F = jnp.array([[1.0, 2.0, 0.0], [0.0, 1.0, 3.0]]), jnp.array([[1.0, 1.0], [2.0, 0.0], [0.0, -1.0]])
+            >>> layer = lambda x: x + G @ duat.term(jnp.tanh, F @ x, "mlp")
+            >>> block.verify(layer, jnp.array([0.5, -1.0]), {"G": G, "F": F}, jnp.tanh).holds
+            True
+        """
+        from symbolic.evaluation.beside import beside
+
+        layers = [functions] if callable(functions) else list(functions)
+        of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
+        numbers = beside(self, layers, x, of_layers, activation)
+        if not numbers.holds:
+            raise NumbersDiffer(
+                f"the function isn't the {self.name}:\n{numbers}\nthe first ✗ says which part to look at: another"
+                " weight, a mark of another name, or a block that is written otherwise"
+            )
+        return numbers
+
+    def document(self, depth: int | None = None) -> str:
+        """Return a LaTeX file that stands alone: the letters, the block, its parameters, the recursions, the proof.
+
+        Args:
+            depth: number of layers at which the closed form is written out too; not at all if absent.
+        """
+        parts = [self.residual_terms(), self.recursions(), self.prove()]
+        parts += [] if depth is None else [self.unroll(depth)]
+        return document([notation_section(self.stack), *map(section, parts)])
 
     def __str__(self) -> str:
         return str(self.residual_terms())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def _repr_latex_(self) -> str:
         return self.residual_terms()._repr_latex_()

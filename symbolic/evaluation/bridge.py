@@ -36,7 +36,7 @@ def _nothing(*_: object) -> int:
 
 
 _NOTHING = Arithmetic(
-    _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, (_nothing, _nothing)
+    _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, (_nothing, _nothing)
 )
 
 
@@ -85,6 +85,7 @@ def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype)
 
     return Arithmetic(
         multiply=lambda a, b: jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST),
+        hadamard=lambda a, b: a * b,
         transpose=lambda a: a.T,
         kronecker=jnp.kron,
         diagonal=lambda v: jnp.diag(v[:, 0]),

@@ -25,6 +25,7 @@ class Arithmetic:
 
     Args:
         multiply: product of two matrices.
+        hadamard: product of two matrices of one shape, entry by entry.
         transpose: transpose of one.
         kronecker: Kronecker product of two.
         diagonal: the diagonal matrix of a column.
@@ -36,6 +37,7 @@ class Arithmetic:
     """
 
     multiply: Callable[[Any, Any], Any]
+    hadamard: Callable[[Any, Any], Any]
     transpose: Callable[[Any], Any]
     kronecker: Callable[[Any, Any], Any]
     diagonal: Callable[[Any], Any]
@@ -60,6 +62,7 @@ def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None =
     functions = (activation,) if slope is None else (activation, slope)
     return Arithmetic(
         multiply=lambda a, b: a * b,
+        hadamard=lambda a, b: a.multiply_elementwise(b),
         transpose=lambda a: a.T,
         kronecker=kronecker,
         diagonal=lambda v: ImmutableMatrix.diag(*v),
@@ -167,7 +170,7 @@ class Interpreter:
                 return a.diagonal(self.value(e.vector))
             case HadamardProduct():
                 left, right = e.args
-                return a.multiply(a.diagonal(self.value(left)), self.value(right))
+                return a.hadamard(self.value(left), self.value(right))
             case KroneckerProduct():
                 left, right = e.args
                 return a.kronecker(self.value(left), self.value(right))

@@ -1,16 +1,19 @@
 """A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import sstr
+from sympy import MatrixExpr, sstr
 from sympy.matrices.expressions import MatAdd
 
 from symbolic.expressions.latex import escaped, typeset
+from symbolic.expressions.parameter import Parameter
 from symbolic.proof.step import Step
 
 _LINE = 88  # characters of plain text that one line of a formula holds beside its left side
 
+_LEFT = 40  # characters of a left side that stands beside its right one
 _BESIDE = 36  # characters of a rule that stands beside its formula
 
 _ALIGNED = 24  # left sides up to this length are aligned in plain text
@@ -41,8 +44,11 @@ def _latex_lines(step: Step) -> list[str]:
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
     left, width = ("", 0) if step.left is None else (typeset(step.left), len(sstr(step.left)))
+    above = []
+    if width > _LEFT:
+        above, left, width = [rf"& {left}"], r"\qquad", 0
     lines, length = _lines(step.right, _LINE - width)
-    rows = [f"{left} &{relation} {lines[0]}", *(rf"&\qquad {line}" for line in lines[1:])]
+    rows = [*above, f"{left} &{relation} {lines[0]}", *(rf"&\qquad {line}" for line in lines[1:])]
     if not step.rule:
         return rows
     rule = rf"\text{{{escaped(step.rule)}}}"
@@ -86,6 +92,19 @@ class Derivation:
             + (f", with {' and '.join(given)}" if given else "")
             + ("" if self.verified else ": NOT PROVED")
         )
+
+    def with_parameters(self, renamed: Callable[[Parameter], MatrixExpr]) -> "Derivation":
+        """Return the derivation with its parameters renamed, or put in.
+
+        Args:
+            renamed: what stands for a parameter.
+        """
+
+        def side(of: Any) -> Any:
+            return of.xreplace({p: renamed(p) for p in of.atoms(Parameter)}) if isinstance(of, MatrixExpr) else of
+
+        steps = (replace(step, left=side(step.left), right=side(step.right)) for step in self.steps)
+        return replace(self, steps=tuple(steps))
 
     def lines(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""

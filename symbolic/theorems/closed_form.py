@@ -87,7 +87,7 @@ def prove(
         suppose(s.x(i), s.form(i)),
         equality(s.x(k), s.general_term(k), "the layer is a residual term, Eq. 20", (layer, *parameters)),
         equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "hypothesis, Eq. 26", (hypothesis, *parameters)),
-        equality(path, carried, "recursions of P and q, Eq. 26", (hypothesis, *known)),
+        Step(None, carried, "recursions of P and q, Eq. 26", equal(path, carried, (hypothesis, *known))),
     ]
     for t in s.terms:
         inside, argument = s.pre_activation(k, t), s.B(k, t) * s.x(0) + s.c(k, t)

@@ -8,6 +8,7 @@ from symbolic.equality.definition import Definition
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.written import ones
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
@@ -51,8 +52,7 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
         return added(read * s.b(m, 3), (read * s.W(m, 3, t) * term(m, t) for t in s.terms))
 
     def over_neurons(t: int) -> Step:
-        ones = Parameter("1", (), s.sizes[t - 1], 1)
-        neurons = Transpose(ones) * (Diagonal(Transpose(s.W(k, 3, t)) * u(k)) * term(k, t))
+        neurons = Transpose(ones(s.sizes[t - 1])) * (Diagonal(Transpose(s.W(k, 3, t)) * u(k)) * term(k, t))
         whole = Transpose(u(k)) * s.W(k, 3, t) * term(k, t)
         return Step(whole, neurons, "split over neurons, entry by entry", _split_over_neurons())
 

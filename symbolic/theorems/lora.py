@@ -7,8 +7,8 @@ from sympy import Identity, MatrixExpr, Transpose, ZeroMatrix, symbols
 from sympy.matrices.expressions import MatAdd, MatMul
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import equal, normal_form
-from symbolic.equality.words import NormalForm, Word
+from symbolic.equality.normal_form import NormalForm, equal, normal_form
+from symbolic.equality.word import ParameterAtom, Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
@@ -103,7 +103,7 @@ def _adapted(expression: MatrixExpr) -> MatrixExpr:
 
 
 def _degree(word: Word) -> int:
-    return sum(atom.parts[0].letter.startswith("Δ") for atom in word if atom.kind == "parameter")
+    return sum(isinstance(atom, ParameterAtom) and atom.parameter.letter.startswith("Δ") for atom in word.atoms)
 
 
 class Change(NamedTuple):
@@ -153,7 +153,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
     """
     s, k, depth = stack or ResidualStack(), i + 1, check_depth(depth)
     m, tokens, rank = symbols("M N r", integer=True, positive=True)
-    weight, down, up = Parameter("W", (), m, m), Parameter("A", (), m, rank), Parameter("B", (), rank, m)
+    weight, down, up = Parameter("W", (), m, m), Parameter("L", (), m, rank), Parameter("R", (), rank, m)
     x = Variable("x", (), tokens, m)
     adapted, rules = AdaptedStack(s.width, s.neurons), s.recursions
     activation, pre_activation = Parameter("s", (k,), s.neurons, 1), Parameter("z", (k,), s.neurons, 1)
@@ -193,11 +193,11 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
     )
     closed = normal_form(form, [*exact, *rules]) == normal_form(s.x(depth), [adapted.equation_20])
     steps = (
-        equality(x * (weight + down * up), x * weight + x * (down * up), "Eq. 17: ΔW = A B of rank r"),
+        equality(x * (weight + down * up), x * weight + x * (down * up), "Eq. 17: ΔW = L R of rank r, the papers' A B"),
         equality(
             Vec(x * (weight + down * up)),
             (Kronecker(Identity(tokens), weight.T) + Kronecker(Identity(tokens), (down * up).T)) * Vec(x),
-            "so ΔW' = I_N ⊗ (A B)^T",
+            "so ΔW' = I_N ⊗ (L R)^T",
         ),
         let(s.x(k), adapted.general_term(k), "Eq. 20 with adapters in all three places"),
         Step(s.x(i), adapted.form(i), "the same theorem, with W' + ΔW' in the recursions", prove(adapted).verified),

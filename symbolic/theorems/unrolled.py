@@ -12,7 +12,7 @@ from symbolic.expressions.ordered_product import OrderedProduct, written_out
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality
-from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, j
+from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
 _EACH = 3  # layers up to which every layer has lines of its own
 _IN_FULL = 250  # characters up to which the form is also written out without names
@@ -54,12 +54,13 @@ def unroll(
     """Derive the unrolled form at a concrete depth, `x'_L = P_L x'_0 + q_L + Σ_j C_j^{(L)} σ(B_j x'_0 + c_j)`.
 
     Every parameter of every layer is written as products of the layers' own and compared with the recursions; the form
-    at every depth up to this one is compared with the network itself, one layer substituted in the next.
+    at every depth up to this one is compared with Eq. 20, one layer substituted in the next. A block of another kind is
+    first shown to be Eq. 20, for every layer.
 
     Args:
         depth: number of layers.
         stack: the symbols; sizes `d` and `n` if absent.
-        layer: what a layer computes, for the network that it is compared with; Eq. 20 if absent.
+        layer: what a layer computes; Eq. 20 if absent.
         parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
         title: title of the derivation, to which the depth is added.
 
@@ -73,7 +74,7 @@ def unroll(
     Source: Wang & Li, Eq. 20–25 and 33.
     """
     depth, s = check_depth(depth), stack or ResidualStack()
-    network, known = Normaliser([layer or s.equation_20]), Normaliser([*s.recursions, *parameters])
+    network, known = Normaliser([s.equation_20]), Normaliser(s.recursions)
 
     def holds(line: Line, place: dict[Any, int]) -> bool:
         left, right, _ = line
@@ -83,6 +84,8 @@ def unroll(
         return network.form(s.x(k)) == known.form(s.form(k))
 
     steps = []
+    if layer is not None:
+        steps.append(equality(s.x(i + 1), s.general_term(i + 1), "every layer, Eq. 20", (layer, *parameters)))
     nothing = {parameter: ZeroMatrix(s.width, 1) for parameter in (s.q(0), s.UAT(0))}
     if depth <= _EACH:
         for k in range(1, depth + 1):
@@ -94,7 +97,7 @@ def unroll(
                 ]
             steps.append(Step(s.x(k), s.form(k), "equals the network, layer substituted in layer", equals_network(k)))
         if len(str(whole := network.form(s.x(depth)).expression())) <= _IN_FULL:
-            steps.append(equality(s.x(depth), whole, "in full", (layer or s.equation_20,)))
+            steps.append(equality(s.x(depth), whole, "in full", (s.equation_20,)))
     else:
         layers = range(1, depth + 1)
         for line in _products(s):

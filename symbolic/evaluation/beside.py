@@ -1,0 +1,206 @@
+"""A block's formulas evaluated beside the function that they are said to describe."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sympy import MatrixExpr, sympify
+
+import duat_jax as duat
+from duat_jax.forms.completeness import entrywise_completeness
+from symbolic.errors import NumbersDiffer, SymbolicError
+from symbolic.evaluation.bridge import Activate, name_of, to_jax
+from symbolic.expressions.parameter import Held, Ones, Parameter
+from symbolic.theorems.residual_stack import i
+
+Layer = Callable[[Array], Array]
+
+
+class Row(NamedTuple):
+    """One number of a block's formulas beside the same number from elsewhere.
+
+    Args:
+        layer: the layer, counted from 1; the whole stack if None.
+        formula: what was evaluated.
+        beside: what it was compared with.
+        difference: the absolute difference that is largest beside its tolerance.
+        tolerance: what rounding may do there.
+        holds: whether every difference is within its tolerance.
+    """
+
+    layer: int | None
+    formula: str
+    beside: str
+    difference: float
+    tolerance: float
+    holds: bool
+
+
+class Numbers(NamedTuple):
+    """What became of a block's formulas beside its function.
+
+    Args:
+        rows: every comparison.
+    """
+
+    rows: tuple[Row, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of them agree."""
+        return all(row.holds for row in self.rows)
+
+    def __str__(self) -> str:
+        wide = max(len(row.formula) for row in self.rows)
+        other = max(len(row.beside) for row in self.rows)
+        return "\n".join(
+            f"{'✓' if row.holds else '✗'} {'stack' if row.layer is None else f'layer {row.layer}':8s}"
+            f" {row.formula:{wide}s}  {row.beside:{other}s}  {row.difference:.1e} of {row.tolerance:.1e}"
+            for row in self.rows
+        )
+
+
+def _row(layer: int | None, formula: str, beside: str, value: Array, parts: Sequence[Array]) -> Row:
+    found = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
+    errors, bounds = np.abs(np.asarray(found.error)).ravel(), np.asarray(found.tolerance).ravel()
+    worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
+    return Row(layer, formula, beside, float(errors[worst]), float(bounds[worst]), bool(np.all(found.within)))
+
+
+def _as_matrix(array: Array, parameter: Parameter) -> Array:
+    return array.reshape(-1, 1) if parameter.shape[1] == 1 and array.ndim == 1 else array
+
+
+def _arrays(block: Any, k: int, layer: duat.Recording, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the array of every parameter of layer k by its name, and say all that is missing at once."""
+    held = {key.name: value for key, value in layer.dynamics.held.items()}
+    arrays, missing = {}, []
+    for parameter in (*block.weights, *block.held):
+        of_layer = parameter.lower[:1] == (i + 1,)
+        lower = parameter.lower[1:] if of_layer else parameter.lower
+        name = name_of(parameter.func(parameter.letter, lower, *parameter.shape, parameter.upper))
+        source = held if isinstance(parameter, Held) and name not in weights else weights
+        if name not in source:
+            what = "hold(…, name) of the function" if isinstance(parameter, Held) else "weights"
+            missing.append(f"{name} ({parameter.shape[0]} × {parameter.shape[1]}) in {what}")
+            continue
+        arrays[name_of(parameter.xreplace({i: sympify(k - 1)}))] = _as_matrix(jnp.asarray(source[name]), parameter)
+    if missing:
+        raise SymbolicError(f"layer {k}: no array for {', '.join(missing)}; held are {', '.join(held) or 'none'}")
+    return arrays
+
+
+def _ones(block: Any, x: Array, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the vectors of ones, whose sizes stand in the shapes of the stream or of a weight."""
+    shapes = [(block.stream.shape, x.shape)]
+    shapes += [(p.shape, jnp.shape(weights[p.letter])) for p in block.weights if p.letter in weights]
+    sizes = {size: number for pair in shapes for size, number in zip(*pair, strict=False)}
+    needed = block.written.atoms(Ones)
+    unknown = [str(vector) for vector in needed if not (vector.shape[0].is_Integer or vector.shape[0] in sizes)]
+    if unknown:
+        raise SymbolicError(f"the length of {', '.join(unknown)} is in no shape of a weight: give it as a number")
+    return {name_of(vector): jnp.ones((int(sizes.get(vector.shape[0], vector.shape[0])), 1)) for vector in needed}
+
+
+def _matched(form: duat.ClosedForm, pre_activations: Sequence[Array]) -> list[int]:
+    """Return the number of the function's term for each of ours: the one with the nearest pre-activation."""
+    theirs = [form.recording.at(step) for step in form.terms]
+    if len(theirs) != len(pre_activations):
+        raise NumbersDiffer(
+            f"the function has {len(theirs)} terms and the block {len(pre_activations)}: mark every activation of the"
+            " function with term(σ, z, name), and write every one of them in the block"
+        )
+    found: list[int] = []
+    for ours in pre_activations:
+        near = {
+            j: float(jnp.abs(z.ravel() - ours.ravel()).max())
+            for j, z in enumerate(theirs, 1)
+            if j not in found and z.size == ours.size
+        }
+        if not near:
+            raise NumbersDiffer("the function's activations have other sizes than the block's: compare their shapes")
+        found.append(min(near, key=near.__getitem__))
+    return found
+
+
+def beside(
+    block: Any,
+    functions: Sequence[Layer],
+    x: Array,
+    weights: Sequence[Mapping[str, Array]],
+    activation: Activate | Mapping[str, Activate],
+) -> Numbers:
+    """Evaluate a block's formulas with a function's own parameters, beside the function.
+
+    Of every layer: the block as it is written, and Eq. 20 with the parameters that were read off, beside the function's
+    result; and each part of Eq. 20 beside the same part as record and replay read it from the function's program. Of
+    the stack: the closed form at the last depth beside all functions, one after the other.
+
+    Args:
+        block: the block.
+        functions: one marked function for each layer.
+        x: the stream that enters the first one, in the block's shape.
+        weights: the weights of each layer by name; what is held comes from the marks of the same name.
+        activation: `σ`, or a function for every name.
+
+    Raises:
+        SymbolicError: naming every array that is missing.
+        NumbersDiffer: if the function isn't the block: what differs, and where.
+    """
+    return Numbers(tuple(_rows(block, functions, jnp.asarray(x), weights, activation)))
+
+
+def _rows(
+    block: Any,
+    functions: Sequence[Layer],
+    x: Array,
+    weights: Sequence[Mapping[str, Array]],
+    activation: Activate | Mapping[str, Activate],
+) -> Iterator[Row]:
+    s, depth, stream = block.stack, len(functions), x
+    arrays = _ones(block, x, weights[0])
+    forms = []
+    for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
+        form = duat.unroll(function, stream)
+        forms.append(form)
+        arrays |= _arrays(block, k, form.recording, of_layer)
+        arrays[name_of(block.stream.xreplace({i: sympify(k - 1)}))] = stream
+        arrays[name_of(s.x(k - 1))] = stream.reshape(-1, 1)
+        stream = form.value
+
+    def at(k: int, expression: MatrixExpr) -> MatrixExpr:
+        return expression.xreplace({i: sympify(k - 1)})
+
+    wanted: dict[str, MatrixExpr] = {}
+    for k in range(1, depth + 1):
+        wanted |= {f"written/{k}": at(k, block.written), f"path/{k}": s.W(k, 1) * s.x(k - 1), f"offset/{k}": s.b(k, 3)}
+        for t in s.terms:
+            inside = s.pre_activation(k, t)
+            wanted |= {
+                f"inside/{k}/{t}": inside,
+                f"into/{k}/{t}": s.W(k, 2, t) * s.x(k - 1),
+                f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, t),
+            }
+    table = to_jax(wanted, activation, block.parameters)(arrays)
+    for k, form in enumerate(forms, 1):
+        parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]
+        yield _row(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
+        yield _row(k, "Eq. 20 with its parameters", "the function", form.value, parts)
+        read = "record and replay"
+        yield _row(k, "W'1 x", read, form.input_map()(form.x0), parts[:1])
+        yield _row(k, "b'3", read, form.bias(), parts[1:2])
+        numbers = _matched(form, [table[f"inside/{k}/{t}"] for t in s.terms])
+        carried = form.term_contributions()
+        for t, j in zip(s.terms, numbers, strict=True):
+            of = f" of term {t}" if len(s.terms) > 1 else ""
+            yield _row(k, f"W'2 x + b'2{of}", read, form.recording.at(form.terms[j - 1]), [table[f"inside/{k}/{t}"]])
+            if not s.earlier(t):
+                yield _row(k, f"W'2 x{of}", read, form.inner_map(j)(form.x0), [table[f"into/{k}/{t}"]])
+            if not any(r == t for _, r in s.couplings):
+                yield _row(k, f"W'3 σ{of}", read, carried[j - 1], [table[f"term/{k}/{t}"]])
+    whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
+    whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
+    parts = list(to_jax(whole, activation, (*s.recursions, *block.parameters))(arrays).values())
+    yield _row(None, f"the closed form at depth {depth}", "the functions", forms[-1].value, parts)

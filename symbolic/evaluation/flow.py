@@ -1,0 +1,213 @@
+"""What flows through a program, as a matrix on a vector; one matrix for every thing that multiplies it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sympy import Expr, MatrixExpr, Rational
+
+from symbolic.evaluation.bridge import name_of
+from symbolic.evaluation.legend import HELD, Entry, Source, letter_of
+from symbolic.expressions.matrix import MatrixProduct, MatrixSum
+from symbolic.expressions.parameter import Held, Parameter
+
+_PLAIN = 1000
+"""A number whose denominator is smaller is written as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A value that doesn't flow: a weight, a bias, something held, or what is computed of these.
+
+    Args:
+        value: its value on this input.
+        sources: the arrays and marks it is made of.
+    """
+
+    value: Any
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A value that flows: a linear map of a vector that is written already.
+
+    Args:
+        base: the vector.
+        argument: the array of which it is `vec`.
+        result: the array that the map makes of it.
+        carry: the map, from array to array.
+        sources: what it multiplies by.
+        operations: the primitives that it consists of.
+    """
+
+    base: MatrixExpr
+    argument: jax.ShapeDtypeStruct
+    result: jax.ShapeDtypeStruct
+    carry: Callable[[Array], Array] = lambda x: x
+    sources: tuple[Source, ...] = ()
+    operations: tuple[str, ...] = ()
+
+    def dense(self) -> Array:
+        """Return the matrix of the map, which acts on `vec` of the argument."""
+        size = prod(self.argument.shape)
+        basis = jnp.eye(size, dtype=self.argument.dtype).reshape(size, *self.argument.shape)
+        return jax.vmap(lambda e: self.carry(e).reshape(-1), out_axes=1)(basis)
+
+
+Value = Known | Flow
+
+
+def vector_of(base: MatrixExpr, array: Any) -> Flow:
+    """Return a written vector as a value that flows.
+
+    Args:
+        base: the vector.
+        array: anything with the shape and dtype of the array of which it is `vec`.
+    """
+    of = jax.ShapeDtypeStruct(array.shape, array.dtype)
+    return Flow(base, of, of)
+
+
+def union(groups: Iterable[tuple]) -> tuple:
+    """Return what is in any of several tuples, once each and in order.
+
+    Args:
+        groups: the tuples.
+    """
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+class Values(Mapping[str, Array]):
+    """The array of every letter by its name, computed when it is asked for: matrices grow like the stream's square.
+
+    Args:
+        sources: what computes each.
+    """
+
+    def __init__(self, sources: Mapping[str, Callable[[], Array]]) -> None:
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> Array:
+        return self._sources[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def _multiple_of_the_identity(flow: Flow) -> Expr | None:
+    """Return the number `c` of a map `c I`, if it is one that is written easily."""
+    matrix = np.asarray(flow.dense())
+    rows, columns = matrix.shape
+    number = Rational(float(matrix[0, 0]))
+    fits = rows == columns and number.q < _PLAIN and np.array_equal(matrix, matrix[0, 0] * np.eye(rows))
+    return number if fits else None
+
+
+class Symbols:
+    """The letters that are in use, with what each stands for."""
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._written: dict[Value, MatrixExpr] = {}
+        self._entries: dict[Parameter, tuple[Entry, Callable[[], Array]]] = {}
+
+    def _new(self, columns: int, value: Value, array: Callable[[], Array], rows: int) -> Parameter:
+        letter = letter_of(value.sources)
+        letter = f"{letter.lower() if isinstance(value, Known) else letter}'"
+        self._numbers[letter] += 1
+        kind = Held if any(source.kind == HELD for source in value.sources) else Parameter
+        parameter = kind(letter, (self._numbers[letter],), rows, columns)
+        operations = value.operations if isinstance(value, Flow) else ()
+        self._entries[parameter] = Entry(value.sources, operations), array
+        return parameter
+
+    def vector(self, value: Value) -> MatrixExpr:
+        """Return a value as a vector, written once.
+
+        Args:
+            value: the value.
+        """
+        if value not in self._written:
+            self._written[value] = self._known(value) if isinstance(value, Known) else self._flow(value)
+        return self._written[value]
+
+    def _known(self, value: Known) -> MatrixExpr:
+        return self._new(1, value, lambda: jnp.ravel(value.value), np.size(value.value))
+
+    def _flow(self, flow: Flow) -> MatrixExpr:
+        if not flow.operations:
+            return flow.base
+        if not flow.sources and (number := _multiple_of_the_identity(flow)) is not None:
+            return MatrixProduct(number, flow.base)
+        return self._new(prod(flow.argument.shape), flow, flow.dense, prod(flow.result.shape)) * flow.base
+
+    def then(
+        self, flow: Flow, carry: Callable[[Array], Array], result: Any, factors: tuple[Source, ...], operation: str
+    ) -> Flow:
+        """Return what a further linear operation makes of a value.
+
+        Args:
+            flow: the value.
+            carry: the operation.
+            result: anything with the shape and dtype of its result.
+            factors: what the operation multiplies by; it begins a matrix of its own where there already is one.
+            operation: its name.
+        """
+        if factors and flow.sources:
+            flow = vector_of(self.vector(flow), flow.result)
+        before = flow.carry
+        return Flow(
+            flow.base,
+            flow.argument,
+            jax.ShapeDtypeStruct(result.shape, result.dtype),
+            lambda x: carry(before(x)),
+            flow.sources or factors,
+            union((flow.operations, (operation,))),
+        )
+
+    def total(self, parts: Sequence[tuple[int, Value]], result: Any) -> Value:
+        """Return a sum of values.
+
+        Args:
+            parts: each with its sign; those that only rearrange one vector are one matrix together, such as `x − mean`.
+            result: anything with the shape and dtype of the sum.
+        """
+        flows = [(sign, flow) for sign, flow in parts if isinstance(flow, Flow)]
+        rearranged = {None if flow.sources else flow.base for _, flow in flows}
+        if len(flows) == len(parts) > 1 and len(rearranged) == 1 and None not in rearranged:
+            carries = [(sign, flow.carry) for sign, flow in flows]
+            operations = union((*(flow.operations for _, flow in flows), ("add",)))
+            first = flows[0][1]
+            merged = Flow(
+                first.base,
+                first.argument,
+                jax.ShapeDtypeStruct(result.shape, result.dtype),
+                lambda x: jnp.stack([sign * carry(x) for sign, carry in carries]).sum(0),
+                operations=operations,
+            )
+            parts = [(1, merged)]
+        if len(parts) == 1 and parts[0][0] == 1:
+            return parts[0][1]
+        return vector_of(MatrixSum(*(MatrixProduct(sign, self.vector(value)) for sign, value in parts)), result)
+
+    def alone(self) -> dict[Parameter, Parameter]:
+        """Return for every parameter what it is called at last: the only one of its letter has no number."""
+        return {p: type(p)(p.letter, p.lower if self._numbers[p.letter] > 1 else (), *p.shape) for p in self._entries}
+
+    def values(self) -> Values:
+        """Return the array of every letter, by its name."""
+        return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()})
+
+    def legend(self) -> dict[str, Entry]:
+        """Return what every letter stands for, by its name."""
+        return {name_of(last): self._entries[p][0] for p, last in self.alone().items()}

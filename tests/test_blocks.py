@@ -1,0 +1,278 @@
+"""Anyone's block: written in a few lines, read off, proved, unrolled, and evaluated beside the function."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import make_input, make_stack, numbers
+
+import duat_jax as duat
+from duat_jax.nn import BLOCKS as MODULES
+from duat_jax.nn import attention_mask
+from duat_jax.verification.networks import networks
+from duat_jax.verification.routes import block_arrays, held_by_layer, symbolic_block
+from symbolic import (
+    Block,
+    activation,
+    diag,
+    hadamard,
+    held,
+    identity,
+    matrix,
+    sizes,
+    vector,
+)
+from symbolic.blocks import transformer
+from symbolic.blocks.transformer import BLOCKS, transformer_block
+from symbolic.equality.normal_form import equal
+from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
+from symbolic.evaluation.bridge import to_jax
+from symbolic.theorems.residual_stack import i
+
+N, M, K = 3, 4, 5  # tokens, features, neurons
+d, n = sizes("d n")
+A, F, G = matrix("A", d, d), matrix("F", n, d), matrix("G", d, n)
+H, V, W, U = held("H", N, N), matrix("V", M, M), matrix("W", M, K), matrix("U", K, M)
+g, r = held("g", N, K), held("r", N)
+GATED = Block(lambda x: diag(r) * (x + H * x * V + hadamard(g, activation(x * W)) * U), shape=(N, M))
+WEIGHTS = {"V": numbers(M, M), "W": numbers(M, K, key=1), "U": numbers(K, M, key=2)}
+X = jnp.array(numbers(N, M, key=3))
+
+
+def gated(x, weights=WEIGHTS, gate="g", scale="r"):
+    pattern = duat.hold(jax.nn.softmax(x @ x.T), "H")
+    y = x + pattern @ x @ weights["V"]
+    y = (
+        y
+        + (duat.hold(jnp.tanh(x @ weights["W"]), gate) * duat.term(jax.nn.silu, x @ weights["W"], "mlp")) @ weights["U"]
+    )
+    return duat.hold(1 / jnp.sqrt((y * y).mean(-1)), scale)[:, None] * y
+
+
+def test_the_parameters_of_a_block_are_read_off():
+    block = Block(lambda x: x + A * (x + G * activation(F * x + vector("f", n))) + vector("a", d))
+    s = block.stack
+    table = {entry.left: entry.right for entry in block.parameters}
+
+    def own(parameter):
+        return parameter.func(parameter.letter, (i + 1,), *parameter.shape)
+
+    expected = {
+        s.W(i + 1, 1): identity(d) + own(A),
+        s.b(i + 1, 3): own(vector("a", d)),
+        s.W(i + 1, 2): own(F),
+        s.b(i + 1, 2): own(vector("f", n)),
+        s.W(i + 1, 3): own(A) * own(G),
+    }
+    assert table.keys() == expected.keys()
+    assert all(equal(table[left], right) for left, right in expected.items())
+
+
+def one_after_the_other(x):
+    y = x + G * activation(F * x, "gelu")
+    y = y + A * y
+    return y + matrix("K", d, n) * activation(matrix("E", n, d) * y + vector("e", n), "tanh")
+
+
+KINDS = {
+    "one term": lambda x: x + G * activation(F * x),
+    "no term": lambda x: x + A * x,
+    "two terms": lambda x: x + G * activation(F * x) + A * G * activation(matrix("E", n, d) * x, "tanh"),
+    "two terms of one pre-activation": lambda x: x + G * activation(F * x) + A * G * activation(F * x, "tanh"),
+    "one term into another": one_after_the_other,
+    "an activation inside an activation alone": lambda x: A * x + G * activation(F * G * activation(F * x)),
+    "nothing of the stream": lambda x: vector("a", d),
+    "the term alone": lambda x: activation(A * x),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_block_is_derived(kind):
+    block = Block(KINDS[kind], name=kind)
+    for derivation in (
+        block.residual_terms(),
+        block.recursions(),
+        block.prove(),
+        block.unroll(1),
+        block.unroll(3),
+        block.unroll(9),
+        block.collapse(),
+        block.contributions(),
+    ):
+        assert derivation.verified, derivation
+        assert kind in derivation.title
+    assert block.document().count(r"\section*") >= 3
+
+
+def test_a_proof_shows_the_blocks_own_parameters():
+    proof = str(Block(lambda x: x + G * activation(F * x)).prove())
+    assert "W′" not in proof
+    assert "Gᵢ₊₁ σ(Bᵢ₊₁ x′₀ + cᵢ₊₁)" in proof
+
+
+def test_parameters_get_the_index_of_their_layer_and_shared_ones_dont():
+    memory = matrix("m", 2, M)
+    block = Block(lambda x: H * x * V + held("D", N, 2) * memory * V, shape=(N, M), shared=("m",))
+    assert {str(parameter) for parameter in block.weights} == {"Vᵢ₊₁", "m"}
+    assert {str(parameter) for parameter in block.held} == {"Hᵢ₊₁", "Dᵢ₊₁"}
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "error", "words"),
+    [
+        (lambda x: F * x, None, ShapeMismatch, ("n × 1", "one shape")),
+        (lambda x: x * V * W, (N, M), ShapeMismatch, ("3 × 4", "3 × 5")),
+        (lambda x: 3, None, SymbolicError, ("3", "matrix expression")),
+        (lambda x: diag(x) * A * x, None, SymbolicError, ("can't be sorted",)),
+        (lambda x: G * diag(F * x) * activation(F * x), None, SymbolicError, ("outside of an activation", "hold")),
+        (lambda x: x * x.T * x, (N, M), SymbolicError, ("held",)),
+        (lambda x: matrix("B", d, d) * x + vector("c", d), None, SymbolicError, ("B, c", "letters")),
+        (lambda x: A * x + matrix("A", d, n) * activation(F * x), None, ShapeMismatch, ("two shapes",)),
+        (lambda x: A.inverse() * x, None, SymbolicError, ("no normal form",)),
+    ],
+    ids=[
+        "another shape",
+        "another shape of a matrix",
+        "a number",
+        "the stream twice",
+        "a gate that isn't held",
+        "a pattern that isn't held",
+        "the closed form's own letters",
+        "one letter, two shapes",
+        "an operation without a symbol",
+    ],
+)
+def test_what_is_no_block_is_refused_by_name(layer, shape, error, words):
+    with pytest.raises(error) as caught:
+        Block(layer, shape).residual_terms()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_theorems_letters_are_refused_where_they_would_clash():
+    block = Block(lambda x: x + diag(held("s", d)) * A * x)
+    assert block.prove().verified
+    assert Block(lambda x: x + G * diag(held("s", n)) * activation(F * x)).unroll(2).verified
+    with pytest.raises(SymbolicError, match=r"^s: the collapse .* has these letters"):
+        Block(lambda x: x + G * diag(held("s", n)) * activation(F * x)).collapse()
+
+
+def test_a_gated_block_is_the_function():
+    found = GATED.verify([gated, gated, gated], X, WEIGHTS, jax.nn.silu)
+    assert found.holds
+    assert {row.layer for row in found.rows} == {1, 2, 3, None}
+    assert {row.beside for row in found.rows} == {"the function", "record and replay", "the functions"}
+    assert all(row.tolerance < 1e-12 for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    ("lie", "formula"),
+    [
+        (lambda x: gated(x, WEIGHTS | {"V": WEIGHTS["V"] + 1e-9}), "W'1 x"),
+        (lambda x: gated(x, WEIGHTS | {"U": WEIGHTS["U"] * (1 + 1e-9)}), "W'3 σ"),
+        (lambda x: gated(x) + duat.offset(jnp.full(M, 1e-9), "bias"), "b'3"),
+        (lambda x: gated(x, WEIGHTS | {"W": WEIGHTS["W"] + 1e-9}), "W'2 x"),
+    ],
+    ids=["path", "outer", "bias", "inner"],
+)
+def test_a_function_that_isnt_the_block_is_named(lie, formula):
+    with pytest.raises(NumbersDiffer) as caught:
+        GATED.verify(lie, X, WEIGHTS, jax.nn.silu)
+    wrong = [line for line in str(caught.value).splitlines() if line.startswith("✗")]
+    assert any(formula in line for line in wrong), caught.value
+    assert any("Eq. 20" in line for line in wrong)
+
+
+def test_a_swap_that_keeps_the_sum_is_noticed():
+    """The path's share moved into the bias keeps every sum, and is no block."""
+
+    def moved(x):
+        still = gated(x)
+        return x + duat.offset(jax.lax.stop_gradient(still - x), "bias")
+
+    with pytest.raises((NumbersDiffer, duat.NotAffine, duat.DuatError, SymbolicError)):
+        GATED.verify(moved, X, WEIGHTS, jax.nn.silu)
+
+
+def test_every_missing_array_is_named_at_once():
+    with pytest.raises(SymbolicError) as caught:
+        GATED.verify(lambda x: gated(x, gate="other"), X, {"V": WEIGHTS["V"]}, jax.nn.silu)
+    for missing in ("U (5 × 4) in weights", "W (4 × 5) in weights", "g (3 × 5) in hold", "held are H, other, r"):
+        assert missing in str(caught.value)
+
+
+def test_another_number_of_terms_is_named():
+    def two(x):
+        return gated(x) + duat.term(jnp.tanh, x, "another")
+
+    with pytest.raises(NumbersDiffer, match="2 terms and the block 1"):
+        GATED.verify(two, X, WEIGHTS, jax.nn.silu)
+
+
+def block_forms(stack, x):
+    """Return the closed form, and the shipped formula with the arrays of its own symbols."""
+    form = duat.unroll(stack, x)
+    held_values = held_by_layer(form.dynamics, len(stack.blocks))
+    block = symbolic_block(stack.blocks[0])
+    return form, block, block_arrays(stack, held_values, x.reshape(-1))
+
+
+@pytest.mark.parametrize("mlp", ["plain", "gated"])
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "convolution"])
+def test_a_shipped_formula_is_its_module_part_by_part(name, mlp):
+    stack = make_stack(partial(MODULES[name], mlp=mlp), 2, activation="tanh")
+    x = make_input(3)
+    form, block, arrays = block_forms(stack, x)
+    assert block.name.endswith("gated MLP") == (mlp == "gated")
+    s = block.stack
+    wanted = {"whole": s.x(1), "path": s.W(1, 1), "offset": s.b(1, 3), "inner": s.W(1, 2)}
+    wanted |= {"bias": s.b(1, 2), "outer": s.W(1, 3)}
+    found = to_jax(wanted, jnp.tanh, (*block.parameters, block.layer))(arrays)
+    read = form.residual_term(1)
+    expected = {
+        "whole": stack.blocks[0](x, attention_mask(3, causal=stack.causal)),
+        "path": read.path.dense(),
+        "offset": read.path_bias,
+        "inner": read.inner.dense(),
+        "bias": read.inner_bias,
+        "outer": read.outer.dense(),
+    }
+    for part, value in expected.items():
+        np.testing.assert_allclose(found[part].ravel(), np.ravel(value), rtol=0, atol=1e-13, err_msg=part)
+
+
+WRONG_LAYERS = {
+    "without the residual": ("post-norm", lambda x, p: p._D2 * (p._D1 * (p._A * x + p._a) + p._d1 + p._mlp(x)) + p._d2),
+    "a norm in another place": ("pre-norm", lambda x, p: p._post_norm(x, p._mlp)),
+    "one norm for both": ("parallel", lambda x, p: x + p._A * (p._D1 * x + p._d1) + p._a + p._mlp(p._D1 * x + p._d1)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LAYERS)
+def test_a_wrong_formula_of_a_shipped_block_is_noticed(name, monkeypatch):
+    kind, layer = WRONG_LAYERS[name]
+    monkeypatch.setitem(transformer._LAYERS, kind, lambda x, mlp: layer(x, transformer))
+    assert transformer_block(kind).prove().verified  # as a formula it is one of a stack, of another one
+    (result,) = networks(depth=2, block=kind)
+    assert not result.holds
+
+
+def test_the_shipped_convolution_is_a_convolution():
+    kernels = numbers(3, 4, 4), numbers(3, 4, 4, key=1)
+    bias = numbers(4, key=2)
+
+    def toeplitz(kernel):
+        return sum(jnp.kron(jnp.eye(5, k=k - 1), kernel[k].T) for k in range(3))
+
+    def convolved(x, kernel):
+        return jax.lax.conv_general_dilated(x.T[None], jnp.array(kernel).transpose(2, 1, 0), (1,), "SAME")[0].T
+
+    def layer(x):
+        z = convolved(x, kernels[0]) + duat.offset(jnp.array(bias), "bias")
+        return x + convolved(duat.term(jax.nn.relu, z, "convolution"), kernels[1])
+
+    zeros, x = jnp.zeros(20), jnp.array(numbers(5, 4, key=3))
+    weights = {"R'": jnp.eye(20), "F'[1]": toeplitz(kernels[0]), "F'[2]": toeplitz(kernels[1])}
+    weights |= {"f'[1]": jnp.tile(bias, 5), "f'[2]": zeros}
+    assert transformer_block("convolution").verify([layer, layer], x, weights, jax.nn.relu).holds

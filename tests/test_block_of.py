@@ -65,11 +65,12 @@ class Mine(nnx.Module):
         rngs = nnx.Rngs(0)
         self.mix, self.back = (nnx.Linear(*s, rngs=rngs, param_dtype=jnp.float64) for s in ((6, 8), (8, 6)))
         self.mix.bias = nnx.Param(jnp.arange(8.0))
+        self.dropout = nnx.Dropout(0.5, rngs=rngs, deterministic=True)
         self.gain = nnx.Param(jnp.arange(1.0, 7.0))
 
     def __call__(self, x):  # noqa: D102
         scale = hold(jax.lax.rsqrt((x * x).mean(-1, keepdims=True)), "scale")
-        return x + self.back(term(nnx.relu, self.mix(x * scale * self.gain), "mine"))
+        return x + self.dropout(self.back(term(nnx.relu, self.mix(x * scale * self.gain), "mine")))
 
 
 FUNCTIONS = {
@@ -287,6 +288,10 @@ class Plain:
         return x @ self.weights["down"] @ self.weights["up"][0]
 
 
+PLAIN = Plain()
+TWINS = np.ones((FEATURES, FEATURES)), np.ones((FEATURES, FEATURES))
+
+
 def with_parameters(parameters, x, *, rows):
     return rows @ x @ parameters["mix"]
 
@@ -300,13 +305,14 @@ def closing_over(array):
     [
         (Plain(), {"weights.down", "weights.up.0"}),
         (Plain().__call__, {"weights.down", "weights.up.0"}),
-        (lambda x, plain=Plain(): plain(x) + x, {"plain.weights.down", "plain.weights.up.0"}),
+        (lambda x: PLAIN(x) + x, {"PLAIN.weights.down", "PLAIN.weights.up.0"}),
         (partial(lambda shift, x: (x @ A) + shift, 1.0), {"A"}),
         (partial(with_parameters, {"mix": A}, rows=ROWS), {"parameters.mix", "rows"}),
         (closing_over(np.asarray(C)), {"array"}),
         (lambda x, kernel=D: x @ kernel, {"kernel"}),
         (lambda x: x @ jnp.diag(A[0]), {"A"}),
         (lambda x: x @ (2 * np.eye(FEATURES)[:, ::-1]), {"unnamed 6 × 6 array"}),
+        (lambda x: x @ TWINS[0], {"unnamed 6 × 6 array"}),
         (Mine(), {"gain", "mix.kernel", "mix.bias", "back.kernel", "back.bias", "scale"}),
     ],
 )

@@ -1,5 +1,7 @@
 """The symbolic form as JAX functions, against record/replay, the dense recursions and the forward pass."""
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,13 +13,13 @@ from sympy import Rational, Symbol
 
 import duat_jax as duat
 from duat_jax.errors import DuatError
-from duat_jax.nn import ACTIVATIONS
+from duat_jax.nn import ACTIVATIONS, BLOCKS
 from duat_jax.reference.blocks import residual_terms
 from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.compare import verify
 from duat_jax.verification.networks import EMBEDDED, networks
-from duat_jax.verification.routes import held_by_layer, parameters
+from duat_jax.verification.routes import block_arrays, held_by_layer, parameters, symbolic_block
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, parameters_of, to_jax
@@ -41,16 +43,30 @@ def arrays_of(stack, x):
     return form, terms, parameters(terms, vec(x))
 
 
-@pytest.fixture(params=BLOCK_NAMES, scope="module")
+@pytest.fixture(params=[f"{name}{mlp}" for mlp in ("", ", gated") for name in BLOCK_NAMES], scope="module")
 def deep(request):
-    """A stack of 32 layers, its forms at every depth by the dense recursions, and the symbolic parts at every depth."""
-    stack, x = make_stack(request.param, DEEPEST, activation="tanh"), make_input(2)
-    form, terms, arrays = arrays_of(stack, x)
+    """A stack of 32 layers, its forms at every depth by the dense recursions, and the symbolic parts at every depth.
+
+    The symbols are those of the block as it is written, and its parameters of Eq. 20 those that were read off from it.
+    """
+    name, *gated = request.param.split(", ")
+    stack = make_stack(partial(BLOCKS[name], mlp="gated" if gated else "plain"), DEEPEST, activation="tanh")
+    x = make_input(2)
+    form = duat.unroll(stack, x)
+    held = held_by_layer(form.dynamics, DEEPEST)
+    terms, block, arrays = (
+        residual_terms(stack, held),
+        symbolic_block(stack.blocks[0]),
+        block_arrays(stack, held, vec(x)),
+    )
+    assert block.name.endswith("with a gated MLP") == bool(gated)
     wanted = {f"C/{j}": S.C(j, DEEPEST) for j in range(1, DEEPEST + 1)}
     for i in range(1, DEEPEST + 1):
         parts = {"P": S.P(i), "q": S.q(i), "UAT": S.UAT(i), "B": S.B(i), "c": S.c(i), "form": S.form(i)}
         wanted |= {f"{name}/{i}": part for name, part in parts.items()}
-    symbolic = to_jax(wanted, ACTIVATIONS["tanh"], S.recursions)(arrays)
+    symbolic = to_jax(wanted, ACTIVATIONS["tanh"], (*S.recursions, *block.parameters))(arrays)
+    as_written = {f"x/{i}": S.x(i) for i in range(1, DEEPEST + 1)}
+    symbolic |= to_jax(as_written, ACTIVATIONS["tanh"], (block.layer,))(arrays)
     return stack, x, form, unroll_terms(terms, ACTIVATIONS["tanh"], vec(x)), symbolic
 
 
@@ -61,6 +77,7 @@ def test_the_symbolic_form_is_the_forward_pass_and_the_recursions_at_every_depth
     numeric = forms[depth]
     chex.assert_shape(symbolic[f"P/{depth}"], numeric.input.shape)
     close(symbolic[f"form/{depth}"], vec(form.dynamics.streams[f"layer[{depth}]"]), depth)
+    close(symbolic[f"x/{depth}"], vec(form.dynamics.streams[f"layer[{depth}]"]), depth)
     close(symbolic[f"P/{depth}"], numeric.input, depth)
     close(symbolic[f"q/{depth}"], numeric.bias, depth)
     close(symbolic[f"UAT/{depth}"], numeric.term_sum(), depth)

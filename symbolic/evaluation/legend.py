@@ -12,9 +12,6 @@ import numpy as np
 
 WEIGHT, OFFSET, HELD = "weight", "offset", "held"
 
-_LIBRARIES = {"jax", "jaxlib", "flax", "numpy"}
-"""Their functions have no arrays of a user's."""
-
 
 class Source(NamedTuple):
     """What a function multiplies by, or adds.
@@ -50,8 +47,8 @@ def _names(code: CodeType) -> set[str]:
     return {*code.co_names, *code.co_freevars}.union(*map(_names, inner))
 
 
-def _inside(fn: Any) -> dict[str, Any]:
-    """Return what a function brings along, by name."""
+def _inside(fn: Any, home: str | None) -> dict[str, Any]:
+    """Return what a function brings along, by name; global variables only of the module that is read."""
     if isinstance(fn, partial):
         inner = inspect.unwrap(fn.func)
         names = list(inspect.signature(inner).parameters) if inspect.isfunction(inner) else "0123456789"
@@ -60,12 +57,18 @@ def _inside(fn: Any) -> dict[str, Any]:
         return {"": fn.__self__}
     if not inspect.isfunction(fn):
         return {} if isinstance(fn, type) else dict(getattr(fn, "__dict__", {}))
-    names = sorted(_names(fn.__code__))
-    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-    found = {name: fn.__globals__[name] for name in names if name in fn.__globals__}
-    found |= {name: cell.cell_contents for name, cell in cells.items()}
+    variables = fn.__globals__ if fn.__module__ == home else {}
+    found = {name: variables[name] for name in sorted(_names(fn.__code__)) if name in variables}
+    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+    found |= {name: cell.cell_contents for name, cell in cells}
     parameters = inspect.signature(fn).parameters.values()
     return found | {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _home(fn: Any) -> str | None:
+    """Return the module in which a function was written."""
+    fn = inspect.unwrap(fn)
+    return _home(fn.func) if isinstance(fn, partial) else getattr(fn, "__module__", None)
 
 
 class Arrays:
@@ -78,22 +81,25 @@ class Arrays:
     def __init__(self, fn: Any) -> None:
         self._found: list[tuple[Any, str]] = []
         self._functions: list[Any] = []
+        self._home = _home(fn)
         self._visit("", fn)
 
     def _visit(self, name: str, value: Any) -> None:
-        for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+        try:
+            leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+        except ValueError:  # a dictionary whose keys have no order
+            return
+        for path, leaf in leaves:
             # A variable of a module has its array under `value`.
             inner = path[:-1] if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value") else path
             full = ".".join(filter(None, (name, jax.tree_util.keystr(inner, simple=True, separator="."))))
-            if isinstance(leaf, jax.Array | np.ndarray):
+            if isinstance(leaf, jax.Array | np.ndarray) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
                 self._found.append((leaf, full))
             elif callable(leaf) and not any(leaf is known for known in self._functions):
                 self._functions.append(leaf)
                 plain = inspect.unwrap(leaf)
-                if getattr(plain, "__module__", None) and plain.__module__.partition(".")[0] in _LIBRARIES:
-                    continue
                 owner = "" if inspect.isroutine(plain) or isinstance(plain, partial) else full
-                for part, brought in _inside(plain).items():
+                for part, brought in _inside(plain, self._home).items():
                     self._visit(".".join(filter(None, (owner, part))), brought)
 
     def sources(self, array: Any) -> tuple[Source, ...]:
@@ -106,7 +112,7 @@ class Arrays:
         same = [name for known, name in self._found if known is array] or [
             name
             for known, name in self._found
-            if np.shape(known) == np.shape(array) and np.array_equal(np.asarray(known), np.asarray(array))
+            if (known.shape, known.dtype) == (array.shape, array.dtype) and np.array_equal(known, array)
         ]
         shape = " × ".join(map(str, np.shape(array)))
         return (Source(same[0] if len(same) == 1 else f"unnamed {shape} array".replace("  ", " "), WEIGHT),)

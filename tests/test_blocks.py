@@ -26,6 +26,7 @@ from symbolic import (
 )
 from symbolic.blocks import transformer
 from symbolic.blocks.transformer import BLOCKS, transformer_block
+from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import to_jax
@@ -106,6 +107,17 @@ def test_every_kind_of_block_is_derived(kind):
     assert block.document().count(r"\section*") >= 3
 
 
+@pytest.mark.parametrize("kind", ["one term", "two terms", "one term into another"])
+def test_a_parameter_that_isnt_the_blocks_is_noticed(kind):
+    right = Block(KINDS[kind]).parameters
+    for k, entry in enumerate(right):
+        block = Block(KINDS[kind])
+        wrong = Definition(entry.left, 2 * entry.right + matrix("w", *entry.right.shape), entry.variables)
+        block.parameters = (*right[:k], wrong, *right[k + 1 :])
+        for derivation in (block.residual_terms(), block.prove(), block.unroll(2), block.unroll(6)):
+            assert not derivation.verified, entry.left
+
+
 def test_a_proof_shows_the_blocks_own_parameters():
     proof = str(Block(lambda x: x + G * activation(F * x)).prove())
     assert "W′" not in proof
@@ -164,6 +176,18 @@ def test_a_gated_block_is_the_function():
     assert {row.layer for row in found.rows} == {1, 2, 3, None}
     assert {row.beside for row in found.rows} == {"the function", "record and replay", "the functions"}
     assert all(row.tolerance < 1e-12 for row in found.rows)
+
+
+def test_terms_are_matched_in_whatever_order_the_function_has_them():
+    block = Block(lambda x: x + activation(x * W, "tanh") * U + activation(x * matrix("E", M, K), "silu") * U, (N, M))
+    weights = WEIGHTS | {"E": numbers(M, K, key=4)}
+
+    def the_other_first(x):
+        silu = duat.term(jax.nn.silu, x @ weights["E"], "one")
+        return x + duat.term(jnp.tanh, x @ weights["W"], "two") @ weights["U"] + silu @ weights["U"]
+
+    functions = {"tanh": jnp.tanh, "silu": jax.nn.silu}
+    assert block.verify(the_other_first, X, weights, functions).holds
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
 from symbolic.theorems.lora import AdaptedStack, change_of, delta, first_order, lora
+from symbolic.theorems.notation import in_the_papers_letters
 from symbolic.theorems.pruning import holds_for_all_signs
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i, j
@@ -98,6 +99,16 @@ def test_the_checker_refuses(name):
     assert r"\overset{?}" in proof.latex()
 
 
+@pytest.mark.parametrize("depth", [3, 5])
+@pytest.mark.parametrize("name", WRONG)
+def test_the_unrolled_form_refuses(name, depth, monkeypatch):
+    monkeypatch.setattr(ResidualStack, "recursions", replaced(*WRONG[name]))
+    derivation = unroll(depth)
+    assert not derivation.verified
+    of_the_form = [step for step in derivation.steps if step.left.letter == "x'"]
+    assert any(step.verified is False for step in of_the_form)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
@@ -172,6 +183,21 @@ def test_what_cant_be_sorted_by_a_vector_is_named():
     gate, hidden = Parameter("V", (), S.neurons, S.width), Parameter("W", (), S.neurons, S.width)
     with pytest.raises(SymbolicError, match=r"outside of an activation.*hold"):
         collect(S.W(1, 3) * Diagonal(gate * x) * Activation(hidden * x), x)
+
+
+def test_different_parameters_keep_different_letters_in_the_papers_notation():
+    stack = ResidualStack(neurons=(S.neurons, S.neurons), couplings=((2, 1),))
+    for derivation in (prove(stack), recursions(stack), unroll(2, stack)):
+        theirs = in_the_papers_letters(derivation, stack)
+        pairs = [
+            (ours, renamed)
+            for before, after in zip(derivation.steps, theirs.steps, strict=True)
+            for ours, renamed in ((before.left, after.left), (before.right, after.right))
+            if ours is not None
+        ]
+        letters = [{p for side in sides for p in side.atoms(Parameter)} for sides in zip(*pairs, strict=True)]
+        assert len(letters[0]) == len(letters[1])
+        assert not {"P", "q", "B", "c", "C"} & {p.letter for p in letters[1]}
 
 
 def test_a_recursion_that_runs_in_a_circle_is_named():

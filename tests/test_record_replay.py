@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from helpers import BLOCK_NAMES, close, make_input, make_stack, recorded
 
 import duat_jax as duat
@@ -206,3 +207,24 @@ def test_a_term_inside_another_ones_outer_map_of_the_same_name_is_an_error():
 def test_a_bias_of_whole_numbers_is_an_error():
     with pytest.raises(duat.DuatError, match="floating-point"):
         duat.offset(jnp.arange(3), "bias")
+
+
+class Scaled(nnx.Module):
+    """A module whose only weight is a scale."""
+
+    def __init__(self):
+        self.scale = nnx.Param(jnp.ones(3))
+
+    def __call__(self, x):
+        """Scale, and add a term."""
+        return self.scale[...] * x + duat.term(jnp.tanh, self.scale[...] * x, "term")
+
+
+def test_a_weight_that_has_moved_since_the_last_recording_is_seen():
+    module, x = Scaled(), jnp.arange(3.0)
+    close(duat.record(module)(x).value, module(x))
+    module.scale[...] = jnp.full(3, 2.0)
+    recording = duat.record(module)(x)
+    close(recording.value, module(x))
+    close(duat.unroll(module, x).input_map()(x), 2 * x)
+    close(duat.replay(module, recording.dynamics)(x), module(x))

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -187,7 +188,8 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
     Raises:
         UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed.
     """
-    closed, shape = jax.make_jaxpr(fn, return_shape=True)(x)
+    # JAX remembers what it traced by the function, and a module's weights may have moved since: another function.
+    closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
     number: Counter = Counter()
     sites: dict[Path, Site] = {}
     places: dict[Site, Place] = {}

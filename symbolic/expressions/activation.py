@@ -29,9 +29,13 @@ class Activation(Matrix):
     function = property(lambda self: self.args[2].name)
     shape = property(lambda self: self.args[0].shape)
 
+    @property
+    def latex_name(self) -> str:
+        """The LaTeX of the function's name."""
+        return (r"\sigma" if self.function == "σ" else rf"\operatorname{{{self.function}}}") + "'" * self.order
+
     def _latex(self, printer: Printer) -> str:
-        name = r"\sigma" if self.function == "σ" else rf"\operatorname{{{self.function}}}"
-        return rf"{name}{chr(39) * self.order}\!\left({printer._print(self.argument)}\right)"
+        return rf"{self.latex_name}\!\left({printer._print(self.argument)}\right)"
 
     def _sympystr(self, printer: Printer) -> str:
         return f"{self.function}{'′' * self.order}({printer._print(self.argument)})"

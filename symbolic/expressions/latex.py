@@ -48,6 +48,22 @@ def typeset(expression: Any) -> str:
     return _Typesetter({"mat_delim": "(", "mat_str": "matrix"}).doprint(expression)
 
 
+def bracketed(factor: Any) -> str:
+    r"""Return the LaTeX of a factor of a product, in brackets if it is a sum.
+
+    Args:
+        factor: a matrix expression.
+
+    Example:
+        >>> from symbolic.expressions.parameter import Parameter
+        >>> A = Parameter("A", (), 2, 2)
+        >>> print(bracketed(A), bracketed(A + A.T))
+        \mathbf{A} \left(\mathbf{A} + \mathbf{A}^{T}\right)
+    """
+    printer = _Typesetter({"mat_delim": "(", "mat_str": "matrix"})
+    return printer.parenthesize(factor, PRECEDENCE["Mul"])
+
+
 _GLYPHS = {
     "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
     "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",

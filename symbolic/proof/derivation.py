@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sympy import MatrixExpr, sstr
-from sympy.matrices.expressions import MatAdd
 
 from symbolic.expressions.latex import escaped, typeset
+from symbolic.expressions.lines import lines
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.step import Step
 
@@ -21,37 +21,22 @@ _ALIGNED = 24  # left sides up to this length are aligned in plain text
 _LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\approx"}
 
 
-def _summands(expression: Any) -> list[Any]:
-    return list(expression.args) if isinstance(expression, MatAdd) else [expression]
-
-
-def _lines(expression: Any, room: int) -> tuple[list[str], int]:
-    """Return the LaTeX of a sum in lines of readable length, and the length of the last one in plain text."""
-    lines: list[list[str]] = [[]]
-    length = 0
-    for k, summand in enumerate(_summands(expression)):
-        text, plain = typeset(summand), len(sstr(summand))
-        if lines[-1] and length + plain > room:
-            lines.append([])
-            length = 0
-        length += plain + 3
-        lines[-1].append(text if text.startswith("-") or k == 0 else "+ " + text)
-    return [" ".join(line) for line in lines], length
-
-
 def _latex_lines(step: Step) -> list[str]:
     relation = _LATEX_RELATION[step.relation]
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
-    left, width = ("", 0) if step.left is None else (typeset(step.left), len(sstr(step.left)))
-    above = []
+    left, width, above = "", 0, []
+    if step.left is not None:
+        left, width = typeset(step.left), len(sstr(step.left))
     if width > _LEFT:
-        above, left, width = [rf"& {left}"], r"\qquad", 0
-    lines, length = _lines(step.right, _LINE - width)
-    rows = [*above, f"{left} &{relation} {lines[0]}", *(rf"&\qquad {line}" for line in lines[1:])]
+        first, *others = lines(step.left, _LINE)
+        above = [rf"& {first.latex}", *(rf"&\quad {line.latex}" for line in others)]
+        left, width = r"\qquad", 0
+    first, *others = lines(step.right, _LINE - width)
+    rows = [*above, f"{left} &{relation} {first.latex}", *(rf"&\qquad {line.latex}" for line in others)]
     if not step.rule:
         return rows
-    rule = rf"\text{{{escaped(step.rule)}}}"
+    rule, length = rf"\text{{{escaped(step.rule)}}}", [first, *others][-1].length
     if len(step.rule) > _BESIDE or width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
         return [*rows, rf"&\qquad\qquad {rule}"]
     return [*rows[:-1], rf"{rows[-1]} && {rule}"]
@@ -106,13 +91,13 @@ class Derivation:
         steps = (replace(step, left=side(step.left), right=side(step.right)) for step in self.steps)
         return replace(self, steps=tuple(steps))
 
-    def lines(self) -> str:
+    def rows(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
         return " \\\\\n".join(line for step in self.steps for line in _latex_lines(step))
 
     def latex(self) -> str:
         """Return the steps as LaTeX for a formula: an `aligned` environment, with a `?` over what isn't verified."""
-        return f"\\begin{{aligned}}\n{self.lines()}\n\\end{{aligned}}"
+        return f"\\begin{{aligned}}\n{self.rows()}\n\\end{{aligned}}"
 
     def unicode(self) -> str:
         """Return the derivation as plain text."""

@@ -23,7 +23,7 @@ def section(derivation: Derivation) -> str:
     """
     remark = escaped(derivation.remark) + "\n" if derivation.remark else ""
     return (
-        f"\\section*{{{escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.lines()}\n\\end{{align*}}\n"
+        f"\\section*{{{escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.rows()}\n\\end{{align*}}\n"
         f"\\emph{{{derivation.verdict}.}}\n"
     )
 

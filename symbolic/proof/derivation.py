@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import MatrixExpr, sstr
+from sympy import Basic, MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.lines import lines
@@ -85,10 +85,13 @@ class Derivation:
             renamed: what stands for a parameter.
         """
 
-        def side(of: Any) -> Any:
-            return of.xreplace({p: renamed(p) for p in of.atoms(Parameter)}) if isinstance(of, MatrixExpr) else of
+        def put(part: Any) -> Any:
+            # From part to part, since a replacement by `xreplace` keeps out of a sum whose index it contains.
+            if isinstance(part, Parameter):
+                return renamed(part)
+            return part.func(*map(put, part.args)) if isinstance(part, Basic) and part.has(Parameter) else part
 
-        steps = (replace(step, left=side(step.left), right=side(step.right)) for step in self.steps)
+        steps = (replace(step, left=put(step.left), right=put(step.right)) for step in self.steps)
         return replace(self, steps=tuple(steps))
 
     def rows(self) -> str:

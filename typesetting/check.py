@@ -13,6 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+from flax import nnx
+
+from duat_jax.nn import BLOCKS as BLOCK_TYPES
+from duat_jax.nn import make_stack
 from symbolic import Block, activation, diag, hadamard, held, matrix, ones, sizes, vector
 from symbolic.blocks.transformer import BLOCKS
 from symbolic.catalogue import WHAT, derive
@@ -61,6 +66,9 @@ def derivations() -> dict[Derivation, str]:
         own.contributions(),
         own.difference(),
     )
+    stack = make_stack(BLOCK_TYPES["post-norm"](features=4, heads=2, neurons=6), layers=1, rngs=nnx.Rngs(0))
+    read = Block.of(stack.blocks[0], jnp.ones((3, 4)))
+    calls["a block read from a program"] = (read.residual_terms(), read.recursions(), read.prove())
     named: dict[Derivation, str] = {}
     for call, results in calls.items():
         for k, derivation in enumerate(results):

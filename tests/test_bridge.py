@@ -20,6 +20,7 @@ from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.compare import verify
 from duat_jax.verification.networks import EMBEDDED, networks
 from duat_jax.verification.routes import block_arrays, held_by_layer, parameters, symbolic_block
+from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, parameters_of, to_jax
@@ -180,12 +181,10 @@ def test_a_derived_expression_composes_with_jit_grad_and_vmap():
     assert many.shape == (3, 3)
 
 
-def test_unrolled_names_evaluate_to_the_network():
+def test_the_printed_lines_of_the_unrolled_form_evaluate_to_the_network():
     arrays = small_arrays(3)
-    steps = unroll(3).steps
-    from symbolic.equality.definition import Definition
-
-    names = [Definition(step.left, step.right) for step in steps if step.rule == "named"]
+    names = [Definition(step.left, step.right) for step in unroll(3).steps if step.left.letter != "x'"]
+    assert {name.left.letter for name in names} == {"P", "q", "B", "c", "C", "UAT"}
     chex.assert_trees_all_close(
         to_jax(S.form(3), jnp.tanh, names)(arrays), to_jax(S.x(3), jnp.tanh, [S.equation_20])(arrays), rtol=1e-12
     )

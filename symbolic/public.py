@@ -16,6 +16,7 @@ from symbolic.expressions.written import kronecker as kronecker
 from symbolic.expressions.written import matrix as matrix
 from symbolic.expressions.written import ones as ones
 from symbolic.expressions.written import sizes as sizes
+from symbolic.expressions.written import summed as summed
 from symbolic.expressions.written import vec as vec
 from symbolic.expressions.written import vector as vector
 from symbolic.papers.audit import audit as audit

@@ -22,6 +22,7 @@ from symbolic import (
     identity,
     matrix,
     sizes,
+    summed,
     vector,
 )
 from symbolic.blocks import transformer
@@ -30,6 +31,7 @@ from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import to_jax
+from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i
 
 N, M, K = 3, 4, 5  # tokens, features, neurons
@@ -122,6 +124,26 @@ def test_a_proof_shows_the_blocks_own_parameters():
     proof = str(Block(lambda x: x + G * activation(F * x)).prove())
     assert "W′" not in proof
     assert "Gᵢ₊₁ σ(Bᵢ₊₁ x′₀ + cᵢ₊₁)" in proof
+
+
+def test_a_sum_over_any_number_of_heads_is_derived_and_evaluated():
+    def heads(number, tokens, features):
+        one = lambda x, h: held("H", tokens, tokens, h) * x * matrix("V", features, features, h)  # noqa: E731
+        return Block(lambda x: x + summed(lambda h: one(x, h), 1, number), (tokens, features), "heads")
+
+    any_number = heads(*sizes("heads N M"))
+    for derivation in (any_number.residual_terms(), any_number.prove(), any_number.unroll(4), any_number.difference()):
+        assert derivation.verified, derivation
+    assert {p.lower[0] for p in any_number.written.atoms(Parameter) if p.letter in "HV"} == {i + 1}
+    weights = {f"V[{h}]": jnp.array(numbers(M, M, key=h)) for h in (1, 2)}
+
+    def layer(x):
+        patterns = [duat.hold(jax.nn.softmax(sign * x @ x.T), f"H[{h}]") for h, sign in ((1, 1), (2, -1))]
+        return x + sum(pattern @ x @ weights[f"V[{h}]"] for h, pattern in enumerate(patterns, 1))
+
+    assert heads(2, N, M).verify([layer, layer], X, weights, {}).holds
+    with pytest.raises(NumbersDiffer):
+        heads(2, N, M).verify(layer, X, weights | {"V[2]": weights["V[1]"]}, {})
 
 
 def test_parameters_get_the_index_of_their_layer_and_shared_ones_dont():

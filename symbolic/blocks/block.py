@@ -11,7 +11,7 @@ from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
-from symbolic.expressions.parameter import Held, Ones, Parameter, Variable
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, parameters_replaced
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let
@@ -106,12 +106,14 @@ class Block:
         rows, columns = shape or (ResidualStack().width, 1)
         x = Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
         written = _check(layer(x), x)
-        indexed = {
-            p: type(p)(p.letter, (i + 1, *p.lower), *p.shape, p.upper)
-            for p in written.atoms(Parameter)
-            if p != x and p.letter not in shared and not isinstance(p, Ones)
-        }
-        written = written.xreplace(indexed)
+
+        def of_layer(p: Parameter) -> Parameter:
+            if p == x or p.letter in shared or isinstance(p, Ones):
+                return p
+            rows, columns = p.shape
+            return type(p)(p.letter, (i + 1, *p.lower), rows, columns, p.upper)
+
+        written = parameters_replaced(written, of_layer)
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else _vectorised(written, x, vector)
         self.name, self.stream, self.written = name, x, written

@@ -11,7 +11,7 @@ from sympy import MatrixExpr, sympify
 import duat_jax as duat
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
-from symbolic.evaluation.bridge import Activate, name_of, to_jax
+from symbolic.evaluation.bridge import Activate, name_of, parameters_of, to_jax
 from symbolic.expressions.parameter import Held, Ones, Parameter
 from symbolic.theorems.residual_stack import i
 
@@ -76,17 +76,21 @@ def _as_matrix(array: Array, parameter: Parameter) -> Array:
 def _arrays(block: Any, k: int, layer: duat.Recording, weights: Mapping[str, Array]) -> dict[str, Array]:
     """Return the array of every parameter of layer k by its name, and say all that is missing at once."""
     held = {key.name: value for key, value in layer.dynamics.held.items()}
+    of_layers = {p.letter for p in (*block.weights, *block.held) if p.lower[:1] == (i + 1,)}
+    streams = {block.stream.letter} | {vector.letter for vector in block.written.atoms(Ones)}
     arrays, missing = {}, []
-    for parameter in (*block.weights, *block.held):
-        of_layer = parameter.lower[:1] == (i + 1,)
-        lower = parameter.lower[1:] if of_layer else parameter.lower
-        name = name_of(parameter.func(parameter.letter, lower, *parameter.shape, parameter.upper))
-        source = held if isinstance(parameter, Held) and name not in weights else weights
-        if name not in source:
-            what = "hold(…, name) of the function" if isinstance(parameter, Held) else "weights"
-            missing.append(f"{name} ({parameter.shape[0]} × {parameter.shape[1]}) in {what}")
+    for name, parameter in parameters_of(block.written.xreplace({i: sympify(k - 1)})).items():
+        if parameter.letter in streams:
             continue
-        arrays[name_of(parameter.xreplace({i: sympify(k - 1)}))] = _as_matrix(jnp.asarray(source[name]), parameter)
+        rows, columns = parameter.shape
+        lower = parameter.lower[1:] if parameter.letter in of_layers else parameter.lower
+        given = name_of(parameter.func(parameter.letter, lower, rows, columns, parameter.upper))
+        source = held if isinstance(parameter, Held) and given not in weights else weights
+        if given not in source:
+            what = "hold(…, name) of the function" if isinstance(parameter, Held) else "weights"
+            missing.append(f"{given} ({rows} × {columns}) in {what}")
+            continue
+        arrays[name] = _as_matrix(jnp.asarray(source[given]), parameter)
     if missing:
         raise SymbolicError(f"layer {k}: no array for {', '.join(missing)}; held are {', '.join(held) or 'none'}")
     return arrays

@@ -1,5 +1,6 @@
 """Named matrices and vectors with indices and shapes, printed in the papers' notation."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sympy import Basic, Expr, Symbol, Tuple, sympify
@@ -125,3 +126,26 @@ class Held(Parameter):
 
 class Ones(Parameter):
     """The vector of ones of a size, `1_N`, which is the same in every layer."""
+
+
+def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any:
+    """Return an expression with something else in the place of every parameter.
+
+    From part to part: `xreplace` keeps out of a sum whose index stands in what is put in.
+
+    Args:
+        expression: a matrix expression; anything without parameters is returned as it is.
+        put: what stands for a parameter.
+
+    Example:
+        >>> from sympy import symbols
+        >>> d = symbols("d", integer=True, positive=True)
+        >>> A, B = Parameter("A", (), d, d), Parameter("B", (), d, d)
+        >>> print(parameters_replaced(A * B, lambda parameter: B if parameter == A else parameter))
+        B B
+    """
+    if isinstance(expression, Parameter):
+        return put(expression)
+    if not isinstance(expression, Basic) or not expression.has(Parameter):
+        return expression
+    return expression.func(*(parameters_replaced(part, put) for part in expression.args))

@@ -1,5 +1,6 @@
 """The words with which a user writes a layer: matrices, vectors, held things, activations."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sympy import Identity, MatrixExpr, Symbol, symbols
@@ -7,6 +8,7 @@ from sympy import Identity, MatrixExpr, Symbol, symbols
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Held, Ones, Parameter
 from symbolic.expressions.vec import Vec
@@ -26,36 +28,39 @@ def sizes(names: str) -> tuple[Symbol, ...]:
     return tuple(symbols(names.split(), integer=True, positive=True))
 
 
-def matrix(letter: str, rows: Any, columns: Any) -> Parameter:
+def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
     """Return a matrix that stands still: a weight.
 
     Args:
         letter: its letter.
         rows: number of rows.
         columns: number of columns.
+        indices: what else it is counted by, such as a head.
     """
-    return Parameter(letter, (), rows, columns)
+    return Parameter(letter, indices, rows, columns)
 
 
-def vector(letter: str, rows: Any) -> Parameter:
+def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
     """Return a vector that stands still: a bias.
 
     Args:
         letter: its letter.
         rows: its length.
+        indices: what else it is counted by.
     """
-    return Parameter(letter, (), rows, 1)
+    return Parameter(letter, indices, rows, 1)
 
 
-def held(letter: str, rows: Any, columns: Any = 1) -> Held:
+def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
     """Return what moves with the input and is held at its value on it: a pattern, a scale, a gate.
 
     Args:
         letter: its letter.
         rows: number of rows.
         columns: number of columns.
+        indices: what else it is counted by, such as a head.
     """
-    return Held(letter, (), rows, columns)
+    return Held(letter, indices, rows, columns)
 
 
 def ones(size: Any) -> Ones:
@@ -113,6 +118,25 @@ def hadamard(left: MatrixExpr, right: MatrixExpr) -> Hadamard:
         right: a matrix of the same shape.
     """
     return Hadamard(left, right)
+
+
+def summed(summand: Callable[[Symbol], MatrixExpr], first: Any, last: Any, index: str = "h") -> IndexedSum:
+    """Return a sum over heads, shifts or experts, whose number may be a symbol.
+
+    Args:
+        summand: a function of the index.
+        first: its first value.
+        last: its last value.
+        index: the letter that it is printed with.
+
+    Example:
+        >>> N, M, heads = sizes("N M n")
+        >>> x = matrix("x", N, M)
+        >>> print(summed(lambda h: held("H", N, N, h) * x * matrix("V", M, M, h), 1, heads))
+        Σ[h=1..n] Hₕ x Vₕ
+    """
+    bound = Index(index, integer=True)
+    return IndexedSum(summand(bound), bound, first, last)
 
 
 def identity(size: Any) -> Identity:

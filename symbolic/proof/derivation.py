@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import Basic, MatrixExpr, sstr
+from sympy import MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.lines import lines
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Parameter, parameters_replaced
 from symbolic.proof.step import Step
 
 _LINE = 88  # characters of plain text that one line of a formula holds beside its left side
@@ -78,20 +78,14 @@ class Derivation:
             + ("" if self.verified else ": NOT PROVED")
         )
 
-    def with_parameters(self, renamed: Callable[[Parameter], MatrixExpr]) -> "Derivation":
-        """Return the derivation with its parameters renamed, or put in.
+    def with_parameters(self, put: Callable[[Parameter], MatrixExpr]) -> "Derivation":
+        """Return the derivation with something else in the place of its parameters.
 
         Args:
-            renamed: what stands for a parameter.
+            put: what stands for a parameter.
         """
-
-        def put(part: Any) -> Any:
-            # From part to part, since a replacement by `xreplace` keeps out of a sum whose index it contains.
-            if isinstance(part, Parameter):
-                return renamed(part)
-            return part.func(*map(put, part.args)) if isinstance(part, Basic) and part.has(Parameter) else part
-
-        steps = (replace(step, left=put(step.left), right=put(step.right)) for step in self.steps)
+        sides = ([parameters_replaced(side, put) for side in (step.left, step.right)] for step in self.steps)
+        steps = (replace(step, left=left, right=right) for step, (left, right) in zip(self.steps, sides, strict=True))
         return replace(self, steps=tuple(steps))
 
     def rows(self) -> str:

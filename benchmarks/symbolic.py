@@ -1,4 +1,4 @@
-"""Claims: proof of all blocks and the document of 32 layers under 2 s, audit and a block read from a program under 10 s.
+"""Claims: proof of all blocks and document of 32 layers under 2 s, audit and a block read from a program under 10 s.
 
 Run `python -m benchmarks.symbolic`. Every repeat is a new process, so that nothing is remembered from the one before.
 """

@@ -409,3 +409,14 @@ def test_what_is_held_in_an_activation_stays_as_it_is():
     read = Block.of(FUNCTIONS["held in an activation"], X)
     z = (X @ A).reshape(-1, 1)
     close(read.functions["σ"](2 * z), 2 * z * jnp.abs(z))
+
+
+def test_complex_numbers_have_no_letter():
+    factors = [jnp.array(np.exp(k * 1j * np.arange(3.0))[:, None]) for k in (1, 2)]
+
+    def filtered(x):
+        waves = jnp.fft.fft(x.astype(complex), axis=0)
+        return x + jnp.fft.ifft(waves * factors[0] * factors[1], axis=0).real
+
+    with pytest.raises(SymbolicError, match="is complex, and the letters are real"):
+        Block.of(filtered, jnp.ones((3, 2)))

@@ -21,6 +21,7 @@ from symbolic import (
     held,
     identity,
     matrix,
+    ones,
     sizes,
     summed,
     vector,
@@ -215,10 +216,10 @@ def test_terms_are_matched_in_whatever_order_the_function_has_them():
 @pytest.mark.parametrize(
     ("lie", "formula"),
     [
-        (lambda x: gated(x, WEIGHTS | {"V": WEIGHTS["V"] + 1e-9}), "W'1 x"),
-        (lambda x: gated(x, WEIGHTS | {"U": WEIGHTS["U"] * (1 + 1e-9)}), "W'3 σ"),
+        (lambda x: gated(x, WEIGHTS | {"V": WEIGHTS["V"] + 1e-9}), "W'1 v"),
+        (lambda x: gated(x, WEIGHTS | {"U": WEIGHTS["U"] * (1 + 1e-9)}), "W'3 h"),
         (lambda x: gated(x) + duat.offset(jnp.full(M, 1e-9), "bias"), "b'3"),
-        (lambda x: gated(x, WEIGHTS | {"W": WEIGHTS["W"] + 1e-9}), "W'2 x"),
+        (lambda x: gated(x, WEIGHTS | {"W": WEIGHTS["W"] + 1e-9}), "W'2 v"),
     ],
     ids=["path", "outer", "bias", "inner"],
 )
@@ -254,6 +255,105 @@ def test_another_number_of_terms_is_named():
 
     with pytest.raises(NumbersDiffer, match="2 terms and the block 1"):
         GATED.verify(two, X, WEIGHTS, jax.nn.silu)
+
+
+ZEROS, ONES = jnp.zeros((N, M)), jnp.ones((N, M))
+PLAIN = Block(lambda x: x + x * V + activation(x * W) * U, (N, M))
+
+
+def plain(x, weights=WEIGHTS, sigma=jax.nn.relu):
+    return x + x @ weights["V"] + duat.term(sigma, x @ weights["W"], "mlp") @ weights["U"]
+
+
+@pytest.mark.parametrize(
+    ("x", "letter", "wrong"),
+    [
+        (ZEROS, "W", WEIGHTS["W"] + 1),
+        (ZEROS, "U", WEIGHTS["U"] + 1),
+        (ONES, "V", WEIGHTS["V"][::-1]),
+        (-jnp.abs(X), "U", WEIGHTS["U"] * 2),
+    ],
+    ids=["inner at zero", "outer at zero", "rows that are exchanged", "outer of what is nearly off"],
+)
+def test_a_map_that_is_wrong_elsewhere_than_at_the_input_is_noticed(x, letter, wrong):
+    assert PLAIN.verify(plain, x, WEIGHTS, jax.nn.relu).holds
+    with pytest.raises(NumbersDiffer):
+        PLAIN.verify(plain, x, WEIGHTS | {letter: jnp.array(wrong)}, jax.nn.relu)
+
+
+def test_a_comparison_that_says_nothing_doesnt_hold():
+    block = Block(lambda x: x + x * V + ones(N) * vector("f", M).T, (N, M))
+    weights = {"V": WEIGHTS["V"], "f": jnp.full(M, 1e18)}
+
+    def layer(x):
+        return x + x @ weights["V"] + duat.offset(weights["f"], "f")
+
+    with pytest.raises(NumbersDiffer):
+        block.verify(layer, X, weights | {"V": WEIGHTS["V"][::-1]}, {})
+    half = {letter: jnp.array(array).astype(jnp.bfloat16) for letter, array in WEIGHTS.items()}
+    with pytest.raises(NumbersDiffer, match="says nothing"):
+        PLAIN.verify(lambda x: plain(x, half), X.astype(jnp.bfloat16), half, jax.nn.relu)
+
+
+def test_what_stands_still_in_the_block_isnt_held_in_the_function():
+    block = Block(lambda x: x + matrix("H", N, N) * x, (N, M))
+    pattern = jax.nn.softmax(X @ X.T)
+    with pytest.raises(NumbersDiffer, match="H is held in the function and stands still in the block"):
+        block.verify(lambda x: x + duat.hold(jax.nn.softmax(x @ x.T), "H") @ x, X, {"H": pattern}, {})
+
+
+def test_a_tie_of_pre_activations_is_decided_by_what_flows_out():
+    block = Block(lambda x: x + activation(x * W) * U + activation(x * W, "tanh") * matrix("E", K, M), (N, M))
+    weights = WEIGHTS | {"E": numbers(K, M, key=4)}
+
+    def layer(x):
+        second = duat.term(jnp.tanh, x @ weights["W"], "one") @ weights["E"]
+        return x + duat.term(jax.nn.silu, x @ weights["W"], "two") @ weights["U"] + second
+
+    assert block.verify(layer, X, weights, {"σ": jax.nn.silu, "tanh": jnp.tanh}).holds
+
+
+def test_the_difference_of_a_sum_over_heads_moves_with_what_is_held():
+    tokens, features, number = sizes("N M n")
+
+    def head(x, h):
+        return held("H", tokens, tokens, h) * x * matrix("V", features, features, h)
+
+    shown = str(Block(lambda x: summed(lambda h: head(x, h), 1, number), (tokens, features)).difference())
+    assert "ΔW′ᵢ₊₁,₁ = Σ[j=1..n] ΔHᵢ₊₁,ⱼ ⊗ Vᵢ₊₁,ⱼ.T" in shown
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Block(None), ("None", "function")),
+        (lambda: Block(lambda x: x, shape=3), ("3", "rows and columns")),
+        (lambda: Block(lambda x: x + A * x, shared="A"), ("shared", "tuple")),
+        (lambda: Block(lambda x: x + A * x, shared=("m",)), ("m is shared", "no letter")),
+        (lambda: Block(lambda x: held("H", d, d) * x + matrix("H", d, d) * x), ("H is held", "another letter")),
+        (lambda: Block(lambda x: x * matrix("x", M, M), (N, M)), ("x", "the stream")),
+        (lambda: Block(lambda x: matrix("ΔW", d, d) * x), ("'ΔW'", "tildes")),
+        (lambda: Block(lambda x: matrix("a#b", d, d) * x), ("'a#b'",)),
+        (lambda: Block(lambda x: matrix("V", d, d, i) * x), ("i counts the layers",)),
+        (lambda: activation(3), ("3", "matrix expression")),
+        (lambda: activation(A, "relu_6"), ("'relu_6'",)),
+        (lambda: held("H", "N", "N"), ("N × N", "not a text")),
+        (lambda: summed(lambda h: h, 1, 2), ("a sum takes",)),
+        (lambda: summed(lambda h: A, 1, 2, index="i"), ("index i",)),
+        (lambda: summed(lambda h: summed(lambda k: A, 1, h), 1, 2), ("index h",)),
+        (lambda: GATED.verify([], X, [], jax.nn.silu), ("0 functions",)),
+        (lambda: GATED.verify([gated, gated], X, [WEIGHTS], jax.nn.silu), ("2 functions and 1",)),
+        (lambda: GATED.verify(gated, X, [None], jax.nn.silu), ("no mapping",)),
+        (lambda: GATED.verify([3], X, WEIGHTS, jax.nn.silu), ("can't be called",)),
+        (lambda: GATED.verify(gated, X, WEIGHTS, None), ("no function for σ",)),
+        (lambda: GATED.verify(lambda x: gated(x)[:2], X, WEIGHTS, jax.nn.silu), ("(3, 4)", "(2, 4)")),
+        (lambda: GATED.verify(lambda x: (gated(x), x), X, WEIGHTS, jax.nn.silu), ("no single array",)),
+    ],
+)
+def test_a_mistake_is_named_with_the_remedy(make, words):
+    with pytest.raises(SymbolicError) as caught:
+        make()
+    assert all(word in str(caught.value) for word in words), caught.value
 
 
 def block_forms(stack, x):

@@ -21,7 +21,7 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.theorems.residual_stack import ResidualStack
+from symbolic.theorems.residual_stack import ResidualStack, i, j
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
 I, J, K = (Symbol(name, integer=True, nonnegative=True) for name in "ijk")
@@ -283,3 +283,15 @@ def test_what_is_written_out_keeps_bound_indices_apart():
     assert IndexedSum(F(J), J, 1, P).subs(J, 3) == IndexedSum(F(J), J, 1, P)
     assert IndexedSum(F(J), J, 1, 0).doit() == ZeroMatrix(N, N)
     assert (A + B * A).doit() == A + B * A
+
+
+def test_a_definition_isnt_put_in_where_a_bound_index_may_be_below_zero():
+    n = Symbol("n", integer=True, positive=True)
+
+    def family(letter, index):
+        return Parameter(letter, (index,), 2, 2)
+
+    from_zero = Definition(family("A", i), family("B", i), (i,))
+    for first, known in ((1, True), (0, True), (i - 3, False), (Symbol("m", integer=True), False), (-3, False)):
+        sums = [IndexedSum(family(letter, j), j, first, n) for letter in "AB"]
+        assert equal(*sums, [from_zero]) is known, first

@@ -1,5 +1,6 @@
 """Anyone's layer: its residual terms, its proof and its closed form, from one expression of the stream."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -36,7 +37,34 @@ def _letters(side: Any) -> set[str]:
     return {parameter.letter for parameter in found}
 
 
-def _check(expression: object, x: Parameter) -> MatrixExpr:
+def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]) -> list[str]:
+    """Return a sentence for every letter that would be read as something else than what it stands for."""
+    parameters = expression.atoms(Parameter) - {x} - expression.atoms(Ones)
+    letters = {parameter.letter for parameter in parameters}
+    wrong = []
+    if taken := sorted(letters & {*_TAKEN, x.letter}):
+        wrong.append(
+            f"{', '.join(taken)}: the closed form has these letters ({', '.join(_TAKEN)}), the stream is {x.letter}"
+        )
+    if odd := sorted(letter for letter in letters if not re.fullmatch(r"[^\W\d_]+'*", letter) or letter[0] == "Δ"):
+        wrong.append(
+            f"{', '.join(map(repr, odd))}: a letter is one word of letters, with primes; Δ, bars and tildes are ours"
+        )
+    kinds: dict[tuple[Any, ...], set[type]] = {}
+    for parameter in parameters:
+        kinds.setdefault((parameter.letter, parameter.indices), set()).add(type(parameter))
+    if both := sorted(str(letter) for (letter, _), classes in kinds.items() if len(classes) > 1):
+        wrong.append(
+            f"{', '.join(both)} is held in one place and stands still in another: give one of them another letter"
+        )
+    if any(parameter.has(i) for parameter in parameters):
+        wrong.append("i counts the layers: count by another index")
+    if unknown := sorted(set(shared) - letters):
+        wrong.append(f"{', '.join(unknown)} is shared, and no letter of the layer")
+    return wrong
+
+
+def _check(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixExpr:
     if not isinstance(expression, MatrixExpr):
         raise SymbolicError(f"the layer is {expression!r}: give a function from the stream to a matrix expression")
     if expression.shape != x.shape:
@@ -44,12 +72,18 @@ def _check(expression: object, x: Parameter) -> MatrixExpr:
             f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
             f" {expression.shape[1]}: every layer of a stack has a stream of one shape; give the block that shape"
         )
-    taken = sorted({p.letter for p in expression.atoms(Parameter) if p != x and p.letter in _TAKEN})
-    if taken:
-        raise SymbolicError(
-            f"{', '.join(taken)}: the closed form has these letters ({', '.join(_TAKEN)}); give your matrices others"
-        )
+    if wrong := _wrong_letters(expression, x, shared):
+        raise SymbolicError("; ".join(wrong))
     return expression
+
+
+def _stream(shape: Any) -> Parameter:
+    """Return `x_i` of a shape, or `x'_i` of one column."""
+    try:
+        rows, columns = shape or (ResidualStack().width, 1)
+    except TypeError:
+        raise SymbolicError(f"the shape is {shape!r}: give rows and columns, (d, 1) or (N, M)") from None
+    return Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
 
 
 def _vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:
@@ -103,9 +137,12 @@ class Block:
         shared: tuple[str, ...] = (),
     ) -> None:
         """Read the layer."""
-        rows, columns = shape or (ResidualStack().width, 1)
-        x = Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
-        written = _check(layer(x), x)
+        if not callable(layer):
+            raise SymbolicError(f"the layer is {layer!r}: give a function of the stream")
+        if isinstance(shared, str):
+            raise SymbolicError(f"shared is {shared!r}: give a tuple of letters, ({shared!r},)")
+        x = _stream(shape)
+        (rows, columns), written = x.shape, _check(layer(x), x, shared)
 
         def of_layer(p: Parameter) -> Parameter:
             if p == x or p.letter in shared or isinstance(p, Ones):

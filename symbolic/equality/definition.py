@@ -91,7 +91,8 @@ class Definition:
             return False
         # A bound index may be 0 here, or the definition of the summand would be put in without end.
         zero_or_less = {
-            index: (first if first.is_negative else Integer(0), last) for index, (first, last) in bounds.items()
+            index: (Integer(0) if nonnegative(first, bounds) else first, last)
+            for index, (first, last) in bounds.items()
         }
         if any(z != 0 for z in zero) or not all(nonnegative(b - a, zero_or_less) for a, b in small):
             return True

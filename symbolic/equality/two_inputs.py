@@ -4,7 +4,7 @@ from sympy import MatrixExpr, Rational, Symbol
 
 from symbolic.equality.definition import Definition
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
-from symbolic.expressions.parameter import Ones, Parameter
+from symbolic.expressions.parameter import Ones, Parameter, parameters_replaced
 
 
 def _accented(parameter: Parameter, accent: str) -> Parameter:
@@ -51,7 +51,7 @@ def elsewhere(expression: MatrixExpr) -> MatrixExpr:
         >>> print(elsewhere(stack.W(1, 1) * stack.x(0) + stack.b(1, 3)))
         W̃′₁,₁ x̃′₀ + b̃′₁,₃
     """
-    return expression.xreplace({p: other(p) for p in expression.atoms(Parameter) if not isinstance(p, Ones)})
+    return parameters_replaced(expression, lambda p: p if isinstance(p, Ones) else other(p))
 
 
 def difference_of(expression: MatrixExpr) -> MatrixExpr:

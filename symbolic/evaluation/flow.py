@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from sympy import Expr, MatrixExpr, Rational
 
+from symbolic.errors import SymbolicError
 from symbolic.evaluation.bridge import name_of
 from symbolic.evaluation.legend import HELD, Entry, Source, letter_of
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
@@ -137,6 +138,10 @@ class Symbols:
         Args:
             value: the value.
         """
+        kind = value.value.dtype if isinstance(value, Known) else value.result.dtype
+        if np.issubdtype(kind, np.complexfloating):
+            what = ", ".join(str(source.name) for source in value.sources) or "a complex number"
+            raise SymbolicError(f"{what} is complex, and the letters are real: write it on real and imaginary parts")
         if value not in self._written:
             self._written[value] = self._known(value) if isinstance(value, Known) else self._flow(value)
         return self._written[value]

@@ -79,6 +79,8 @@ class Parameter(Matrix):
     def __new__(cls, letter: Any, lower: Any, rows: Any, columns: Any, upper: Any = ()) -> "Parameter":
         """Return the symbol."""
         lower, upper = (Tuple(*(Symbol(k) if isinstance(k, str) else sympify(k) for k in ks)) for ks in (lower, upper))
+        if any(isinstance(size, str) for size in (rows, columns)):
+            raise SymbolicError(f"{letter} can't be {rows} × {columns}: a size is a number or a symbol, not a text")
         rows, columns = sympify(rows), sympify(columns)
         if any(size.is_positive is False or size.is_integer is False for size in (rows, columns)):
             raise SymbolicError(f"{letter} can't be {rows} × {columns}: sizes are positive integers or symbols")

@@ -1,10 +1,12 @@
 """The words with which a user writes a layer: matrices, vectors, held things, activations."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from sympy import Identity, MatrixExpr, Symbol, symbols
 
+from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
@@ -26,6 +28,12 @@ def sizes(names: str) -> tuple[Symbol, ...]:
         (M, M)
     """
     return tuple(symbols(names.split(), integer=True, positive=True))
+
+
+def _matrix(what: Any, where: str) -> MatrixExpr:
+    if not isinstance(what, MatrixExpr):
+        raise SymbolicError(f"{where} takes a matrix expression, and {what!r} is none")
+    return what
 
 
 def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
@@ -79,7 +87,9 @@ def activation(pre_activation: MatrixExpr, name: str = "σ") -> Activation:
         pre_activation: `z`.
         name: the function's name, where there are several.
     """
-    return Activation(pre_activation, 0, name)
+    if not re.fullmatch(r"[^\W_]+(-[^\W_]+)*", name):
+        raise SymbolicError(f"a function is called {name!r}: give a word of letters and digits, with hyphens")
+    return Activation(_matrix(pre_activation, "an activation"), 0, name)
 
 
 def diag(entries: MatrixExpr) -> Diagonal:
@@ -136,7 +146,11 @@ def summed(summand: Callable[[Symbol], MatrixExpr], first: Any, last: Any, index
         Σ[h=1..n] Hₕ x Vₕ
     """
     bound = Index(index, integer=True)
-    return IndexedSum(summand(bound), bound, first, last)
+    body = _matrix(summand(bound), "a sum")
+    inside = {symbol.name for part in body.atoms(IndexedSum) for symbol in part.index.atoms(Symbol)}
+    if index in ("i", "j") or index in inside:
+        raise SymbolicError(f"the index {index} counts something else here: give the sum another one, index='k'")
+    return IndexedSum(body, bound, first, last)
 
 
 def identity(size: Any) -> Identity:

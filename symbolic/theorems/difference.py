@@ -11,7 +11,7 @@ from symbolic.equality.factored import factored
 from symbolic.equality.two_inputs import change, difference_of, elsewhere, mean_of, midpoint, moves, other
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Held, Parameter
+from symbolic.expressions.parameter import Held, Parameter, parameters_replaced
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import equality, let, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
@@ -215,10 +215,11 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
 def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
     """Return a parameter's change and midpoint in those of what is held in it, `a = ā + Δa/2` and `ã = ā − Δa/2`."""
     held = entry.right.atoms(Held)
-    at_one, at_other = (
-        entry.right.xreplace({a: midpoint(a) + half * change(a) for a in held})
-        for half in (Rational(1, 2), Rational(-1, 2))
-    )
+
+    def at(half: Rational) -> MatrixExpr:
+        return parameters_replaced(entry.right, lambda a: midpoint(a) + half * change(a) if a in held else a)
+
+    at_one, at_other = at(Rational(1, 2)), at(Rational(-1, 2))
     return factored(at_one - at_other), factored(Rational(1, 2) * (at_one + at_other))
 
 
@@ -232,7 +233,7 @@ def with_parameters(derivation: Derivation, parameters: Iterable[Definition]) ->
     steps, put_in = [], {}
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
-        elsewhere_held = entry.right.xreplace({a: other(a) for a in held})
+        elsewhere_held = parameters_replaced(entry.right, lambda a: other(a) if isinstance(a, Held) else a)
         moved, middle = _in_changes(entry)
         rules = (*moves(entry.left, *held), entry, Definition(other(entry.left), elsewhere_held, entry.variables))
         steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
@@ -241,7 +242,7 @@ def with_parameters(derivation: Derivation, parameters: Iterable[Definition]) ->
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
     def put(side: Any) -> Any:
-        return side.xreplace(put_in) if isinstance(side, MatrixExpr) else side
+        return parameters_replaced(side, lambda parameter: put_in.get(parameter, parameter))
 
     theorem = (replace(step, left=put(step.left), right=put(step.right)) for step in derivation.steps)
     return replace(derivation, steps=(*steps, *theorem))

@@ -77,6 +77,7 @@ def notation_section(stack: ResidualStack | None = None) -> str:
     }
     for t in s.terms:
         own |= {s.W(i, 2, t): "inside its activation", s.b(i, 2, t): "the bias in it", s.W(i, 3, t): "outside it"}
+    own |= {s.coupling(i, t, r): f"from the activation of term {r} into term {t}" for t, r in s.couplings}
     if s.sizes:
         own |= {s.UAT(i): "the sum of all terms after layer i"}
     rows = [(typeset(letter), typeset(letter), words) for letter, words in own.items()]

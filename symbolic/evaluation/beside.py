@@ -169,8 +169,9 @@ def _random(like: Array, seed: int) -> Array:
 
 def _probe(block: Any, k: int, term: int | None = None) -> Parameter:
     """Return the symbol of a random vector, with which a whole map is compared and not its value at x alone."""
+    # A letter that no user's matrix can have.
     size = block.stack.width if term is None else block.stack.sizes[term - 1]
-    return Parameter("probe", (k,) if term is None else (k, term), size, 1)
+    return Parameter("?", (k,) if term is None else (k, term), size, 1)
 
 
 def beside(

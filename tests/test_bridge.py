@@ -19,7 +19,7 @@ from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.compare import verify
 from duat_jax.verification.networks import EMBEDDED, networks
-from duat_jax.verification.routes import block_arrays, held_by_layer, parameters, symbolic_block
+from duat_jax.verification.routes import block_arrays, held_by_layer, symbolic_block
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
@@ -36,6 +36,20 @@ from symbolic.theorems.unrolled import unroll
 
 S = ResidualStack()
 DEEPEST = 32
+
+
+def parameters(terms, x0):
+    """Return the arrays of Eq. 20's symbols by name, from the residual term of every layer."""
+    arrays = {name_of(S.x(0)): x0}
+    for k, term in enumerate(terms, 1):
+        arrays |= {
+            name_of(S.W(k, 1)): term.path,
+            name_of(S.b(k, 3)): term.path_bias,
+            name_of(S.W(k, 2)): term.inner,
+            name_of(S.b(k, 2)): term.inner_bias,
+            name_of(S.W(k, 3)): term.outer,
+        }
+    return arrays
 
 
 def arrays_of(stack, x):

@@ -12,7 +12,6 @@ from sympy import MatrixExpr
 
 from duat_jax.errors import DuatError
 from duat_jax.forms.closed_form import ClosedForm
-from duat_jax.forms.residual_term import ResidualTerm
 from duat_jax.nn import ACTIVATIONS, Block, GatedMLP, Stack
 from duat_jax.reference.blocks import parts_of
 from duat_jax.reference.dense import vec
@@ -20,8 +19,7 @@ from duat_jax.reference.recursions import Unrolled
 from duat_jax.transform.recording import Dynamics
 from symbolic.blocks.block import Block as SymbolicBlock
 from symbolic.blocks.transformer import transformer_block
-from symbolic.evaluation.bridge import name_of, to_jax
-from symbolic.theorems import residual_stack as symbols
+from symbolic.evaluation.bridge import to_jax
 
 
 def held_by_layer(dynamics: Dynamics, layers: int) -> list[dict[str, Array]]:
@@ -33,26 +31,6 @@ def held_by_layer(dynamics: Dynamics, layers: int) -> list[dict[str, Array]]:
     """
     held = dynamics.held.items()
     return [{key.name: value for key, value in held if f"layers.{i}" in key.scope} for i in range(layers)]
-
-
-def parameters(terms: list[ResidualTerm], x0: Float[Array, "entries"]) -> dict[str, Array]:
-    """Return the arrays of Eq. 20's symbols, by the names that the symbolic layer gives them.
-
-    Args:
-        terms: the residual term of every layer.
-        x0: `vec(x_0)`.
-    """
-    s = symbols.ResidualStack()
-    arrays = {name_of(s.x(0)): x0}
-    for k, term in enumerate(terms, 1):
-        arrays |= {
-            name_of(s.W(k, 1)): term.path,
-            name_of(s.b(k, 3)): term.path_bias,
-            name_of(s.W(k, 2)): term.inner,
-            name_of(s.b(k, 2)): term.inner_bias,
-            name_of(s.W(k, 3)): term.outer,
-        }
-    return arrays
 
 
 def symbolic_block(block: Block) -> SymbolicBlock:

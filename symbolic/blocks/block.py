@@ -20,7 +20,7 @@ from symbolic.proof.typesetting import document, section
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
-from symbolic.theorems.difference import difference, with_parameters
+from symbolic.theorems.difference import difference, with_moving_parameters
 from symbolic.theorems.notation import notation_section
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i
@@ -261,7 +261,7 @@ class Block:
     def difference(self) -> Derivation:
         """Return the difference of two inputs, between which what is held moves, with this block's parameters."""
         theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
-        return with_parameters(theorem, self.parameters)
+        return with_moving_parameters(theorem, self.parameters)
 
     def verify(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr, MatrixExpr, Symbol
 
-from symbolic.equality.word import Atom, Word, indices_of
+from symbolic.equality.word import Atom, PairAtom, Word, indices_of
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
@@ -98,35 +98,18 @@ class DiagonalAtom(Atom):
 
 
 @dataclass(frozen=True, eq=False)
-class HadamardAtom(Atom):
-    """`A ⊙ B` of words that are matrices; of vectors it is `diag(v) w`.
-
-    Args:
-        left: `A`.
-        right: `B`.
-    """
-
-    left: Word
-    right: Word
+class HadamardAtom(PairAtom):
+    """`A ⊙ B` of words that are matrices; of vectors it is `diag(v) w`."""
 
     @cached_property
     def expression(self) -> MatrixExpr:
         """The product entry by entry."""
         return Hadamard(self.left.expression(), self.right.expression())
 
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in a factor."""
-        return self.left.free | self.right.free
-
     @property
     def data(self) -> bool:
         """Whether a factor has data in it."""
         return self.left.data or self.right.data
-
-    def transposed(self) -> Atom:
-        """Return `Aᵀ ⊙ Bᵀ`."""
-        return HadamardAtom.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
 
     def vec(self) -> Word:
         """Return `diag(vec A) vec B`."""

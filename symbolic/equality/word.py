@@ -275,8 +275,8 @@ class TransposeAtom(Atom):
 
 
 @dataclass(frozen=True, eq=False)
-class KroneckerAtom(Atom):
-    """`A ⊗ B` of words.
+class PairAtom(Atom):
+    """A product of two words that a transpose goes into, factor by factor.
 
     Args:
         left: `A`.
@@ -287,18 +287,23 @@ class KroneckerAtom(Atom):
     right: Word
 
     @cached_property
-    def expression(self) -> MatrixExpr:
-        """The Kronecker product."""
-        return Kronecker(self.left.expression(), self.right.expression())
-
-    @cached_property
     def free(self) -> frozenset[Symbol]:
         """The indices of sums around it that occur in a factor."""
         return self.left.free | self.right.free
 
     def transposed(self) -> Atom:
-        """Return `Aᵀ ⊗ Bᵀ`."""
-        return KroneckerAtom.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
+        """Return the same product of `Aᵀ` and `Bᵀ`."""
+        return self.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerAtom(PairAtom):
+    """`A ⊗ B` of words."""
+
+    @cached_property
+    def expression(self) -> MatrixExpr:
+        """The Kronecker product."""
+        return Kronecker(self.left.expression(), self.right.expression())
 
     def sides(self, notation: IndexNotation) -> Sides:
         """Write `A_{ac} B_{bd}`, with the pairs `ab` for its rows and `cd` for its columns."""

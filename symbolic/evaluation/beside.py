@@ -213,45 +213,48 @@ def _rows(
     s, depth, stream = block.stack, len(functions), x
     arrays = _ones(block, x, weights[0])
     forms = []
-    for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-        form = _checked(block, k, duat.unroll(function, stream), stream)
-        forms.append(form)
-        arrays |= {name_of(_probe(block, k)): _random(stream, k).reshape(-1, 1)}
-        arrays |= _arrays(block, k, form.recording, of_layer)
-        arrays[name_of(block.stream.xreplace({i: sympify(k - 1)}))] = stream
-        arrays[name_of(s.x(k - 1))] = stream.reshape(-1, 1)
-        stream = form.value
 
     def at(k: int, expression: MatrixExpr) -> MatrixExpr:
         return expression.xreplace({i: sympify(k - 1)})
 
-    wanted: dict[str, MatrixExpr] = {}
+    for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
+        form = _checked(block, k, duat.unroll(function, stream), stream)
+        forms.append(form)
+        arrays |= _arrays(block, k, form.recording, of_layer)
+        arrays[name_of(at(k, block.stream))] = stream
+        arrays[name_of(s.x(k - 1))] = stream.reshape(-1, 1)
+        stream = form.value
+
+    parts_of_layers: dict[str, MatrixExpr] = {}
+    maps: dict[str, MatrixExpr] = {}
     for k in range(1, depth + 1):
-        wanted |= {
+        parts_of_layers |= {
             f"written/{k}": at(k, block.written),
             f"path/{k}": s.W(k, 1) * s.x(k - 1),
             f"offset/{k}": s.b(k, 3),
-            f"path v/{k}": s.W(k, 1) * _probe(block, k),
         }
+        maps[f"path v/{k}"] = s.W(k, 1) * _probe(block, k)
         for t in s.terms:
-            inside, activations = s.pre_activation(k, t), _probe(block, k, t)
-            wanted |= {
+            inside = s.pre_activation(k, t)
+            parts_of_layers |= {
                 f"inside/{k}/{t}": inside,
                 f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, t),
-                f"into v/{k}/{t}": s.W(k, 2, t) * _probe(block, k),
-                f"out h/{k}/{t}": s.W(k, 3, t) * activations,
             }
-    hs: dict[tuple[int, int], Array] = {}
-    for k in range(1, depth + 1):
-        sizes = to_jax({str(t): s.pre_activation(k, t) for t in s.terms}, activation, block.parameters)(arrays)
-        hs |= {(k, t): _random(sizes[str(t)], 100 * k + t) for t in s.terms}
-        arrays |= {name_of(_probe(block, k, t)): hs[k, t].reshape(-1, 1) for t in s.terms}
-    table = to_jax(wanted, activation, block.parameters)(arrays)
+            maps |= {
+                f"into v/{k}/{t}": s.W(k, 2, t) * _probe(block, k),
+                f"out h/{k}/{t}": s.W(k, 3, t) * _probe(block, k, t),
+            }
+    table = to_jax(parts_of_layers, activation, block.parameters)(arrays)
+    vs = {k: _random(form.x0, k) for k, form in enumerate(forms, 1)}
+    hs = {(k, t): _random(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
+    probes = {name_of(_probe(block, k)): v.reshape(-1, 1) for k, v in vs.items()}
+    probes |= {name_of(_probe(block, k, t)): h.reshape(-1, 1) for (k, t), h in hs.items()}
+    table |= to_jax(maps, activation, block.parameters)(arrays | probes)
     for k, form in enumerate(forms, 1):
         parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]
         yield _row(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
         yield _row(k, "Eq. 20 with its parameters", "the function", form.value, parts)
-        read, v = "record and replay", _random(form.x0, k)
+        read, v = "record and replay", vs[k]
         yield _row(k, "W'1 v", read, form.input_map()(v), [table[f"path v/{k}"]])
         yield _row(k, "b'3", read, form.bias(), parts[1:2])
         numbers = _matched(form, [(table[f"inside/{k}/{t}"], table[f"term/{k}/{t}"]) for t in s.terms])
@@ -260,7 +263,8 @@ def _rows(
             z = form.recording.at(form.terms[j - 1])
             yield _row(k, f"W'2 x + b'2{of}", read, z, [table[f"inside/{k}/{t}"]])
             yield _row(k, f"W'2 v{of}", read, form.inner_map(j)(v), [table[f"into v/{k}/{t}"]])
-            yield _row(k, f"W'3 h{of}", read, form.outer_map(j)(hs[k, t].reshape(z.shape)), [table[f"out h/{k}/{t}"]])
+            h = hs[k, t].reshape(z.shape)
+            yield _row(k, f"W'3 h{of}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
     whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
     whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
     parts = list(to_jax(whole, activation, (*s.recursions, *block.parameters))(arrays).values())

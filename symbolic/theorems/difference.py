@@ -223,7 +223,7 @@ def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
     return factored(at_one - at_other), factored(Rational(1, 2) * (at_one + at_other))
 
 
-def with_parameters(derivation: Derivation, parameters: Iterable[Definition]) -> Derivation:
+def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition]) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them.
 
     Args:
@@ -241,8 +241,5 @@ def with_parameters(derivation: Derivation, parameters: Iterable[Definition]) ->
         put_in[other(entry.left)] = elsewhere_held
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
-    def put(side: Any) -> Any:
-        return parameters_replaced(side, lambda parameter: put_in.get(parameter, parameter))
-
-    theorem = (replace(step, left=put(step.left), right=put(step.right)) for step in derivation.steps)
-    return replace(derivation, steps=(*steps, *theorem))
+    theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
+    return replace(theorem, steps=(*steps, *theorem.steps))

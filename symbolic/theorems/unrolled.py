@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sympy import MatrixExpr, Symbol, ZeroMatrix, sympify
+from sympy import Expr, Integer, MatrixExpr, Symbol, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import Normaliser
@@ -19,6 +19,7 @@ _IN_FULL = 250  # characters up to which the form is also written out without na
 _m, _k = (Symbol(name, integer=True, nonnegative=True) for name in "mk")
 
 Line = tuple[Parameter, MatrixExpr, str]
+Place = dict[Expr, Integer]
 
 
 def _products(s: ResidualStack) -> Iterator[Line]:
@@ -39,9 +40,10 @@ def _products(s: ResidualStack) -> Iterator[Line]:
         yield s.UAT(j), IndexedSum(s.carried(_m, j), _m, 1, j), "all terms"
 
 
-def _places(line: Line, layer: int) -> list[dict[Any, int]]:
+def _places(line: Line, layer: int) -> list[Place]:
     """Return the numbers that a line of `_products` stands for at one layer."""
-    return [{j: layer, _m: m} for m in range(1, layer + 1)] if line[0].has(_m) else [{j: layer}]
+    here = {j: Integer(layer)}
+    return [{**here, _m: Integer(m)} for m in range(1, layer + 1)] if line[0].has(_m) else [here]
 
 
 def unroll(
@@ -76,9 +78,9 @@ def unroll(
     depth, s = check_depth(depth), stack or ResidualStack()
     network, known = Normaliser([s.equation_20]), Normaliser(s.recursions)
 
-    def holds(line: Line, place: dict[Any, int]) -> bool:
+    def holds(line: Line, place: Place) -> bool:
         left, right, _ = line
-        return known.form(left.xreplace(_numbers(place))) == known.form(written_out(right, place))
+        return known.form(left.xreplace(place)) == known.form(written_out(right, place))
 
     def equals_network(k: int) -> bool:
         return network.form(s.x(k)) == known.form(s.form(k))
@@ -92,7 +94,7 @@ def unroll(
             for line in _products(s):
                 left, right, rule = line
                 steps += [
-                    Step(left.xreplace(_numbers(p)), written_out(right, p).xreplace(nothing), rule, holds(line, p))
+                    Step(left.xreplace(p), written_out(right, p).xreplace(nothing), rule, holds(line, p))
                     for p in _places(line, k)
                 ]
             steps.append(Step(s.x(k), s.form(k), "equals the network, layer substituted in layer", equals_network(k)))
@@ -113,7 +115,3 @@ def unroll(
         + (f" Every line holds for every layer j from 1 to {depth}." if depth > _EACH else "")
     )
     return Derivation(f"{title} at depth {depth}", tuple(steps), remark)
-
-
-def _numbers(place: dict[Any, int]) -> dict[Any, Any]:
-    return {symbol: sympify(value) for symbol, value in place.items()}

@@ -38,7 +38,8 @@ DEPTH = """
 import dataclasses, json, sys, time
 from flax import nnx
 import duat_jax as duat
-config = dataclasses.replace(duat.load_config(), layers=int(sys.argv[1]))
+config = duat.load_config()
+config = dataclasses.replace(config, blocks=config.blocks[:1] * int(sys.argv[1]))
 model = duat.Transformer(config, rngs=nnx.Rngs(0))
 began = time.perf_counter()
 duat.explain(model, list(range(32)))

@@ -21,14 +21,15 @@ from rich.progress import track
 
 import duat_jax as duat
 from benchmarks.environment import environment
+from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 
 CONFIG = duat.Config(
     family="gpt2",
-    block=BlockConfig(arrangement="pre-norm", features=768, heads=12, neurons=3072, activation="gelu_tanh"),
-    layers=12,
+    blocks=(BlockConfig(arrangement="pre-norm", features=768, heads=12, neurons=3072, activation="gelu_tanh"),) * 12,
     vocab=50257,
     positions=1024,
+    head=Head(kind="next token", outputs=50257, tied=True),
 )
 TOKENS = (128, 512)
 TARGET = 11

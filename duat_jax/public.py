@@ -7,6 +7,8 @@ from duat_jax.errors import NotAffine as NotAffine
 from duat_jax.errors import UnsupportedProgram as UnsupportedProgram
 from duat_jax.explanation.result import Explanation as Explanation
 from duat_jax.explanation.run import explain as explain
+from duat_jax.explanation.triplets import DecodedTriplet as DecodedTriplet
+from duat_jax.explanation.triplets import decode_triplets as decode_triplets
 from duat_jax.forms.affine_form import Collapse as Collapse
 from duat_jax.forms.affine_form import collapse as collapse
 from duat_jax.forms.closed_form import ClosedForm as ClosedForm
@@ -26,6 +28,14 @@ from duat_jax.models.target.logit import LogProbability as LogProbability
 from duat_jax.models.target.similarity import Similarity as Similarity
 from duat_jax.models.transformer import Transformer as Transformer
 from duat_jax.operators.base import LinearMap as LinearMap
+from duat_jax.operators.entries import diagonal as diagonal
+from duat_jax.operators.entries import frobenius as frobenius
+from duat_jax.operators.entries import token_norms as token_norms
+from duat_jax.operators.estimate import Estimate as Estimate
+from duat_jax.operators.estimate import estimated_diagonal as estimated_diagonal
+from duat_jax.operators.estimate import estimated_frobenius as estimated_frobenius
+from duat_jax.operators.spectrum import SingularTriplets as SingularTriplets
+from duat_jax.operators.spectrum import singular_triplets as singular_triplets
 from duat_jax.transform.keys import Key as Key
 from duat_jax.transform.keys import Marked as Marked
 from duat_jax.transform.marks import hold as hold

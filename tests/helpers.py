@@ -40,9 +40,9 @@ def numbers(*shape, key=0):
 def make_stack(block, layers=2, *, activation="gelu", causal=True, dtype=jnp.float64, key=0):
     """Return a random stack of one block type, a name or what makes its configuration."""
     config = (block if callable(block) else BLOCKS[block])(
-        features=FEATURES, heads=HEADS, neurons=NEURONS, activation=activation
+        features=FEATURES, heads=HEADS, neurons=NEURONS, activation=activation, causal=causal
     )
-    stack = stack_of(config, layers=layers, causal=causal, dtype=dtype, rngs=nnx.Rngs(key))
+    stack = stack_of(config, layers=layers, dtype=dtype, rngs=nnx.Rngs(key))
     return randomised(stack, key)
 
 

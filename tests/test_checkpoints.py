@@ -55,7 +55,7 @@ def test_missing_extra_and_misshapen_tensors_are_named_together(checkpoint):
         duat.load(directory)
     message = str(raised.value)
     assert "h.1.mlp.c_fc.bias [48] is missing" in message
-    assert "h.0.ln_1.weight has shape [7], but config.json says [12]" in message
+    assert "h.0.ln_1.weight has shape [7], but the configuration says [12]" in message
     assert "h.9.extra [2, 3] isn't part of this model" in message
 
 
@@ -268,7 +268,7 @@ def test_no_segments_is_an_error(checkpoint):
 @pytest.mark.parametrize("layers", [4, 1000, 10**9])
 def test_more_layers_than_the_file_has_are_one_line_at_once(checkpoint, layers, monkeypatch):
     monkeypatch.setattr("duat_jax.models.loader.Transformer", None)
-    with pytest.raises(duat.BadCheckpoint, match=f"config.json says {layers} layers, but .* of 3"):
+    with pytest.raises(duat.BadCheckpoint, match=f"the configuration says {layers} layers, but .* of 3"):
         duat.load(checkpoint(n_layer=layers))
 
 
@@ -278,9 +278,9 @@ def test_an_odd_path_is_an_error_of_ours(load):
         load("a\0b")
 
 
-@pytest.mark.parametrize("dtype", ["int8", "nonsense", jnp.bfloat16])
+@pytest.mark.parametrize("dtype", ["int8", "nonsense", jnp.float8_e4m3fn])
 def test_an_odd_dtype_is_an_error_of_ours(dtype):
-    with pytest.raises(duat.DuatError, match="float32 or float64"):
+    with pytest.raises(duat.DuatError, match="float64, float32, bfloat16 or float16"):
         duat.load(GOLDEN / "gpt2", dtype=dtype)
 
 

@@ -131,7 +131,7 @@ def test_attention_head_by_head(heads, bias):
         shared = h // (4 // heads)
         weights = np.exp(0.8 * q[:, h] @ k[:, shared].T) * mask
         mixed.append(weights / weights.sum(-1, keepdims=True) @ v[:, shared])
-    close(layer(jnp.asarray(x), jnp.asarray(mask)), linear(layer.output, np.concatenate(mixed, -1)))
+    close(layer(jnp.asarray(x)), linear(layer.output, np.concatenate(mixed, -1)))
 
 
 def test_grouped_heads_are_repeated_heads():

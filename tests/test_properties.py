@@ -23,10 +23,9 @@ def cases(draw):
         heads=heads,
         neurons=draw(st.integers(1, 8)),
         activation=draw(st.sampled_from(sorted(ACTIVATIONS))),
+        causal=draw(st.booleans()),
     )
-    stack = make_stack(
-        config, layers=draw(st.integers(1, 4)), causal=draw(st.booleans()), dtype=jnp.float64, rngs=nnx.Rngs(0)
-    )
+    stack = make_stack(config, layers=draw(st.integers(1, 4)), dtype=jnp.float64, rngs=nnx.Rngs(0))
     padding = draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens).filter(any))
     seed = draw(st.integers(0, 2**31 - 1))
     return randomised(stack, seed), jax.random.normal(jax.random.key(seed), (tokens, features)), jnp.array(padding)

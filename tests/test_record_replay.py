@@ -9,7 +9,6 @@ from flax import nnx
 from helpers import BLOCK_NAMES, close, make_input, make_stack, recorded
 
 import duat_jax as duat
-from duat_jax.nn import attention_mask
 
 MASKS = {
     "causal": (True, None),
@@ -34,7 +33,7 @@ def test_record_is_the_layer_by_layer_pass(block, mask, jitted):
     stream = x
     for i, layer in enumerate(stack.blocks):
         close(dynamics.streams[f"layer[{i}]"], stream)
-        stream = layer(stream, attention_mask(len(x), causal=causal, padding=padding))
+        stream = layer(stream, padding)
     close(value, stream)
     for i in range(3):
         pattern = dynamics.held[f"layers.{i}.attention.pattern"]
@@ -85,10 +84,9 @@ def scan_of(stack, *, remat=False, reverse=False, unroll=1):
     blocks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stack.blocks)
 
     def fn(x):
-        mask = attention_mask(len(x), causal=True)
 
         def step(x, block):
-            x = block(x, mask)
+            x = block(x)
             return duat.stream(x, "layer"), x.sum()
 
         x = duat.stream(x, "layer")

@@ -20,12 +20,17 @@ def write_gpt2(model: Transformer, tokenizer: Tokenizer, directory: Path) -> Non
         tokenizer: its tokenizer.
         directory: where to write; made if it is missing.
     """
-    config, block = model.config, model.config.block
+    config, block = model.config, model.config.blocks[0]
     if config.family != "gpt2":
         raise ValueError(f"only a model of the GPT-2 family is written as GPT-2, not {config.family!r}")
     tensors = {
-        entry.stored: entry.transform.pack([parameter_at(model, path)[...] for path in entry.parameters])
+        name: value
         for entry in gpt2.tensor_map(config)
+        for name, value in zip(
+            entry.names,
+            entry.transform.pack([parameter_at(model, path)[...] for path in entry.parameters]),
+            strict=True,
+        )
     }
     settings = {
         "model_type": "gpt2",
@@ -38,7 +43,7 @@ def write_gpt2(model: Transformer, tokenizer: Tokenizer, directory: Path) -> Non
         "n_inner": block.neurons,
         "activation_function": "gelu_new",
         "layer_norm_epsilon": block.epsilon,
-        "tie_word_embeddings": config.tied,
+        "tie_word_embeddings": config.head.tied,
         "torch_dtype": "float16",
     }
     directory.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from flax import nnx
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from duat_jax.models.config import Config
+from duat_jax.models.config import Config, Head
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import BlockConfig
 from training.corpus import fingerprint, sources, split
@@ -30,10 +30,10 @@ from training.export import write_gpt2
 END_OF_TEXT = "<|endoftext|>"
 CONFIG = Config(
     family="gpt2",
-    block=BlockConfig(arrangement="pre-norm", features=192, heads=4, neurons=768, activation="gelu_tanh"),
-    layers=6,
+    blocks=(BlockConfig(arrangement="pre-norm", features=192, heads=4, neurons=768, activation="gelu_tanh"),) * 6,
     vocab=4096,
     positions=256,
+    head=Head(kind="next token", outputs=4096, tied=True),
 )
 BATCH = 16
 

@@ -1,7 +1,7 @@
 """Texts of many lengths as few shapes: padded on the right to a bucket's length, a few at a time."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -10,20 +10,32 @@ SHORTEST, LARGEST_BATCH = 16, 8
 """The length of the shortest bucket, and how many tables are made at a time."""
 
 
+class Inputs(NamedTuple):
+    """What a model reads, padded: a pytree.
+
+    Args:
+        inputs: token ids, `[texts, tokens]`; or pixels, `[images, channels, height, width]`.
+        real: true for real tokens, `[texts, tokens]`.
+        segments: of each token the segment, `[texts, tokens]`; all of segment 0 if absent.
+    """
+
+    inputs: Any
+    real: Bool[np.ndarray, "texts tokens"]
+    segments: Int[np.ndarray, "texts tokens"] | None = None
+
+
 class Batch(NamedTuple):
     """Texts of one bucket.
 
     Args:
         indices: which texts they are.
         rows: the text of each row: the indices, and the first one again where rows are left over.
-        ids: their token ids, `[texts, tokens]`.
-        real: true for real tokens, `[texts, tokens]`.
+        inputs: the texts.
     """
 
     indices: tuple[int, ...]
     rows: tuple[int, ...]
-    ids: Int[np.ndarray, "texts tokens"]
-    real: Bool[np.ndarray, "texts tokens"]
+    inputs: Inputs
 
 
 def bucket(tokens: int, longest: int) -> int:
@@ -64,4 +76,4 @@ def batches(texts: Sequence[Int[np.ndarray, "_"]], longest: int, targets: int) -
             for row, i in zip(ids, rows, strict=True):
                 row[: len(texts[i])] = texts[i]
             lengths = np.array([len(texts[i]) for i in rows])
-            yield Batch(tuple(chosen), tuple(rows), ids, np.arange(length) < lengths[:, None])
+            yield Batch(tuple(chosen), tuple(rows), Inputs(ids, np.arange(length) < lengths[:, None]))

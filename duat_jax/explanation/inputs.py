@@ -90,7 +90,7 @@ def _targets(
     config: Config, asked: list, contrast: Any, against: Any, position: Any, problems: list[str]
 ) -> list[Target]:
     """Return every target as an object: what comes without one is a logit, or for an encoder a similarity."""
-    language = config.head == "logits"
+    language = config.head.kind != "hidden"
     plain = [one for one in asked if not isinstance(one, Target)]
     elsewhere = contrast is not None or whole(position) != -1
     if len(plain) < len(asked) and (elsewhere or against is not None):

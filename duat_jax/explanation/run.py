@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from duat_jax.explanation import inputs
-from duat_jax.explanation.batch import batches
+from duat_jax.explanation.batch import Inputs, batches
 from duat_jax.explanation.result import Explanation
 from duat_jax.explanation.words import Words, most_probable
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
 from duat_jax.models.target.base import ForwardPass, Reading, Target, forward
-from duat_jax.models.target.logit import logits_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked, Step
+from duat_jax.transform.marks import offset
 from duat_jax.transform.recording import record_kinds
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def explain(
     found: dict[int, list[Explanation]] = {}
     for batch in batches(question.texts, model.config.positions, len(streams)):
         asked = [question.targets[i] for i in batch.rows]
-        passed = _run(model, batch.ids, batch.real, tuple(sorted({s for s in streams if s is not None})))
+        passed = _run(model, batch.inputs, tuple(sorted({s for s in streams if s is not None})))
         readings = jax.device_get(_read(model, _readers(model, asked), passed))
-        parts = jax.device_get(_split(model, batch.ids, batch.real, tuple(r.readout for r, _ in readings), streams))
+        parts = jax.device_get(_split(model, batch.inputs, [reading for reading, _ in readings], streams))
         for row, i in enumerate(batch.indices):
             found[i] = [
                 _explanation(model, words[i], one, _at(readings[k], row), _at(parts[k], row))
@@ -100,22 +100,20 @@ def explain(
 
 
 @partial(jax.jit, static_argnames="streams")
-def _run(
-    model: Transformer, ids: Int[Array, "texts tokens"], real: Bool[Array, "texts tokens"], streams: tuple[int, ...]
-) -> ForwardPass:
+def _run(model: Transformer, batch: Inputs, streams: tuple[int, ...]) -> ForwardPass:
     """Return plain forward passes: a program of its own, which the parts are compared with."""
-    return jax.vmap(lambda ids, real: forward(model, ids, real, streams))(ids, real)
+    return jax.vmap(lambda one: forward(model, one.inputs, one.real, streams, one.segments))(batch)
 
 
 def _readers(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
     """Return what reads each target, over all texts of a batch."""
 
     @cache
-    def hidden(ids: tuple[int, ...]) -> tuple[Array, int]:
+    def states(ids: tuple[int, ...]) -> tuple[Array, int]:
         (alone,) = batches([np.array(ids)], model.config.positions, 1)
-        return _run(model, alone.ids, alone.real, ()).hidden[0], len(ids)
+        return _run(model, alone.inputs, ()).states[0], len(ids)
 
-    readers = [[one.reader(lambda ids: hidden(tuple(ids.tolist()))) for one in targets] for targets in asked]
+    readers = [[one.reader(lambda ids: states(tuple(ids.tolist()))) for one in targets] for targets in asked]
     return [jax.tree.map(lambda *leaves: np.stack(leaves), *same) for same in zip(*readers, strict=True)]
 
 
@@ -127,26 +125,28 @@ def _read(
 
     def read(reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
         place = getattr(reader, "position", None)
-        says = model.config.head == "logits" and place is not None
-        return reader.read(model, passed), most_probable(logits_at(model, passed, place)) if says else None
+        says = model.config.head.kind != "hidden" and place is not None
+        said = most_probable(model.logits_at(passed.states[place]).values) if says else None
+        return reader.read(model, passed), said
 
     return [jax.vmap(read)(reader, passed) for reader in readers]
 
 
 @partial(jax.jit, static_argnames="streams")
-def _split(
-    model: Transformer,
-    ids: Int[Array, "texts tokens"],
-    real: Bool[Array, "texts tokens"],
-    readouts: tuple[Float[Array, "texts tokens features"], ...],
-    streams: tuple[int | None, ...],
-) -> list[_Parts]:
+def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: tuple[int | None, ...]) -> list[_Parts]:
     """Return the parts of every read-out of every text, from one recording of each."""
 
-    def split(ids: Array, real: Array, readouts: tuple[Array, ...]) -> list[_Parts]:
-        recording = record_kinds(lambda x: model.hidden(x, real), model.embed(ids), _KINDS)
+    def split(one: Inputs, readings: list[Reading]) -> list[_Parts]:
+        constants = jnp.stack([reading.constant for reading in readings])
+        biased = model.head.bias is not None
 
-        def parts(readout: Array, target: Step | None) -> _Parts:
+        def read_from(x: Array) -> Any:
+            states = model.states(x, one.real)
+            return (states, offset(constants, "head.bias")) if biased else states
+
+        recording = record_kinds(read_from, model.embed(one.inputs, one.segments), _KINDS)
+
+        def parts(readout: Any, target: Step | None) -> _Parts:
             found = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target)
             return _Parts(
@@ -163,15 +163,20 @@ def _split(
         for stream in dict.fromkeys(streams):
             same = [k for k, other in enumerate(streams) if other == stream]
             target = None if stream is None else recording.streams[stream]
+            ones = jnp.eye(len(streams), dtype=constants.dtype)
+            readouts = [
+                (readings[k].readout, ones[k]) if biased and stream is None else readings[k].readout for k in same
+            ]
             if len(same) == 1:  # mapping over one would be traced and compiled for nothing
-                result[same[0]] = parts(readouts[same[0]], target)
+                result[same[0]] = parts(readouts[0], target)
                 continue
-            together = jax.vmap(partial(parts, target=target))(jnp.stack([readouts[k] for k in same]))
+            stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *readouts)
+            together = jax.vmap(partial(parts, target=target))(stacked)
             for row, k in enumerate(same):
                 result[k] = _at(together, row)
         return result
 
-    return jax.vmap(split)(ids, real, readouts)
+    return jax.vmap(split)(batch, readings)
 
 
 def _at(tree: Any, row: int) -> Any:

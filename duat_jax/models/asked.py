@@ -86,11 +86,11 @@ def checked_position(position: Any, tokens: int, problems: list[str]) -> int:
     return place % tokens if tokens and place is not None else 0
 
 
-def checked_vector(config: Config, vector: Any, problems: list[str]) -> np.ndarray | jax.Array:
+def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarray | jax.Array:
     """Return a direction in the residual stream, or zeros where there is a problem with it.
 
     Args:
-        config: the model's parts.
+        features: width of the stream.
         vector: anything.
         problems: where a problem is added.
     """
@@ -98,7 +98,7 @@ def checked_vector(config: Config, vector: Any, problems: list[str]) -> np.ndarr
         found = vector if isinstance(vector, jax.Array) else np.asarray(vector)
     except (ValueError, TypeError, OverflowError):
         found = np.asarray(None)
-    shape = (config.block.features,)
+    shape = (features,)
     if found.shape != shape or not np.issubdtype(found.dtype, np.floating) or not np.all(np.isfinite(found)):
         problems.append(
             f"the direction must be {shape[0]} finite floating-point numbers, not {found.dtype} {list(found.shape)}"

@@ -1,67 +1,99 @@
-"""Load a Hugging Face checkpoint directory; a new family is one file and one line in `FAMILIES`."""
+"""Load a Hugging Face checkpoint directory or a GGUF file; a new family is one file and one line in `FAMILIES`."""
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
+from jax import Device
+from jax.sharding import Sharding
 from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import raise_problems, shown
-from duat_jax.models.checkpoint.settings import Settings, read_json
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
-from duat_jax.models.checkpoint.tokenizer import read_tokenizer
 from duat_jax.models.config import Config
-from duat_jax.models.families import bert, gpt2
+from duat_jax.models.families import (
+    bert,
+    distilbert,
+    gemma2,
+    gemma3_text,
+    gpt2,
+    gpt_neox,
+    llama,
+    mistral,
+    mixtral,
+    olmo2,
+    phi3,
+    qwen2,
+    qwen3,
+    qwen3_moe,
+    roberta,
+    vit,
+)
+from duat_jax.models.families.tensor_map import fill
 from duat_jax.models.transformer import Transformer
 
-FAMILIES: dict[str, ModuleType] = {"gpt2": gpt2, "bert": bert}
+FAMILIES: dict[str, ModuleType] = {
+    "gpt2": gpt2,
+    "bert": bert,
+    "roberta": roberta,
+    "distilbert": distilbert,
+    "gpt_neox": gpt_neox,
+    "vit": vit,
+    "llama": llama,
+    "mistral": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+    "gemma2": gemma2,
+    "mixtral": mixtral,
+    "olmo2": olmo2,
+    "phi3": phi3,
+    "qwen3_moe": qwen3_moe,
+    "gemma3_text": gemma3_text,
+}
 """The module of each `model_type`: what its fields and tensors are called (`HARMLESS`, `PREFIX`, `IGNORED`, `HEADS`,
-`LAYER`, `OLDER`), `read_config` and `fill`."""
+`LAYER`, `OLDER`, `COPIES`), `read_config` and `tensor_map`."""
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
 
 
-def _file(path: Path | str | None, name: str) -> Path:
-    if path is not None and not isinstance(path, str | os.PathLike):
-        raise BadCheckpoint(f"{shown(path)} is not the path of a checkpoint directory")
-    directory = EMBEDDED if path is None else Path(path)
-    if not directory.is_dir():
-        raise BadCheckpoint(
-            f"{directory} is not a directory: give a checkpoint directory with config.json,"
-            " model.safetensors and tokenizer.json"
-        )
-    if not (directory / name).is_file():
-        raise BadCheckpoint(
-            f"{directory} has no {name}: a checkpoint directory has config.json, model.safetensors and tokenizer.json"
-        )
-    return directory / name
+def _open(path: Path | str | None) -> Checkpoint:
+    return open_checkpoint(EMBEDDED if path is None else path)
 
 
-def load_config(path: Path | str | None = None) -> Config:
+def load_config(path: Path | str | None = None, *, head: str | None = None) -> Config:
     """Return the shape of a checkpoint.
 
     Args:
-        path: a checkpoint directory; the embedded model if absent.
+        path: a checkpoint directory or a `.gguf` file; the embedded model if absent.
+        head: what is read out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; what the checkpoint was
+            saved with if absent.
 
     Raises:
-        BadCheckpoint: naming every unsupported or unknown field of `config.json` at once.
+        BadCheckpoint: naming every unsupported or unknown field of the configuration at once.
 
     Example:
         >>> load_config().family
         'gpt2'
     """
-    file = _file(path, "config.json")
-    values = read_json(file)
+    return _config(_open(path), head)
+
+
+def _config(checkpoint: Checkpoint, head: str | None) -> Config:
+    file, values = checkpoint.settings_path, checkpoint.settings()
     family = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
         raise BadCheckpoint(f"{file}: model_type = {shown(family)} isn't supported, only {', '.join(FAMILIES)} are")
-    settings = Settings(values)
+    settings = Settings(values, head)
     config = FAMILIES[family].read_config(settings)
     raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS))
     return config
@@ -82,19 +114,33 @@ def _dtype(dtype: DTypeLike) -> jnp.dtype:
         found = jnp.dtype(dtype)
     except TypeError:
         found = None
-    if found not in (jnp.float32, jnp.float64):
-        raise DuatError(f"dtype must be float32 or float64, not {shown(dtype)}")
+    if found not in (jnp.float64, jnp.float32, jnp.bfloat16, jnp.float16):
+        raise DuatError(f"dtype must be float64, float32, bfloat16 or float16, not {shown(dtype)}")
     if found == jnp.float64 and not jax.config.read("jax_enable_x64"):
         raise DuatError('float64 is off in JAX: call jax.config.update("jax_enable_x64", True) first')
     return found
 
 
-def load(path: Path | str | None = None, *, dtype: DTypeLike = jnp.float32) -> Transformer:
-    """Load a model from a Hugging Face checkpoint directory of the GPT-2 or BERT family.
+def load(
+    path: Path | str | None = None,
+    *,
+    dtype: DTypeLike = jnp.float32,
+    head: str | None = None,
+    device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Transformer:
+    """Load a model from a Hugging Face checkpoint directory or a GGUF file, tensor by tensor.
+
+    Nothing is read until names, shapes and kinds of all tensors are found to be right.
 
     Args:
-        path: a directory with `config.json` and `model.safetensors`; the embedded model if absent.
-        dtype: dtype of the parameters and of everything computed from them, float32 or float64.
+        path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
+            `.gguf` file; the embedded model if absent.
+        dtype: dtype of the parameters and of everything computed from them: float64, float32, bfloat16 or float16.
+        head: what is read out, as in `load_config`.
+        device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
+            the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
+        progress: called after each tensor with the number of those read so far and that of all.
 
     Returns:
         The model, a pytree: `model(ids)` is the plain forward pass.
@@ -109,16 +155,31 @@ def load(path: Path | str | None = None, *, dtype: DTypeLike = jnp.float32) -> T
         True
     """
     dtype = _dtype(dtype)
-    config = load_config(path)
+    checkpoint = _open(path)
+    config = _config(checkpoint, head)
     family = FAMILIES[config.family]
-    file = _file(path, "model.safetensors")
-    tensors = Tensors(file, dtype, prefix=family.PREFIX, ignored=family.IGNORED, heads=family.HEADS, older=family.OLDER)
-    found = len(tensors.numbers(family.LAYER))
+    stored = checkpoint.tensors()
+    named = {
+        "prefix": family.PREFIX,
+        "ignored": f"{family.IGNORED}|{family.HEADS}",  # another head's tensors are no part of the model
+        "heads": family.HEADS,
+        "older": family.OLDER,
+    }
+    found = len(Tensors(stored, dtype, **named).numbers(family.LAYER))
     if config.layers > found:
-        raise BadCheckpoint(f"{file}: config.json says {config.layers} layers, but there are tensors of {found}")
+        raise BadCheckpoint(
+            f"{stored.path}: the configuration says {config.layers} layers, but there are tensors of {found}"
+        )
     model = skeleton(config, dtype)
-    family.fill(model, tensors)
-    raise_problems(file, tensors.all_problems())
+    table, copies = family.tensor_map(config), family.COPIES if config.head.tied else {}
+
+    def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
+        return jax.device_put(value, device(parameter) if callable(device) else device)
+
+    for headers_only in (True, False):
+        tensors = Tensors(stored, dtype, **named, headers_only=headers_only, progress=progress)
+        fill(model, table, copies, tensors, put)
+        raise_problems(stored.path, tensors.all_problems())
     return model
 
 
@@ -126,13 +187,23 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
 
     Args:
-        path: a directory with `tokenizer.json`; the embedded model's if absent.
+        path: a directory with `tokenizer.json`, or a `.gguf` file; the embedded model's if absent.
 
     Raises:
-        BadCheckpoint: if the file is missing or damaged.
+        BadCheckpoint: if it is missing or damaged, or has tokens that the model beside it has no embedding for.
 
     Example:
         >>> load_tokenizer().encode("return self").tokens
         ['return', 'Ġself']
     """
-    return read_tokenizer(_file(path, "tokenizer.json"))
+    checkpoint = _open(path)
+    tokenizer = checkpoint.tokenizer()
+    values = checkpoint.settings() if checkpoint.settings_path.is_file() else None
+    vocab = values.get("vocab_size") if isinstance(values, dict) else None
+    last = max(tokenizer.get_vocab().values(), default=-1)
+    if isinstance(vocab, int) and last >= vocab:
+        raise BadCheckpoint(
+            f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has token id {last}: they"
+            " belong to two models"
+        )
+    return tokenizer

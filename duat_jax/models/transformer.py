@@ -1,23 +1,26 @@
 """The Transformer that every checkpoint family is loaded into: embedding, stack, read-out."""
 
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
-from duat_jax.nn.config import make_norm, make_stack
-from duat_jax.nn.linear import PRECISION, initial
+from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
+from duat_jax.models.head import Logits, ReadOut
+from duat_jax.nn.config import make_block, make_norm
+from duat_jax.nn.linear import Linear
+from duat_jax.nn.stack import Stack
 
 
 @final
 class Transformer(nnx.Module):
-    """A language model (for example GPT-2) or an encoder (for example BERT), put together from its configuration.
+    """A language model, an encoder or a vision model, put together from its configuration.
 
-    `x_0 = embed(ids)`, `x_L = hidden(x_0)`; a language model's logits are `x_L Eᵀ` with the unembedding `E`.
+    `x_0 = embed(ids)`, `x_L = hidden(x_0)`, and `output(x_0)` are the logits that are read out of it.
 
     Args:
         config: the parts.
@@ -30,9 +33,11 @@ class Transformer(nnx.Module):
     Example:
         >>> import jax.numpy as jnp
         >>> from flax import nnx
+        >>> from duat_jax.models.config import Head
         >>> from duat_jax.nn import BlockConfig
         >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
-        >>> config = Config(family="gpt2", block=block, layers=2, vocab=11, positions=8)
+        >>> head = Head(kind="next token", outputs=11, tied=True)
+        >>> config = Config(family="gpt2", blocks=(block, block), vocab=11, positions=8, head=head)
         >>> Transformer(config, rngs=nnx.Rngs(0))(jnp.array([1, 2, 3])).shape
         (3, 11)
     """
@@ -40,78 +45,108 @@ class Transformer(nnx.Module):
     def __init__(self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> None:
         if problems := config.problems():
             raise DuatError("; ".join(problems))
-        features = config.block.features
-
-        def table(*shape: int, present: bool = True) -> nnx.Param | None:
-            return initial(shape, dtype, rngs) if present else None
-
+        first = config.blocks[0]
         self.config = config
-        self.token_embedding = initial((config.vocab, features), dtype, rngs)
-        self.position_embedding = table(config.positions, features, present=config.position_embedding)
-        self.segment_embedding = table(features, present=config.segment_embedding)
-        self.embedding_norm = make_norm(config.block, "embedding_norm", dtype) if config.embedding_norm else None
-        self.stack = make_stack(
-            config.block, layers=config.layers, causal=config.causal, window=config.window, dtype=dtype, rngs=rngs
+        self.embedding = (TokenEmbedding if config.image is None else PatchEmbedding)(config, dtype=dtype, rngs=rngs)
+        self.embedding_norm = (
+            make_norm(first, "embedding_norm", dtype, config.embedding_features) if config.embedding_norm else None
         )
-        self.final_norm = make_norm(config.block, "final_norm", dtype) if config.final_norm else None
-        self.separate_unembedding = table(config.vocab, features, present=not config.tied)
+        self.projection = (
+            None
+            if config.embedding_features is None
+            else Linear(config.embedding_features, config.features, "projection", dtype=dtype, rngs=rngs)
+        )
+        self.stack = Stack(make_block(block, dtype=dtype, rngs=rngs) for block in config.blocks)
+        self.final_norm = make_norm(first, "final_norm", dtype) if config.final_norm else None
+        self.head = ReadOut(config, dtype=dtype, rngs=rngs)
 
-    def embed(self, ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens features"]:
-        """Return `x_0`, the sum of the embeddings.
+    def embed(self, inputs: Any, segments: Any = None) -> Float[Array, "... tokens features"]:
+        """Return the embeddings `x_0`.
 
         Args:
-            ids: token ids, `[..., tokens]`.
+            inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
+            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
 
         Raises:
-            BadText: if the text is longer than the model's context.
+            BadText: if a text is longer than the model's context, or an image of another size.
         """
-        if ids.shape[-1] > self.config.positions:
-            raise BadText(
-                f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
-            )
-        x = self.token_embedding[...][ids]
-        if self.position_embedding is not None:
-            x = x + self.position_embedding[: ids.shape[-1]]
-        return x if self.segment_embedding is None else x + self.segment_embedding[...]
+        return self.embedding(inputs) if segments is None else self.embedding(inputs, segments)
+
+    def first(self, x: Float[Array, "... tokens _"]) -> Float[Array, "... tokens features"]:
+        """Return what enters the first block: the embeddings, normalised and projected where the model does so.
+
+        Args:
+            x: the embeddings.
+        """
+        x = x if self.embedding_norm is None else self.embedding_norm(x)
+        return x if self.projection is None else self.projection(x)
 
     def hidden(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
-        """Return the last hidden states of the embeddings `x_0`: everything between embedding and unembedding.
+        """Return the last hidden states of the embeddings `x_0`: everything between embedding and read-out.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
-        x = self.stack(x, padding)
+        x = self.stack(self.first(x), padding)
         return x if self.final_norm is None else self.final_norm(x)
 
-    @property
-    def unembedding(self) -> Float[Array, "vocab features"]:
-        """The matrix whose rows read logits out of the last hidden state."""
-        return (self.token_embedding if self.separate_unembedding is None else self.separate_unembedding)[...]
-
-    def output(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
-    ) -> Float[Array, "... tokens outputs"]:
-        """Return what the model returns, from the embeddings `x_0` on.
+    def states(
+        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens _"]:
+        """Return the states out of which logits are read: the last hidden states, prepared by the head.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        x = self.hidden(x, padding)
-        return x if self.config.head == "hidden" else jnp.matmul(x, self.unembedding.T, precision=PRECISION)
+        return self.head.states(self.hidden(x, padding), padding)
 
-    def __call__(
-        self, ids: Int[Array, "... tokens"], padding: Bool[Array, "... tokens"] | None = None
-    ) -> Float[Array, "... tokens outputs"]:
-        """Return a language model's logits, or an encoder's last hidden states: the plain forward pass.
+    def logits_at(self, state: Float[Array, "features"]) -> Logits:
+        """Return the logits at one position, and how they are read.
 
         Args:
-            ids: token ids, `[..., tokens]`.
+            state: its state, as `states` gives it, `[features]`.
+        """
+        return self.head.at(state, self._token_embedding)
+
+    @property
+    def unembedding(self) -> Float[Array, "outputs features"]:
+        """The matrix whose rows read logits out of the states, before their scale, bias and cap."""
+        return self.head.rows(self._token_embedding)
+
+    @property
+    def _token_embedding(self) -> Array | None:
+        return self.embedding.token[...] if isinstance(self.embedding, TokenEmbedding) else None
+
+    def output(
+        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "..."]:
+        """Return what the model returns, from the embeddings `x_0` on.
+
+        Logits are `[..., tokens, outputs]`, those of classes `[..., outputs]`, hidden states `[..., tokens, features]`.
+
+        Args:
+            x: the embeddings, `[..., tokens, features]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        return self.output(self.embed(ids), padding)
+        states, kind = self.states(x, padding), self.config.head.kind
+        if kind == "hidden":
+            return states
+        if kind == "classes":
+            states = self.head.pooled(states, padding)
+        return self.head.logits(states, self._token_embedding)
+
+    def __call__(
+        self, inputs: Any, padding: Bool[Array, "... tokens"] | None = None, segments: Any = None
+    ) -> Float[Array, "..."]:
+        """Return logits, or an encoder's last hidden states: the plain forward pass.
+
+        Args:
+            inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
+            padding: true for real tokens, `[..., tokens]`.
+            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+        """
+        return self.output(self.embed(inputs, segments), padding)

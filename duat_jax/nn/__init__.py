@@ -8,8 +8,10 @@ from duat_jax.nn.config import BLOCKS as BLOCKS
 from duat_jax.nn.config import BlockConfig as BlockConfig
 from duat_jax.nn.config import make_block as make_block
 from duat_jax.nn.config import make_stack as make_stack
+from duat_jax.nn.experts import Experts as Experts
 from duat_jax.nn.linear import Linear as Linear
 from duat_jax.nn.mlp import ACTIVATIONS as ACTIVATIONS
+from duat_jax.nn.mlp import CARRIERS as CARRIERS
 from duat_jax.nn.mlp import MLP as MLP
 from duat_jax.nn.mlp import GatedMLP as GatedMLP
 from duat_jax.nn.norm import LayerNorm as LayerNorm
@@ -18,5 +20,7 @@ from duat_jax.nn.pattern import attention_mask as attention_mask
 from duat_jax.nn.pattern import attention_pattern as attention_pattern
 from duat_jax.nn.pattern import soft_cap as soft_cap
 from duat_jax.nn.position import Rotary as Rotary
+from duat_jax.nn.position import Stretched as Stretched
+from duat_jax.nn.position import Switched as Switched
 from duat_jax.nn.position import rotary_frequencies as rotary_frequencies
 from duat_jax.nn.stack import Stack as Stack

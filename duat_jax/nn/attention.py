@@ -8,7 +8,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.linear import PRECISION, Linear, initial
-from duat_jax.nn.pattern import attention_pattern
+from duat_jax.nn.norm import RMSNorm
+from duat_jax.nn.pattern import attention_mask, attention_pattern
 from duat_jax.nn.position import Rotary
 
 
@@ -30,9 +31,14 @@ class Attention(nnx.Module):
         heads: number of query heads.
         key_value_heads: number of key/value heads, a divisor of `heads`; as many if absent.
         head_features: width of one head; `features / heads` if absent.
+        causal: whether a token sees only itself and what came before.
+        window: how many tokens a token sees back, itself included, and without `causal` as many ahead; all if absent.
         scale: factor of the scores; `1/√head_features` if absent.
         rotary: what turns queries and keys by their position; nothing if absent.
+        query_norm: normalises the queries, before they are turned: each head's, or all heads' together.
+        key_norm: the same of the keys.
         cap: what the scores' size stays below; no limit if absent.
+        sinks: whether each head may attend to nothing, by a learned score.
         bias: whether queries, keys and values have biases.
         output_bias: whether the output has one.
         dtype: dtype of the parameters.
@@ -46,9 +52,14 @@ class Attention(nnx.Module):
         *,
         key_value_heads: int | None = None,
         head_features: int | None = None,
+        causal: bool = True,
+        window: int | None = None,
         scale: float | None = None,
         rotary: Rotary | None = None,
+        query_norm: RMSNorm | None = None,
+        key_norm: RMSNorm | None = None,
         cap: float | None = None,
+        sinks: bool = False,
         bias: bool = True,
         output_bias: bool = True,
         dtype: DTypeLike = jnp.float32,
@@ -57,32 +68,49 @@ class Attention(nnx.Module):
         self.heads = heads
         self.key_value_heads = heads if key_value_heads is None else key_value_heads
         self.head_features = features // heads if head_features is None else head_features
+        self.causal = causal
+        self.window = window
         self.scale = self.head_features**-0.5 if scale is None else scale
         self.rotary = rotary
+        self.query_norm = query_norm
+        self.key_norm = key_norm
         self.cap = cap
         width, shared = heads * self.head_features, self.key_value_heads * self.head_features
         self.query = Linear(features, width, "attention.query", bias=bias, dtype=dtype, rngs=rngs)
         self.key = Linear(features, shared, "attention.key", bias=bias, dtype=dtype, rngs=rngs)
         self.value = Linear(features, shared, "attention.value", bias=bias, dtype=dtype, rngs=rngs)
         self.output = Linear(width, features, "attention.output", bias=output_bias, dtype=dtype, rngs=rngs)
+        self.sinks = initial((heads,), dtype, rngs) if sinks else None
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
+            padding: true for real tokens, `[..., tokens]`.
         """
-        queries, keys, values = (
-            part(x).reshape(*x.shape[:-1], -1, self.head_features) for part in (self.query, self.key, self.value)
-        )
-        if self.rotary is not None:
-            queries, keys = self.rotary(queries), self.rotary(keys)
+        queries = self._heads(self.query(x), self.query_norm, padding)
+        keys = self._heads(self.key(x), self.key_norm, padding)
+        values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
-        return self.output(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap), values))
+        mask = attention_mask(x.shape[-2], causal=self.causal, window=self.window, padding=padding)
+        sinks = None if self.sinks is None else self.sinks[...]
+        return self.output(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap, sinks), values))
+
+    def _heads(
+        self,
+        y: Float[Array, "... tokens width"],
+        norm: RMSNorm | None,
+        padding: Bool[Array, "... tokens"] | None,
+    ) -> Float[Array, "... tokens heads head_features"]:
+        """Split queries or keys into heads, normalised and turned."""
+        heads = y.reshape(*y.shape[:-1], -1, self.head_features)
+        if norm is not None:
+            heads = norm(heads) if norm.scale.shape == heads.shape[-1:] else norm(y).reshape(heads.shape)
+        return heads if self.rotary is None else self.rotary(heads, padding)
 
 
 @final
@@ -94,24 +122,28 @@ class SlicedAttention(nnx.Module):
     Args:
         features: width `M` of the residual stream.
         heads: number of heads `h`; it divides `features`.
+        causal: whether a token sees only itself and what came before.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
     """
 
-    def __init__(self, features: int, heads: int, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> None:
+    def __init__(
+        self, features: int, heads: int, *, causal: bool = True, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None
+    ) -> None:
         size = features // heads
         self.heads = heads
+        self.causal = causal
         self.query, self.key, self.value = (initial((heads, size, size), dtype, rngs) for _ in range(3))
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
+            padding: true for real tokens, `[..., tokens]`.
         """
         features = x.shape[-1]
         slices = x.reshape(*x.shape[:-1], self.heads, features // self.heads)
@@ -119,5 +151,6 @@ class SlicedAttention(nnx.Module):
         def project(kernel: nnx.Param) -> Array:
             return jnp.einsum("...thd,hde->...the", slices, kernel[...], precision=PRECISION)
 
+        mask = attention_mask(x.shape[-2], causal=self.causal, padding=padding)
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, mask)
         return self.output(_mix(pattern, project(self.value)))

@@ -45,7 +45,7 @@ def _unchanged(x: Array) -> Array:
 
 @final
 class Block(nnx.Module):
-    """One layer, put together from an attention, an MLP and up to two norms.
+    """One layer, put together from an attention, an MLP and up to four norms.
 
     | arrangement | `y = …` | |
     |---|---|---|
@@ -54,12 +54,16 @@ class Block(nnx.Module):
     | `"post-norm"` (BERT) | `y = N₁(x + A x)` | `N₂(y + FFN(y))` |
     | `"parallel"` (GPT-NeoX) | `y = x + A N₁(x)` | `y + FFN(N₂(x))` |
 
+    Norms may also stand on what attention and MLP return, before it is added: `A` is then `N₃ A` (Gemma 2, OLMo 2).
+
     Args:
         arrangement: a name in `ARRANGEMENTS`.
-        attention: mixes the tokens: `attention(x, mask)`.
+        attention: mixes the tokens: `attention(x, padding)`.
         mlp: acts on each token: `mlp(x)`.
         norm_1: `N₁`; the identity if absent.
         norm_2: `N₂`; the identity if absent.
+        attention_norm: what attention returns goes through it; the identity if absent.
+        mlp_norm: the same of the MLP.
 
     Raises:
         DuatError: if there is no such arrangement.
@@ -82,27 +86,37 @@ class Block(nnx.Module):
         mlp: Part,
         norm_1: Part | None = None,
         norm_2: Part | None = None,
+        attention_norm: Part | None = None,
+        mlp_norm: Part | None = None,
     ) -> None:
         if arrangement not in ARRANGEMENTS:
             raise DuatError(f"there is no arrangement {arrangement!r}: choose one of {', '.join(ARRANGEMENTS)}")
         self.arrangement = arrangement
         self.norm_1 = norm_1
         self.attention = attention
+        self.attention_norm = attention_norm
         self.norm_2 = norm_2
         self.mlp = mlp
+        self.mlp_norm = mlp_norm
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... #queries keys"] | None = None
+        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            mask: which keys each query may see, `[..., queries, keys]`.
+            padding: true for real tokens, `[..., tokens]`.
         """
+        norm_1, norm_2, attention_norm, mlp_norm = (
+            _unchanged if norm is None else norm
+            for norm in (self.norm_1, self.norm_2, self.attention_norm, self.mlp_norm)
+        )
 
         def attention(x: Array) -> Array:
-            return self.attention(x, mask)
+            return attention_norm(self.attention(x, padding))
 
-        norm_1, norm_2 = (_unchanged if norm is None else norm for norm in (self.norm_1, self.norm_2))
-        return ARRANGEMENTS[self.arrangement](x, attention, self.mlp, norm_1, norm_2)
+        def mlp(x: Array) -> Array:
+            return mlp_norm(self.mlp(x))
+
+        return ARRANGEMENTS[self.arrangement](x, attention, mlp, norm_1, norm_2)

@@ -12,14 +12,16 @@ from jax.typing import DTypeLike
 from duat_jax.errors import DuatError
 from duat_jax.nn.attention import Attention, SlicedAttention
 from duat_jax.nn.block import ARRANGEMENTS, Block
-from duat_jax.nn.mlp import ACTIVATIONS, MLP, GatedMLP
+from duat_jax.nn.experts import Experts
+from duat_jax.nn.mlp import ACTIVATIONS, CARRIERS, MLP, GatedMLP
 from duat_jax.nn.norm import LayerNorm, RMSNorm
 from duat_jax.nn.position import Rotary
 from duat_jax.nn.stack import Stack
 
-MLPS = {"plain": MLP, "gated": GatedMLP}
+MLPS = ("plain", "gated", "experts")
 ATTENTIONS = ("standard", "sliced")
 NORMS = ("layer", "rms", "none")
+QUERY_KEY_NORMS = ("none", "head", "all heads")
 
 
 @final
@@ -31,7 +33,9 @@ class BlockConfig:
         arrangement: how they meet the residual stream, a name in `ARRANGEMENTS`.
         features: width of the residual stream.
         heads: query heads.
-        neurons: hidden units of the MLP.
+        neurons: hidden units of the MLP, or of one expert.
+        causal: whether a token sees only itself and what came before.
+        window: how many tokens a token sees back, itself included, and without `causal` as many ahead; all if absent.
         key_value_heads: key/value heads, a divisor of `heads`; as many if absent.
         head_features: width of one head; `features / heads` if absent.
         attention: `"standard"`, or `"sliced"` for the papers' heads, which each see a slice of the features.
@@ -40,10 +44,20 @@ class BlockConfig:
         scale: factor of the scores; `1/√head_features` if absent.
         score_cap: what the scores' size stays below; no limit if absent.
         rotary: what turns queries and keys by their position; nothing if absent.
-        mlp: `"plain"` or `"gated"`.
-        mlp_bias: whether the MLP has biases.
+        query_key_norm: `"head"` where each head's queries and keys are normalised, `"all heads"` where all heads' are
+            together, or `"none"`.
+        sinks: whether each head may attend to nothing, by a learned score.
+        mlp: `"plain"`, `"gated"` or `"experts"`, gated too.
+        mlp_bias: whether the MLP has biases; experts have none.
         activation: a name in `ACTIVATIONS`.
+        carries: what carries the neurons of a gated MLP, a name in `CARRIERS`.
+        experts: number of experts.
+        chosen_experts: how many of them are chosen for a token.
+        normalised_experts: whether the weights of the chosen ones are divided by their sum.
         norm: `"layer"`, `"rms"` or `"none"`.
+        norm_1: whether the first norm of the arrangement is there.
+        norm_2: whether the second one is.
+        output_norms: whether there are norms on what attention and MLP return, before it is added.
         norm_bias: whether a LayerNorm has an offset.
         norm_weight_offset: what is added to the weight of an RMSNorm.
         epsilon: of the norm.
@@ -53,6 +67,8 @@ class BlockConfig:
     features: int
     heads: int
     neurons: int
+    causal: bool = True
+    window: int | None = None
     key_value_heads: int | None = None
     head_features: int | None = None
     attention: str = "standard"
@@ -61,10 +77,19 @@ class BlockConfig:
     scale: float | None = None
     score_cap: float | None = None
     rotary: Rotary | None = None
+    query_key_norm: str = "none"
+    sinks: bool = False
     mlp: str = "plain"
     mlp_bias: bool = True
     activation: str = "gelu"
+    carries: str = "gate"
+    experts: int | None = None
+    chosen_experts: int | None = None
+    normalised_experts: bool = True
     norm: str = "layer"
+    norm_1: bool = True
+    norm_2: bool = True
+    output_norms: bool = False
     norm_bias: bool = True
     norm_weight_offset: float = 0.0
     epsilon: float = 1e-5
@@ -76,14 +101,19 @@ class BlockConfig:
             "attention": ATTENTIONS,
             "mlp": MLPS,
             "activation": ACTIVATIONS,
+            "carries": CARRIERS,
             "norm": NORMS,
+            "query_key_norm": QUERY_KEY_NORMS,
         }
         found = [
             f"{field} = {getattr(self, field)!r} isn't one of {', '.join(known)}"
             for field, known in named.items()
             if getattr(self, field) not in known
         ]
-        sizes = ("features", "heads", "neurons", "key_value_heads", "head_features")
+        sizes = (
+            *("features", "heads", "neurons", "key_value_heads", "head_features", "window"),
+            *("experts", "chosen_experts"),
+        )
         found += [
             f"{name} = {size} must be positive"
             for name in sizes
@@ -99,9 +129,13 @@ class BlockConfig:
             width := self.head_features or self.features // self.heads
         ):
             found.append(f"rotary turns {2 * turned} features, but a head has {width}")
-        plain = ("key_value_heads", "head_features", "scale", "score_cap", "rotary")
+        plain = ("key_value_heads", "head_features", "window", "scale", "score_cap", "rotary")
         if self.attention == "sliced" and (given := [name for name in plain if getattr(self, name) is not None]):
             found.append(f"sliced attention has no {', '.join(given)}")
+        if any((number is not None) != (self.mlp == "experts") for number in (self.experts, self.chosen_experts)):
+            found.append("experts and chosen_experts go with mlp = 'experts', both of them")
+        elif (self.chosen_experts or 0) > (self.experts or 0):
+            found.append(f"chosen_experts = {self.chosen_experts} is more than experts = {self.experts}")
         return found
 
 
@@ -115,25 +149,23 @@ BLOCKS: dict[str, Callable[..., BlockConfig]] = {
 """The block types of the papers and of the first models, each a configuration that still needs its sizes."""
 
 
-def make_norm(config: BlockConfig, name: str, dtype: DTypeLike) -> LayerNorm | RMSNorm | None:
+def make_norm(
+    config: BlockConfig, name: str, dtype: DTypeLike, features: int | None = None
+) -> LayerNorm | RMSNorm | None:
     """Return a norm of the kind that a configuration names, or `None` where it names none.
 
     Args:
         config: the configuration.
         name: prefix of the names of its marks.
         dtype: dtype of the parameters.
+        features: what it normalises; the residual stream's if absent.
     """
+    size = config.features if features is None else features
     match config.norm:
         case "layer":
-            return LayerNorm(config.features, name, epsilon=config.epsilon, bias=config.norm_bias, dtype=dtype)
+            return LayerNorm(size, name, epsilon=config.epsilon, bias=config.norm_bias, dtype=dtype)
         case "rms":
-            return RMSNorm(
-                config.features,
-                name,
-                epsilon=config.epsilon,
-                weight_offset=config.norm_weight_offset,
-                dtype=dtype,
-            )
+            return RMSNorm(size, name, epsilon=config.epsilon, weight_offset=config.norm_weight_offset, dtype=dtype)
         case _:
             return None
 
@@ -147,17 +179,59 @@ def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None)
         rngs: source of the random initial weights; zeros without it.
     """
     if config.attention == "sliced":
-        return SlicedAttention(config.features, config.heads, dtype=dtype, rngs=rngs)
+        return SlicedAttention(config.features, config.heads, causal=config.causal, dtype=dtype, rngs=rngs)
+    head_features = config.features // config.heads if config.head_features is None else config.head_features
+
+    def query_key_norm(name: str, heads: int) -> RMSNorm | None:
+        if config.query_key_norm == "none":
+            return None
+        return RMSNorm(
+            head_features * (heads if config.query_key_norm == "all heads" else 1),
+            f"attention.{name}",
+            epsilon=config.epsilon,
+            weight_offset=config.norm_weight_offset,
+            dtype=dtype,
+        )
+
     return Attention(
         config.features,
         config.heads,
         key_value_heads=config.key_value_heads,
         head_features=config.head_features,
+        causal=config.causal,
+        window=config.window,
         scale=config.scale,
         rotary=config.rotary,
+        query_norm=query_key_norm("query_norm", config.heads),
+        key_norm=query_key_norm("key_norm", config.key_value_heads or config.heads),
         cap=config.score_cap,
+        sinks=config.sinks,
         bias=config.attention_bias,
         output_bias=config.output_bias,
+        dtype=dtype,
+        rngs=rngs,
+    )
+
+
+def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> MLP | GatedMLP | Experts:
+    """Return an MLP of the kind that a configuration names.
+
+    Args:
+        config: the configuration.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+    """
+    sizes = (config.features, config.neurons, config.activation)
+    if config.mlp == "plain":
+        return MLP(*sizes, bias=config.mlp_bias, dtype=dtype, rngs=rngs)
+    if config.mlp == "gated":
+        return GatedMLP(*sizes, carries=config.carries, bias=config.mlp_bias, dtype=dtype, rngs=rngs)
+    return Experts(
+        *sizes,
+        experts=config.experts or 1,
+        chosen=config.chosen_experts or 1,
+        normalised=config.normalised_experts,
+        carries=config.carries,
         dtype=dtype,
         rngs=rngs,
     )
@@ -176,33 +250,27 @@ def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx
     """
     if problems := config.problems():
         raise DuatError("; ".join(problems))
+
+    def norm(name: str, present: bool) -> LayerNorm | RMSNorm | None:
+        return make_norm(config, name, dtype) if present else None
+
     return Block(
         config.arrangement,
-        norm_1=make_norm(config, "norm_1", dtype),
+        norm_1=norm("norm_1", config.norm_1),
         attention=make_attention(config, dtype, rngs),
-        norm_2=make_norm(config, "norm_2", dtype),
-        mlp=MLPS[config.mlp](
-            config.features, config.neurons, config.activation, bias=config.mlp_bias, dtype=dtype, rngs=rngs
-        ),
+        attention_norm=norm("attention_norm", config.output_norms),
+        norm_2=norm("norm_2", config.norm_2),
+        mlp=make_mlp(config, dtype, rngs),
+        mlp_norm=norm("mlp_norm", config.output_norms),
     )
 
 
-def make_stack(
-    config: BlockConfig,
-    *,
-    layers: int,
-    causal: bool = True,
-    window: int | None = None,
-    dtype: DTypeLike = jnp.float32,
-    rngs: nnx.Rngs | None,
-) -> Stack:
+def make_stack(config: BlockConfig, *, layers: int, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> Stack:
     """Return a stack of equal blocks.
 
     Args:
         config: the parts of each block.
         layers: number of blocks.
-        causal: whether a token sees only itself and what came before.
-        window: how many tokens a token sees back, itself included; all if absent.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
 
@@ -216,4 +284,4 @@ def make_stack(
         >>> make_stack(config, layers=2, rngs=nnx.Rngs(0))(jnp.ones((3, 8))).shape
         (3, 8)
     """
-    return Stack((make_block(config, dtype=dtype, rngs=rngs) for _ in range(layers)), causal=causal, window=window)
+    return Stack(make_block(config, dtype=dtype, rngs=rngs) for _ in range(layers))

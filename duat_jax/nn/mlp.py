@@ -60,17 +60,34 @@ class MLP(nnx.Module):
         return self.output.add_bias(term(activation, self.input(x), "mlp", outer=self.output.multiply))
 
 
+CARRIERS = ("gate", "factor", "halves")
+"""What may carry the neurons of a gated MLP."""
+
+
+def _identity(z: Array) -> Array:
+    return z
+
+
 @final
 class GatedMLP(nnx.Module):
-    """Apply `FFN(x) = (σ(x W2 + b2) ⊙ u) W3 + b3` with the held factor `u = x W_u + b_u`.
+    """Apply `FFN(x) = (σ(g) ⊙ u) W3 + b3` with `g = x W2 + b2` and `u = x W_u + b_u`.
 
-    It is a term whose outer weight is dynamic, `diag(u) W3`. Checkpoints call the three maps `gate_proj` (`W2`),
-    `up_proj` (`W_u`) and `down_proj` (`W3`).
+    As a term it has a gauge: which of the two factors flows, and which one is held. The neurons' contributions are the
+    same in each, and all sum exactly; what differs is the way back into the neurons: pre-activations, the collapse.
+
+    | carries | the term |
+    |---|---|
+    | `"gate"` | `W3 = diag(u) W3`, `σ(g)` |
+    | `"factor"` | `W3 = diag(σ(g)) W3`, `u`: linear in its pre-activation |
+    | `"halves"` | half of each |
+
+    Checkpoints call the three maps `gate_proj` (`W2`), `up_proj` (`W_u`) and `down_proj` (`W3`).
 
     Args:
         features: width of the residual stream.
         neurons: number of hidden units.
         activation: a name in `ACTIVATIONS`.
+        carries: what carries the neurons, a name in `CARRIERS`.
         bias: whether there are biases.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
@@ -84,11 +101,13 @@ class GatedMLP(nnx.Module):
         neurons: int,
         activation: str,
         *,
+        carries: str = "gate",
         bias: bool = True,
         dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs | None,
     ) -> None:
         self.activation = activation
+        self.carries = carries
         self.input = Linear(features, neurons, "mlp.input", bias=bias, dtype=dtype, rngs=rngs)
         self.factor = Linear(features, neurons, "mlp.factor", bias=bias, dtype=dtype, rngs=rngs)
         self.output = Linear(neurons, features, "mlp.output", bias=bias, dtype=dtype, rngs=rngs)
@@ -99,9 +118,33 @@ class GatedMLP(nnx.Module):
         Args:
             x: `[..., tokens, features]`.
         """
-        factor = hold(self.factor(x), "mlp.factor")
+        activation = ACTIVATIONS[self.activation]
+        gated = gated_term(activation, self.input(x), self.factor(x), self.carries, self.output.multiply)
+        return self.output.add_bias(gated)
 
-        def outer(activated: Float[Array, "... tokens neurons"]) -> Float[Array, "... tokens features"]:
-            return self.output.multiply(activated * factor)
 
-        return self.output.add_bias(term(ACTIVATIONS[self.activation], self.input(x), "mlp", outer=outer))
+def gated_term(
+    activation: Callable[[Array], Array],
+    gate: Float[Array, "... neurons"],
+    factor: Float[Array, "... neurons"],
+    carries: str,
+    outer: Callable[[Array], Array],
+) -> Float[Array, "... features"]:
+    """Return `outer(σ(g) ⊙ u)`, marked.
+
+    Args:
+        activation: `σ`.
+        gate: `g`, `[..., neurons]`.
+        factor: `u`, `[..., neurons]`.
+        carries: which of them flows, a name in `CARRIERS`.
+        outer: the linear map `W3`.
+    """
+    if carries == "gate":
+        held = hold(factor, "mlp.factor")
+        return term(activation, gate, "mlp", outer=lambda activated: outer(activated * held))
+    if carries == "factor":
+        open_ = hold(activation(gate), "mlp.gate")
+        return term(_identity, factor, "mlp", outer=lambda carried: outer(carried * open_))
+    held, open_ = hold(factor, "mlp.factor"), hold(activation(gate), "mlp.gate")
+    by_gate = term(activation, gate, "mlp.by_gate") * held
+    return outer(0.5 * (by_gate + term(_identity, factor, "mlp.by_factor") * open_))

@@ -57,9 +57,18 @@ def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array,
 
     Source: Gemma Team, "Gemma 2", 2024, Section 2.
     """
+    return scores * hold(cap_ratio(scores, cap), f"{name}.soft_cap")
+
+
+def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
+    """Return `cap · tanh(scores / cap) / scores`, which is one at zero.
+
+    Args:
+        scores: scores or logits, `[...]`.
+        cap: what their size stays below.
+    """
     at_zero = scores == 0
-    ratio = cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores)
-    return scores * hold(jnp.where(at_zero, 1, ratio), f"{name}.soft_cap")
+    return jnp.where(at_zero, 1, cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores))
 
 
 def attention_pattern(
@@ -68,6 +77,7 @@ def attention_pattern(
     scale: float,
     mask: Bool[Array, "... #queries keys"] | None,
     cap: float | None = None,
+    sinks: Float[Array, "heads"] | None = None,
 ) -> Float[Array, "... heads queries keys"]:
     """Return the held attention pattern `H_h = softmax(scale · Q_h K_hᵀ)`, whose rows sum to one (Wang & Li, Eq. 35).
 
@@ -77,6 +87,7 @@ def attention_pattern(
         scale: factor of the scores.
         mask: which keys each query may see.
         cap: what the scores' size stays below, before the mask; no limit if absent.
+        sinks: the score of one more key that says nothing, `[heads]`: with it rows sum to less than one.
 
     Returns:
         `[..., heads, queries, keys]`, marked with `hold`.
@@ -86,4 +97,7 @@ def attention_pattern(
         scores = soft_cap(scores, cap, "attention")
     if mask is not None:
         scores = jnp.where(mask[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
-    return hold(jax.nn.softmax(scores), "attention.pattern")
+    if sinks is None:
+        return hold(jax.nn.softmax(scores), "attention.pattern")
+    silent = jnp.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))
+    return hold(jax.nn.softmax(jnp.concatenate([scores, silent], -1))[..., :-1], "attention.pattern")

@@ -5,7 +5,8 @@ from typing import final
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float
 
 
 def rotary_frequencies(features: int, base: float = 10_000.0) -> tuple[float, ...]:
@@ -26,14 +27,67 @@ def rotary_frequencies(features: int, base: float = 10_000.0) -> tuple[float, ..
 
 @final
 @dataclass(frozen=True)
-class Rotary:
-    """Turn each pair of features of token `t` by `t θ_k`: `(a + i b) ↦ (a + i b) e^{i t θ_k}`.
+class Switched:
+    """Other frequencies in longer texts.
 
-    A kind of scaling (linear, by parts, …) is a change of the frequencies. Features beyond the turned ones stay.
+    Args:
+        original: the longest text, in tokens, with the usual frequencies.
+        frequencies: those of all longer ones.
+
+    Source: Ding et al., "LongRoPE", 2024.
+    """
+
+    original: int
+    frequencies: tuple[float, ...]
+
+    def __call__(self, usual: Float[Array, "pairs"], length: Float[Array, "..."]) -> Float[Array, "... pairs"]:
+        """Return the frequencies of texts of a length.
+
+        Args:
+            usual: those of short texts.
+            length: number of tokens, `[...]`.
+        """
+        return jnp.where(length[..., None] > self.original, jnp.asarray(np.array(self.frequencies), usual.dtype), usual)
+
+
+@final
+@dataclass(frozen=True)
+class Stretched:
+    """Frequencies whose base grows with the text: `θ_k(n) = θ_k (f n / n₀ − (f − 1))^(−2k / (features − 2))`.
+
+    Args:
+        original: `n₀`, the longest text, in tokens, with the usual frequencies.
+        factor: `f`.
+    """
+
+    original: int
+    factor: float
+
+    def __call__(self, usual: Float[Array, "pairs"], length: Float[Array, "..."]) -> Float[Array, "... pairs"]:
+        """Return the frequencies of texts of a length.
+
+        Args:
+            usual: those of short texts.
+            length: number of tokens, `[...]`.
+        """
+        growth = self.factor * jnp.maximum(length / self.original, 1) - (self.factor - 1)
+        pairs = len(usual)
+        exponents = jnp.arange(pairs, dtype=usual.dtype) / max(pairs - 1, 1)
+        return usual * growth[..., None] ** -exponents
+
+
+@final
+@dataclass(frozen=True)
+class Rotary:
+    """Turn each pair of features of token `t` by `t θ_k`: `(a + i b) ↦ m (a + i b) e^{i t θ_k}`.
+
+    Features beyond the turned ones stay as they are.
 
     Args:
         frequencies: `θ_k` of every pair, usually from `rotary_frequencies`.
         interleaved: whether pair `k` is features `2k` and `2k + 1` (GPT-J) instead of `k` and `k + pairs` (Llama).
+        magnitude: `m`, what the turned features are multiplied by.
+        longer: how the frequencies change in long texts; not at all if absent.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,20 +99,20 @@ class Rotary:
 
     frequencies: tuple[float, ...]
     interleaved: bool = False
+    magnitude: float = 1.0
+    longer: Switched | Stretched | None = None
 
     def __call__(
-        self, x: Float[Array, "... tokens heads head_features"]
+        self, x: Float[Array, "... tokens heads head_features"], padding: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens heads head_features"]:
         """Turn the queries or keys.
 
         Args:
             x: `[..., tokens, heads, head_features]`.
+            padding: true for real tokens, `[..., tokens]`; the text ends with the last of them.
         """
-        # Angles of thousands of radians need at least single precision.
-        precise = x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.float32
-        places = jnp.arange(x.shape[-3], dtype=precise)
-        angles = places[:, None, None] * jnp.asarray(np.array(self.frequencies), precise)
-        cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+        angles = self._angles(x.shape[-3], padding, x.dtype)
+        cos, sin = ((self.magnitude * f(angles)).astype(x.dtype)[..., None, :] for f in (jnp.cos, jnp.sin))
         pairs = len(self.frequencies)
         turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
         axis = -1 if self.interleaved else -2
@@ -66,3 +120,16 @@ class Rotary:
         a, b = jnp.moveaxis(turned.reshape(shape), axis, 0)
         turned = jnp.stack([a * cos - b * sin, a * sin + b * cos], axis).reshape(turned.shape)
         return jnp.concatenate([turned, rest], -1)
+
+    def _angles(
+        self, tokens: int, padding: Bool[Array, "... tokens"] | None, dtype: DTypeLike
+    ) -> Float[Array, "... tokens pairs"]:
+        # Angles of thousands of radians need at least single precision.
+        precise = dtype if jnp.finfo(dtype).bits >= 32 else jnp.float32
+        places = jnp.arange(tokens, dtype=precise)
+        frequencies = jnp.asarray(np.array(self.frequencies), precise)
+        if self.longer is not None:
+            ends = places + 1
+            length = ends[-1] if padding is None else jnp.where(padding, ends, 0).max(-1)
+            frequencies = self.longer(frequencies, length)
+        return places[:, None] * frequencies[..., None, :]

@@ -8,7 +8,6 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.block import Part
-from duat_jax.nn.pattern import attention_mask
 from duat_jax.transform.marks import stream
 
 
@@ -17,14 +16,10 @@ class Stack(nnx.Module):
     """Run blocks after each other: `x_i = block_i(x_{i−1})`.
 
     Args:
-        blocks: the blocks, each `block(x, mask)`.
-        causal: whether a token sees only itself and what came before.
-        window: how many tokens a token sees back, itself included; all if absent.
+        blocks: the blocks, each `block(x, padding)`.
     """
 
-    def __init__(self, blocks: Iterable[Part], *, causal: bool = True, window: int | None = None) -> None:
-        self.causal = causal
-        self.window = window
+    def __init__(self, blocks: Iterable[Part]) -> None:
         self.blocks = nnx.List(blocks)
 
     def __call__(
@@ -36,10 +31,9 @@ class Stack(nnx.Module):
             x: the residual stream, `[..., tokens, features]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        mask = attention_mask(x.shape[-2], causal=self.causal, window=self.window, padding=padding)
         x = stream(x, "layer")
         for i, block in enumerate(self.blocks):
             with jax.named_scope(f"layers.{i}"):
-                x = block(x, mask)
+                x = block(x, padding)
             x = stream(x, "layer")
         return x

@@ -108,20 +108,21 @@ def _attention(layer: Any, held: Held) -> DenseAffine:
     features = layer.value.kernel.shape[0]
     value = layer.value.kernel[...].reshape(features, layer.key_value_heads, -1).transpose(1, 0, 2)[jnp.array(read)]
     bias = _bias(layer.value).reshape(layer.key_value_heads, -1)[jnp.array(read)]
-    # The rows of a pattern sum to one, so the value bias passes through it unchanged.
-    offset = bias.reshape(-1) @ layer.output.kernel[...] + _bias(layer.output)
-    return DenseAffine(attention(pattern, value, output), jnp.tile(offset, tokens))
+    # The rows of a pattern sum to one, and to less where a head may attend to nothing.
+    through = jnp.einsum("hqk,hd->qhd", pattern, bias).reshape(tokens, -1)
+    offset = through @ layer.output.kernel[...] + _bias(layer.output)
+    return DenseAffine(attention(pattern, value, output), offset.reshape(-1))
 
 
 class Parts(NamedTuple):
     """What a block is put together from, each as a matrix and an offset on `vec(x)`.
 
     Args:
-        attention: `A x + a`.
+        attention: `A x + a`, with the norm on what it returns where there is one.
         norm_1: `D1 x + d1`; the identity without a norm.
         norm_2: `D2 x + d2`.
         inner: the MLP's first layer, `F1 x + f1`.
-        outer: its second, `F2 x + f2`.
+        outer: its second, `F2 x + f2`, likewise.
         gate: what multiplies the activations of a gated MLP, `g`.
     """
 
@@ -148,14 +149,17 @@ def parts_of(block: Any, held: Held) -> Parts:
     mlp: Any = block.mlp
     if type(mlp) not in (MLP, GatedMLP):
         raise _unknown("MLP", mlp, "MLP and GatedMLP")
+    if type(mlp) is GatedMLP and mlp.carries != "gate":
+        raise DuatError(f"the table of block types has gated MLPs whose gate carries, not {mlp.carries!r}")
     tokens = _value(held, "attention.pattern").shape[-1]
     mixed = _attention(block.attention, held)
+    mixed = _norm(block.attention_norm, "attention_norm", held, mixed, tokens).after(mixed)
     return Parts(
         mixed,
         _norm(block.norm_1, "norm_1", held, mixed, tokens),
         _norm(block.norm_2, "norm_2", held, mixed, tokens),
         _linear(mlp.input, tokens),
-        _linear(mlp.output, tokens),
+        _norm(block.mlp_norm, "mlp_norm", held, mixed, tokens).after(_linear(mlp.output, tokens)),
         _value(held, "mlp.factor").reshape(-1) if type(mlp) is GatedMLP else None,
     )
 

@@ -6,6 +6,7 @@ given.  A mark inside a scan has one value per step, stacked along a new leading
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -18,7 +19,7 @@ from duat_jax.transform.affinity import Flows
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import Live, Question, liveness
-from duat_jax.transform.primitives import SubProgram, apply, scan_of
+from duat_jax.transform.primitives import SubProgram, apply, recomputation_of, scan_of
 from duat_jax.transform.program import Path, Program, enters
 
 Seen = dict[Site, jax.Array]
@@ -102,6 +103,10 @@ class _Evaluation:
                 results = apply(equation, operands)
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, given)
+            elif (again := recomputation_of(equation)) is not None and self.question.affine:
+                # What doesn't flow inside isn't kept for the transpose, but computed again by it.
+                call = partial(self.run, inner.jaxpr, here, inner.consts)
+                results, inside = jax.checkpoint(call, **again)(operands, given)
             else:
                 results, inside = self.run(inner.jaxpr, here, inner.consts, operands, given)
             seen |= inside

@@ -80,4 +80,4 @@ def networks(depth: int | None = None, block: str | None = None, model: Path | N
         raise DuatError(f"{model} has {len(stack.blocks)} layers: give a depth of at most that")
     stack.blocks = nnx.List(list(stack.blocks)[:layers])
     x = transformer.embed(jnp.arange(_TOKENS))
-    yield verify(stack, x if transformer.embedding_norm is None else transformer.embedding_norm(x), str(model))
+    yield verify(stack, transformer.first(x), str(model))

@@ -1,6 +1,7 @@
 """A checkpoint's `config.json`: every field is read, known to be harmless, or refused by name."""
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -26,8 +27,14 @@ ACTIVATION_NAMES = {
 LARGEST = 2**31 - 1
 """The largest size that a field may ask for."""
 
+LARGEST_VOCABULARY = 10**6
+"""The largest number of classes that are given by number alone, so that an absurd one takes no memory."""
+
+MOST_LAYERS = 10_000
+"""The largest number of layers, so that an absurd one takes no memory."""
+
 _BOOKKEEPING = """
-    _commit_hash _name_or_path architectures model_type name_or_path transformers_version transformers.js_config
+    _commit_hash _name_or_path model_type name_or_path transformers_version transformers.js_config
     sentence_transformers sbert_ce_default_activation_function
 """  # Where the file comes from.  A class is chosen by `model_type`; one of the checkpoint's own comes with `auto_map`.
 
@@ -57,8 +64,9 @@ _GENERATION = """
 """  # How texts are sampled from the logits.
 
 _HEADS = """
-    _num_labels finetuning_task id2label label2id num_labels problem_type task_specific_params tie_encoder_decoder
-"""  # Classifiers and other heads, which are not read.
+    _num_labels architectures finetuning_task id2label label2id num_labels problem_type task_specific_params
+    tie_encoder_decoder
+"""  # Read where the head is one of classes, and of no effect on any other.
 
 HARMLESS = frozenset(" ".join((_BOOKKEEPING, _TRAINING, _KERNELS, _RETURNED, _TOKENS, _GENERATION, _HEADS)).split())
 """Fields of any family that leave the embeddings, the hidden states and the logits of a text as they are."""
@@ -87,21 +95,97 @@ def read_json(file: Path) -> Any:
         raise BadCheckpoint(f"{file}: not JSON ({error}); copy it again") from None
 
 
+HEAD_KINDS = {
+    "ForCausalLM": "next token",
+    "LMHeadModel": "next token",
+    "ForMaskedLM": "masked token",
+    "ForSequenceClassification": "classes",
+    "ForImageClassification": "classes",
+    "Model": "hidden",
+}
+"""What the class that a checkpoint was saved from reads out, by the end of its name."""
+
+
 class Settings:
     """A checkpoint's `config.json`, which of its fields were read, and the problems found in them.
 
     Args:
         values: the parsed file.
+        head: which head is wanted; the one that the file names if absent.
+        path: what stands before the fields' names in messages.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], head: str | None = None, path: str = "") -> None:
         self.values = dict(values)
+        self.wanted_head = head
+        self.path = path
         self.unread = set(values)
         self.problems: list[str] = []
+        self.groups: dict[str, Settings] = {}
 
     def _take(self, name: str, default: Any = None) -> Any:
         self.unread.discard(name)
         return self.values.get(name, default)
+
+    def _problem(self, name: str, what: str) -> None:
+        self.problems.append(f"{self.path}{name} {what}")
+
+    def has(self, name: str) -> bool:
+        """Return whether a field is there and isn't null.
+
+        Args:
+            name: the field.
+        """
+        return self.values.get(name) is not None
+
+    def group(self, name: str) -> "Settings | None":
+        """Return the fields inside a field; `None` if it is absent or null.
+
+        Args:
+            name: the field.
+        """
+        value = self._take(name)
+        if value is None or name in self.groups:
+            return self.groups.get(name)
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            self._problem(name, f"must be fields of its own, not {shown(value)}")
+            value = {}
+        self.groups[name] = Settings(value, path=f"{self.path}{name}.")
+        return self.groups[name]
+
+    def head(self, supported: Collection[str], default: str) -> str:
+        """Return which head is read: the wanted one, or that of the class which the checkpoint was saved from.
+
+        Args:
+            supported: the kinds of head that the family has.
+            default: the kind where neither says one.
+        """
+        if self.wanted_head is not None:
+            if self.wanted_head not in supported:
+                self.problems.append(
+                    f"head = {shown(self.wanted_head)} isn't supported, only {', '.join(supported)} are"
+                )
+                return default
+            return self.wanted_head
+        names = self._take("architectures")
+        name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+        kind = next((kind for end, kind in HEAD_KINDS.items() if name.endswith(end)), default)
+        return kind if kind in supported else default
+
+    def labels(self) -> tuple[str, ...]:
+        """Return what the classes are called, in the order of their numbers; two without names if nothing is said."""
+        value, count = self._take("id2label"), self._take("num_labels")
+        if isinstance(value, dict) and value and all(isinstance(label, str) for label in value.values()):
+            numbers = sorted(value, key=lambda number: (len(number), number))
+            if numbers == [str(i) for i in range(len(numbers))]:
+                return tuple(value[number] for number in numbers)
+        if value is not None:
+            self._problem("id2label", f"must name the classes 0, 1, …, not {shown(value)}")
+        classes = 2 if count is None else count
+        if not isinstance(classes, int) or isinstance(classes, bool) or not 1 <= classes <= LARGEST_VOCABULARY:
+            self._problem("num_labels", f"must be a positive whole number, not {shown(count)}")
+            classes = 2
+        return tuple(f"LABEL_{i}" for i in range(classes))
 
     def rename(self, name: str, to: str) -> None:
         """Read a field under another name; both may be given if they say the same.
@@ -113,20 +197,68 @@ class Settings:
         value = self._take(name)
         if value is None:
             return
-        if self.values.setdefault(to, value) != value:
-            self.problems.append(f"{name} = {shown(value)} differs from {to} = {shown(self.values[to])}")
+        if self.values.get(to) is None:
+            self.values[to] = value
+        if self.values[to] != value:
+            self._problem(name, f"= {shown(value)} differs from {to} = {shown(self.values[to])}")
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        """Return a positive whole number.
+    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """Return a whole number.
 
         Args:
             name: the field.
             default: what an absent or null field means; without it the field is required.
+            least: the smallest that it may be.
         """
         value = self._take(name)
         value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
-            self.problems.append(f"{name} must be a positive whole number up to {LARGEST}, not {shown(value)}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+            kind = "positive whole number" if least else "whole number from 0"
+            self._problem(name, f"must be a {kind} up to {LARGEST}, not {shown(value)}")
+            return 1
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return a list of whole numbers, empty where the field is absent or null.
+
+        Args:
+            name: the field.
+        """
+        value = self._take(name)
+        if value is None:
+            return ()
+        if isinstance(value, list) and all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value):
+            return tuple(value)
+        self._problem(name, f"must be whole numbers, not {shown(value)}")
+        return ()
+
+    def optional(self, name: str, default: int | None = None) -> int | None:
+        """Return a positive whole number, or `None` where the field is null.
+
+        Args:
+            name: the field.
+            default: what an absent field means.
+        """
+        return None if self._take(name, default) is None else self.integer(name, default)
+
+    def optional_number(self, name: str, default: float | None = None) -> float | None:
+        """Return a positive number, or `None` where the field is null.
+
+        Args:
+            name: the field.
+            default: what an absent field means.
+        """
+        return None if self._take(name, default) is None else self.number(name, default or 1.0)
+
+    def layers(self, name: str) -> int:
+        """Return the number of layers, each of which is a part of the configuration.
+
+        Args:
+            name: the field.
+        """
+        value = self.integer(name)
+        if value > MOST_LAYERS:
+            self._problem(name, f"= {value} is more layers than any model has: up to {MOST_LAYERS} are supported")
             return 1
         return value
 
@@ -139,7 +271,7 @@ class Settings:
         """
         value, whole = self.integer(name), self.integer(of)
         if whole % value:
-            self.problems.append(f"{name} = {value} must divide {of} = {whole}")
+            self._problem(name, f"= {value} must divide {of} = {whole}")
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -147,25 +279,75 @@ class Settings:
 
         Args:
             name: the field.
-            default: what an absent field means.
+            default: what an absent or null field means.
         """
-        value = self._take(name, default)
+        value = self._take(name)
+        value = default if value is None else value
         least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            self.problems.append(f"{name} must be a positive number, in float32 too, not {shown(value)}")
+            self._problem(name, f"must be a positive number, in float32 too, not {shown(value)}")
             return default
         return float(value)
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """Return a list of positive numbers.
+
+        Args:
+            name: the field.
+            count: how many there must be.
+        """
+        value = self._take(name)
+        if (
+            isinstance(value, list)
+            and len(value) == count
+            and all(isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < math.inf for v in value)
+        ):
+            return tuple(float(v) for v in value)
+        self._problem(name, f"must be {count} positive numbers, not {shown(value)}")
+        return (1.0,) * count
+
+    def choices(self, name: str, known: Collection[str], count: int) -> tuple[str, ...] | None:
+        """Return a list of words, one for each layer; `None` if the field is absent or null.
+
+        Args:
+            name: the field.
+            known: what a word may be.
+            count: number of layers.
+        """
+        value = self._take(name)
+        if value is None:
+            return None
+        if isinstance(value, list) and len(value) == count and all(isinstance(v, str) and v in known for v in value):
+            return tuple(value)
+        self._problem(name, f"must be one of {', '.join(known)} for each of {count} layers, not {shown(value)}")
+        return None
+
+    def choice(self, name: str, known: Collection[str], default: str) -> str:
+        """Return one of a few words.
+
+        Args:
+            name: the field.
+            known: what it may be.
+            default: what an absent or null field means.
+        """
+        value = self._take(name)
+        value = default if value is None else value
+        if not isinstance(value, str) or value not in known:
+            self._problem(name, f"= {shown(value)} isn't supported, only {', '.join(known)} are")
+            return default
+        return value
 
     def boolean(self, name: str, default: bool) -> bool:
         """Return a truth value.
 
         Args:
             name: the field.
-            default: what an absent field means.
+            default: what an absent or null field means.
         """
-        value = self._take(name, default)
+        value = self._take(name)
+        value = default if value is None else value
         if not isinstance(value, bool):
-            self.problems.append(f"{name} must be true or false, not {shown(value)}")
+            self._problem(name, f"must be true or false, not {shown(value)}")
             return default
         return value
 
@@ -176,9 +358,9 @@ class Settings:
             name: the field.
             value: the supported value.
         """
-        found = self._take(name, value)
-        if found != value:
-            self.problems.append(f"{name} = {shown(found)} isn't supported, only {value!r} is")
+        found = self._take(name)
+        if found is not None and found != value:
+            self._problem(name, f"= {shown(found)} isn't supported, only {value!r} is")
 
     def activation(self, name: str, default: str) -> str:
         """Return the name of an activation in `duat_jax.nn.ACTIVATIONS`.
@@ -189,7 +371,7 @@ class Settings:
         """
         value = self._take(name, default)
         if not isinstance(value, str) or value not in ACTIVATION_NAMES:
-            self.problems.append(f"{name} = {shown(value)} isn't supported, only {', '.join(ACTIVATION_NAMES)} are")
+            self._problem(name, f"= {shown(value)} isn't supported, only {', '.join(ACTIVATION_NAMES)} are")
             return "gelu"
         return ACTIVATION_NAMES[value]
 
@@ -199,12 +381,15 @@ class Settings:
         Args:
             harmless: fields of this family that leave the computation as it is, beside `HARMLESS`.
         """
+        known = set(harmless) if self.path else HARMLESS | set(harmless)
         unknown = [
-            f"{_field(name)} = {shown(self.values[name])} isn't known here and may change what the model computes"
-            for name in sorted(self.unread - HARMLESS - set(harmless))
+            f"{self.path}{_field(name)} = {shown(self.values[name])} isn't known here and may change what the model"
+            " computes"
+            for name in sorted(self.unread - known)
             if self.values[name] is not None
         ]
-        return self.problems + unknown
+        inside = [problem for group in self.groups.values() for problem in group.all_problems()]
+        return list(dict.fromkeys(self.problems + inside + unknown))
 
 
 def _field(name: str) -> str:

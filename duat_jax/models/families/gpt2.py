@@ -1,15 +1,16 @@
 """The GPT-2 family: configuration and tensor map of Hugging Face's `gpt2` checkpoints."""
 
+import dataclasses
+
 from duat_jax.models.checkpoint.settings import Settings
-from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
-from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, fill_from, in_every_layer, linear, norm
-from duat_jax.models.transformer import Transformer
+from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.tensor_map import AS_IT_IS, SIDE_BY_SIDE, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
 PREFIX = "transformer."
 IGNORED = r"h\.\d+\.attn\.(bias|masked_bias)"
-HEADS = r"lm_head\.weight"
+HEADS = r"lm_head\.weight|score\.weight"
 LAYER = r"h\.(\d{1,9})\."
 OLDER: dict[str, str] = {}
 
@@ -31,10 +32,10 @@ BLOCK = [
         *(f"block.attention.{part}" for part in ("query", "key", "value")),
         transform=SIDE_BY_SIDE,
     ),
-    *linear("h.{i}.attn.c_proj", "block.attention.output"),
+    *linear("h.{i}.attn.c_proj", "block.attention.output", transform=AS_IT_IS),
     *norm("h.{i}.ln_2", "block.norm_2"),
-    *linear("h.{i}.mlp.c_fc", "block.mlp.input"),
-    *linear("h.{i}.mlp.c_proj", "block.mlp.output"),
+    *linear("h.{i}.mlp.c_fc", "block.mlp.input", transform=AS_IT_IS),
+    *linear("h.{i}.mlp.c_proj", "block.mlp.output", transform=AS_IT_IS),
 ]
 
 
@@ -44,8 +45,6 @@ def read_config(settings: Settings) -> Config:
     Args:
         settings: its `config.json`.
     """
-    settings.expect("scale_attn_weights", True)
-    settings.expect("scale_attn_by_inverse_layer_idx", False)
     settings.expect("add_cross_attention", False)
     settings.expect("is_encoder_decoder", False)
     settings.expect("pruned_heads", {})
@@ -56,22 +55,27 @@ def read_config(settings: Settings) -> Config:
         ("num_hidden_layers", "n_layer"),
     ):
         settings.rename(name, to)
-    features = settings.integer("n_embd")
+    features, heads = settings.integer("n_embd"), settings.divisor("n_head", "n_embd")
     block = BlockConfig(
         arrangement="pre-norm",
         features=features,
-        heads=settings.divisor("n_head", "n_embd"),
+        heads=heads,
         neurons=settings.integer("n_inner", 4 * features),
+        scale=1.0 if not settings.boolean("scale_attn_weights", True) else (features // heads) ** -0.5,
         activation=settings.activation("activation_function", "gelu_new"),
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )
+    layers = settings.layers("n_layer")
+    by_layer = settings.boolean("scale_attn_by_inverse_layer_idx", False)
+    scales = [(block.scale or 1.0) / (i + 1 if by_layer else 1) for i in range(layers)]
+    vocab = settings.integer("vocab_size")
+    kind = settings.head(("next token", "classes", "hidden"), "next token")
     return Config(
         family="gpt2",
-        block=block,
-        layers=settings.integer("n_layer"),
-        vocab=settings.integer("vocab_size"),
+        blocks=tuple(dataclasses.replace(block, scale=scale) for scale in scales),
+        vocab=vocab,
         positions=settings.integer("n_positions"),
-        tied=settings.boolean("tie_word_embeddings", True),
+        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=True),
     )
 
 
@@ -81,22 +85,15 @@ def tensor_map(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
+    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
     return [
-        Entry("wte.weight", ("token_embedding",)),
-        Entry("wpe.weight", ("position_embedding",)),
+        Entry("wte.weight", ("embedding.token",)),
+        Entry("wpe.weight", ("embedding.position",)),
         *in_every_layer(config.layers, BLOCK),
         *norm("ln_f", "final_norm"),
-        *([] if config.tied else [Entry("lm_head.weight", ("separate_unembedding",))]),
+        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
     ]
 
 
-def fill(model: Transformer, tensors: Tensors) -> None:
-    """Put a checkpoint's tensors into a model.
-
-    Args:
-        model: the model, of the checkpoint's shape.
-        tensors: the checkpoint's tensors.
-    """
-    fill_from(tensor_map(model.config), model, tensors)
-    if model.config.tied:
-        tensors.ignore_copy("lm_head.weight", model.token_embedding.get_value(), "wte.weight")
+COPIES = {"lm_head.weight": "wte.weight"}
+"""What a tied checkpoint may store a second time."""

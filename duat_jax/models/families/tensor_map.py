@@ -1,102 +1,179 @@
-"""How a checkpoint's tensors become parameters: a table of stored name, our parameters, and what lies between."""
+"""How a checkpoint's tensors become parameters: a table of stored names, our parameters, and what lies between."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from jaxtyping import Array
 
 from duat_jax.models.checkpoint.tensors import Tensors
 
+Array = np.ndarray | jax.Array
 Shape = tuple[int | None, ...]
 Shapes = Sequence[tuple[int, ...]]
+Put = Callable[[str, Array], jax.Array]
 
 
 class Transform(NamedTuple):
-    """What lies between a stored tensor and our parameters.
+    """What lies between stored tensors and our parameters, of which one side or the other is single.
 
     Args:
-        shape: the stored tensor's shape from those of the parameters; `None` is any size.
-        unpack: the parameters' values from the stored tensor and their shapes.
-        pack: the stored tensor from the parameters' values.
+        shapes: the stored tensors' shapes from those of the parameters; `None` is any size.
+        unpack: the parameters' values from the stored tensors and the parameters' shapes.
+        pack: the stored tensors from the parameters' values.
     """
 
-    shape: Callable[[Shapes], Shape]
-    unpack: Callable[[Array, Shapes], Sequence[Array]]
-    pack: Callable[[Sequence[Array]], Array]
+    shapes: Callable[[Shapes], Sequence[Shape]]
+    unpack: Callable[[Sequence[Array], Shapes], Sequence[Array]]
+    pack: Callable[[Sequence[Array]], Sequence[Array]]
 
 
 def _ends(shapes: Shapes) -> list[int]:
     return [sum(shape[-1] for shape in shapes[:i]) for i in range(1, len(shapes))]
 
 
-AS_IT_IS = Transform(lambda shapes: shapes[0], lambda stored, _: [stored], lambda values: values[0])
-TRANSPOSED = Transform(lambda shapes: shapes[0][::-1], lambda stored, _: [stored.T], lambda values: values[0].T)
+def transposed(transform: Transform) -> Transform:
+    """Return the transform of tensors that are stored with their last two axes, if they have two, exchanged.
+
+    Args:
+        transform: what lies between once they are exchanged back.
+    """
+
+    def exchanged(x: Array) -> Array:
+        return np.swapaxes(x, -1, -2) if x.ndim > 1 else x
+
+    def shape(s: Shape) -> Shape:
+        return (*s[:-2], *s[-2:][::-1])
+
+    return Transform(
+        lambda shapes: [shape(s) for s in transform.shapes(shapes)],
+        lambda stored, shapes: transform.unpack([exchanged(s) for s in stored], shapes),
+        lambda values: [exchanged(s) for s in transform.pack(values)],
+    )
+
+
+AS_IT_IS = Transform(lambda shapes: [shapes[0]], lambda stored, _: stored, lambda values: values)
+TRANSPOSED = transposed(AS_IT_IS)
 SIDE_BY_SIDE = Transform(
-    lambda shapes: (*shapes[0][:-1], sum(shape[-1] for shape in shapes)),
-    lambda stored, shapes: jnp.split(stored, _ends(shapes), axis=-1),
-    lambda values: jnp.concatenate(values, axis=-1),
+    lambda shapes: [(*shapes[0][:-1], sum(shape[-1] for shape in shapes))],
+    lambda stored, shapes: np.split(stored[0], _ends(shapes), axis=-1),
+    lambda values: [np.concatenate(values, axis=-1)],
 )
 """Several parameters along the last axis."""
 
-FIRST_ROW = Transform(lambda shapes: (None, *shapes[0]), lambda stored, _: [stored[0]], lambda values: values[0][None])
-"""Of as many rows as there are."""
+SHARED = Transform(
+    lambda shapes: [shapes[0]], lambda stored, shapes: [stored[0]] * len(shapes), lambda values: values[:1]
+)
+"""One value of several parameters."""
+
+
+def head_by_head(heads: int) -> Transform:
+    """Return the transform of several parameters that are stored together, for each head one after the other.
+
+    Args:
+        heads: number of heads.
+    """
+
+    def split(x: Array, parts: int) -> list[Array]:
+        by_head = x.reshape(*x.shape[:-1], heads, parts, -1)
+        return [by_head[..., i, :].reshape(*x.shape[:-1], -1) for i in range(parts)]
+
+    def join(values: Sequence[Array]) -> Array:
+        by_head = [value.reshape(*value.shape[:-1], heads, -1) for value in values]
+        return np.stack(by_head, axis=-2).reshape(*values[0].shape[:-1], -1)
+
+    return Transform(
+        SIDE_BY_SIDE.shapes,
+        lambda stored, shapes: split(stored[0], len(shapes)),
+        lambda values: [join(values)],
+    )
+
+
+def stacked(count: int) -> Transform:
+    """Return the transform of one parameter whose first axis is stored as separate tensors, transposed.
+
+    Args:
+        count: size of that axis.
+    """
+    return Transform(
+        lambda shapes: [shapes[0][1:][::-1]] * count,
+        lambda stored, _: [np.stack([s.T for s in stored])],
+        lambda values: [value.T for value in values[0]],
+    )
 
 
 class Entry(NamedTuple):
     """One row of a family's tensor map.
 
     Args:
-        stored: name in the checkpoint, without prefix.
+        stored: name in the checkpoint, without prefix; several where one parameter is stored in parts.
         parameters: paths of the parameters that it becomes, for example `"stack.blocks.0.mlp.input.kernel"`.
         transform: what lies between.
     """
 
-    stored: str
+    stored: str | tuple[str, ...]
     parameters: tuple[str, ...]
     transform: Transform = AS_IT_IS
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The stored names."""
+        return (self.stored,) if isinstance(self.stored, str) else self.stored
+
+
+def in_layer(i: int, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the entries of one layer, `{i}` replaced by its number and `block` by the path of its block.
+
+    Args:
+        i: the layer's number.
+        entries: those of a layer.
+
+    Example:
+        >>> next(in_layer(0, [Entry("h.{i}.ln_1.weight", ("block.norm_1.scale",))])).parameters
+        ('stack.blocks.0.norm_1.scale',)
+    """
+    for entry in entries:
+        paths = tuple(f"stack.blocks.{i}.{path.removeprefix('block.')}" for path in entry.parameters)
+        names = tuple(name.format(i=i) for name in entry.names)
+        yield Entry(names, paths, entry.transform)
+
 
 def in_every_layer(layers: int, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries of every layer, `{i}` replaced by its number and `block` by the path of its block.
+    """Yield the entries of every layer, all of them alike.
 
     Args:
         layers: number of layers.
         entries: those of one layer.
-
-    Example:
-        >>> next(in_every_layer(1, [Entry("h.{i}.ln_1.weight", ("block.norm_1.scale",))])).parameters
-        ('stack.blocks.0.norm_1.scale',)
     """
     for i in range(layers):
-        for stored, parameters, transform in entries:
-            paths = tuple(f"stack.blocks.{i}.{path.removeprefix('block.')}" for path in parameters)
-            yield Entry(stored.format(i=i), paths, transform)
+        yield from in_layer(i, entries)
 
 
-def linear(stored: str, *layers: str, transform: Transform = AS_IT_IS) -> list[Entry]:
-    """Return the entries of one stored linear layer with its bias.
+def linear(stored: str, *layers: str, transform: Transform = TRANSPOSED, bias: bool = True) -> list[Entry]:
+    """Return the entries of one stored linear layer.
 
     Args:
         stored: its name.
-        *layers: paths of our linear layers; several if they are stored side by side.
-        transform: what lies between the kernels.
+        *layers: paths of our linear layers; several if they are stored together.
+        transform: what lies between the kernels, and between the biases.
+        bias: whether it has a bias.
     """
     kernels, biases = (tuple(f"{layer}.{name}" for layer in layers) for name in ("kernel", "bias"))
-    of_bias = AS_IT_IS if len(layers) == 1 else SIDE_BY_SIDE
-    return [Entry(f"{stored}.weight", kernels, transform), Entry(f"{stored}.bias", biases, of_bias)]
+    entries = [Entry(f"{stored}.weight", kernels, transform)]
+    return [*entries, Entry(f"{stored}.bias", biases, transform)] if bias else entries
 
 
-def norm(stored: str, ours: str) -> list[Entry]:
-    """Return the entries of one LayerNorm.
+def norm(stored: str, ours: str, *, bias: bool = True) -> list[Entry]:
+    """Return the entries of one norm.
 
     Args:
         stored: its name.
         ours: path of our norm.
+        bias: whether it has an offset.
     """
-    return [Entry(f"{stored}.weight", (f"{ours}.scale",)), Entry(f"{stored}.bias", (f"{ours}.bias",))]
+    entries = [Entry(f"{stored}.weight", (f"{ours}.scale",))]
+    return [*entries, Entry(f"{stored}.bias", (f"{ours}.bias",))] if bias else entries
 
 
 def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
@@ -112,21 +189,31 @@ def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
     return found
 
 
-def fill_from(table: Sequence[Entry], model: nnx.Module, tensors: Tensors) -> None:
+def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], tensors: Tensors, put: Put) -> None:
     """Put a checkpoint's tensors into a model, where the table says; problems are kept in `tensors`.
 
     Args:
-        table: the family's tensor map.
         model: the model, of the checkpoint's shape.
+        table: the family's tensor map.
+        copies: stored names that may repeat another tensor, and that one's name.
         tensors: the checkpoint's tensors.
+        put: puts a parameter's value where it is kept, given its path.
     """
     for entry in table:
         parameters = [parameter_at(model, path) for path in entry.parameters]
         shapes = [parameter.shape for parameter in parameters]
-        shape = entry.transform.shape(shapes)
-        stored = tensors.read(entry.stored, *shape)
+        expected = entry.transform.shapes(shapes)
+        stored = [tensors.read(name, *shape) for name, shape in zip(entry.names, expected, strict=True)]
         # What has a problem has a stand-in of another shape: it is left out, and reading goes on.
-        if len(stored.shape) != len(shape) or any(s not in (None, f) for s, f in zip(shape, stored.shape, strict=True)):
+        if not all(_fits(s.shape, shape) for s, shape in zip(stored, expected, strict=True)):
             continue
-        for parameter, value in zip(parameters, entry.transform.unpack(stored, shapes), strict=True):
-            parameter.set_value(jax.device_put(value))
+        values = entry.transform.unpack(stored, shapes)
+        for path, parameter, value in zip(entry.parameters, parameters, values, strict=True):
+            parameter.set_value(put(path, value))
+    paths = {name: entry.parameters[0] for entry in table for name in entry.names}
+    for name, other in copies.items():
+        tensors.ignore_copy(name, parameter_at(model, paths[other]).get_value(), other)
+
+
+def _fits(found: tuple[int, ...], expected: Shape) -> bool:
+    return len(found) == len(expected) and all(e in (None, f) for e, f in zip(expected, found, strict=True))

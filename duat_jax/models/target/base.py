@@ -21,42 +21,42 @@ class ForwardPass(NamedTuple):
 
     Args:
         real: true for real tokens, `[tokens]`.
-        hidden: the last hidden states, after the final norm, `[tokens, features]`.
+        states: what is read out of: the last hidden states, prepared by the model's head, `[tokens, features]`.
         streams: the residual stream before layer `i`, by `i`, where it is asked for; the last one is after all layers.
     """
 
     real: Bool[Array, "tokens"]
-    hidden: Float[Array, "tokens features"]
+    states: Float[Array, "tokens features"]
     streams: dict[int, Float[Array, "tokens features"]]
 
     def at(self, stream: int | None) -> Float[Array, "tokens features"]:
         """Return what a target reads.
 
         Args:
-            stream: the number of layers before it; the last hidden states if absent.
+            stream: the number of layers before it; the states of the read-out if absent.
         """
-        return self.hidden if stream is None else self.streams[stream]
+        return self.states if stream is None else self.streams[stream]
 
 
 def forward(
-    model: Transformer, ids: Int[Array, "tokens"], real: Bool[Array, "tokens"], streams: tuple[int, ...] = ()
+    model: Transformer,
+    inputs: Any,
+    real: Bool[Array, "tokens"],
+    streams: tuple[int, ...] = (),
+    segments: Int[Array, "tokens"] | None = None,
 ) -> ForwardPass:
     """Run a model plainly: nothing is recorded.
 
     Args:
         model: the model.
-        ids: token ids, `[tokens]`.
+        inputs: token ids, `[tokens]`; or an image's pixels, `[channels, height, width]`.
         real: true for real tokens, `[tokens]`.
         streams: which residual streams are wanted, each by the number of layers before it.
+        segments: of each token the segment, `[tokens]`; all of segment 0 if absent.
     """
-    x = model.embed(ids)
-    start = x if model.embedding_norm is None else model.embedding_norm(x)
-    stack = model.stack
-
-    def after(layers: int) -> Array:
-        return Stack(stack.blocks[:layers], causal=stack.causal, window=stack.window)(start, real)
-
-    return ForwardPass(real, model.hidden(x, real), {layers: after(layers) for layers in streams})
+    x = model.embed(inputs, segments)
+    start, blocks = model.first(x), model.stack.blocks
+    return ForwardPass(real, model.states(x, real), {i: Stack(blocks[:i])(start, real) for i in streams})
 
 
 class Reading(NamedTuple):
@@ -65,12 +65,14 @@ class Reading(NamedTuple):
     Args:
         value: the number itself, from the plain forward pass.
         readout: the covector `u` that reads it, `[tokens, features]`.
+        constant: what is added to `⟨u, x⟩`: the bias of a read-out.
         token: the token that it is about; -1 if none.
         log_probability: that token's, where the target is about it; NaN otherwise.
     """
 
     value: Float[Array, ""]
     readout: Float[Array, "tokens features"]
+    constant: Float[Array, ""]
     token: Int[Array, ""]
     log_probability: Float[Array, ""]
 
@@ -101,6 +103,16 @@ class Words(Protocol):
         """
 
 
+FITTING = {
+    "next token": "says the next token: explain a target token, at a position",
+    "masked token": "says the token at a mask: explain a target token, at the mask's position",
+    "classes": "says a class: explain a class, without position and another text",
+    "hidden": "is an encoder and says no token: explain it against another text (--against TEXT), without target,"
+    " contrast or position",
+}
+"""What a model with each kind of head can be asked."""
+
+
 class Target(ABC):
     """One number that a model can be asked to explain.
 
@@ -108,11 +120,11 @@ class Target(ABC):
     """
 
     stream: int | None = None
-    """The stream that is read, by the number of layers before it; the last hidden states if absent."""
+    """The stream that is read, by the number of layers before it; the states of the read-out if absent."""
     position: Any = None
     """The token at which it is read, if it is one."""
-    needs_head: ClassVar[str | None] = None
-    """The head that a model must have."""
+    needs: ClassVar[tuple[str, ...] | None] = None
+    """The kinds of head of which a model must have one."""
 
     def missing(self, config: Config) -> str | None:
         """Return why a model doesn't have this target, if it doesn't.
@@ -120,14 +132,8 @@ class Target(ABC):
         Args:
             config: the model's parts.
         """
-        if self.needs_head in (None, config.head):
-            return None
-        if config.head == "logits":
-            return f"a {config.family} model is no encoder: explain a target token instead of a similarity"
-        return (
-            f"a {config.family} model is an encoder and says no next token: explain it against another text (--against"
-            " TEXT), without target, contrast or position"
-        )
+        kind = config.head.kind
+        return None if self.needs is None or kind in self.needs else f"a {config.family} model {FITTING[kind]}"
 
     @abstractmethod
     def checked(self, config: Config, tokens: int, problems: list[str]) -> "Target":
@@ -168,13 +174,17 @@ def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "
     return jnp.zeros_like(x).at[position].set(u.astype(x.dtype))
 
 
-def reading(value: Array, readout: Array, token: Any = -1, log_probability: Any = jnp.nan) -> Reading:
+def reading(
+    value: Array, readout: Array, constant: Any = 0, token: Any = -1, log_probability: Any = jnp.nan
+) -> Reading:
     """Return a reading, its parts as arrays.
 
     Args:
         value: the number itself.
         readout: the covector that reads it.
+        constant: what is added to what it reads.
         token: the token that it is about, if any.
         log_probability: that token's, if it is about it.
     """
-    return Reading(value, readout, jnp.asarray(token, jnp.int32), jnp.asarray(log_probability, value.dtype))
+    constant, log_probability = (jnp.asarray(number, value.dtype) for number in (constant, log_probability))
+    return Reading(value, readout, constant, jnp.asarray(token, jnp.int32), log_probability)

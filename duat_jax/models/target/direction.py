@@ -44,8 +44,9 @@ class Direction(Target):
                 f"stream {shown(self.stream)} is none of the model's: give 0 (before the first layer) to"
                 f" {config.layers} (after the last), or none for the last hidden states"
             )
+        features = config.state_features if layers is None else config.features
         return Direction(
-            checked_vector(config, self.vector, problems), layers, checked_position(self.position, tokens, problems)
+            checked_vector(features, self.vector, problems), layers, checked_position(self.position, tokens, problems)
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:

@@ -5,10 +5,11 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from duat_jax.models.asked import checked_position, checked_token
 from duat_jax.models.config import Config
+from duat_jax.models.head import Logits
 from duat_jax.models.target.base import ForwardPass, Reading, Target, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
@@ -34,7 +35,7 @@ class Logit(Target):
     token: Any = None
     contrast: Any = None
     position: Any = -1
-    needs_head = "logits"
+    needs = ("next token", "masked token")
 
     def checked(self, config: Config, tokens: int, problems: list[str]) -> "Logit":
         """Return the same with whole numbers in the model's range.
@@ -57,12 +58,9 @@ class Logit(Target):
             model: the model.
             passed: its forward pass.
         """
-        logits = logits_at(model, passed, self.position)
-        token = jnp.argmax(logits) if self.token is None else self.token
-        value, direction = logits[token], model.unembedding[token]
-        if self.contrast is not None:
-            value, direction = value - logits[self.contrast], direction - model.unembedding[self.contrast]
-        return reading(value, one_row(passed.hidden, self.position, direction), token)
+        return read_logit(
+            model.logits_at(passed.states[self.position]), passed, self.position, self.token, self.contrast
+        )
 
     def label(self, reading: Reading, words: Words) -> str:
         """Return what is explained, in words.
@@ -95,7 +93,7 @@ class LogProbability(Target):
 
     token: Any = None
     position: Any = -1
-    needs_head = "logits"
+    needs = ("next token", "masked token")
 
     def checked(self, config: Config, tokens: int, problems: list[str]) -> "LogProbability":
         """Return the same with whole numbers in the model's range.
@@ -115,13 +113,21 @@ class LogProbability(Target):
             model: the model.
             passed: its forward pass.
         """
-        logits = logits_at(model, passed, self.position)
-        token = jnp.argmax(logits) if self.token is None else self.token
-        held = jax.nn.softmax(logits)
-        value = logits[token] - jnp.dot(held, logits, precision=PRECISION)
-        direction = model.unembedding[token] - jnp.dot(held, model.unembedding, precision=PRECISION)
-        readout = one_row(passed.hidden, self.position, direction)
-        return reading(value, readout, token, jax.nn.log_softmax(logits)[token])
+        logits = model.logits_at(passed.states[self.position])
+        token = jnp.argmax(logits.values) if self.token is None else self.token
+        held = jax.nn.softmax(logits.values)
+
+        def beside_the_mean(numbers: Array) -> Array:
+            return numbers[token] - jnp.dot(held, numbers, precision=PRECISION)
+
+        direction = logits.direction(token) - jnp.dot(held * logits.factors, logits.rows, precision=PRECISION)
+        return reading(
+            beside_the_mean(logits.values),
+            one_row(passed.states, self.position, direction),
+            beside_the_mean(logits.constants),
+            token,
+            jax.nn.log_softmax(logits.values)[token],
+        )
 
     def label(self, reading: Reading, words: Words) -> str:
         """Return what is explained, in words.
@@ -138,12 +144,19 @@ class LogProbability(Target):
         )
 
 
-def logits_at(model: Transformer, passed: ForwardPass, position: Any) -> Float[Array, "vocab"]:
-    """Return a language model's logits at one position of a forward pass.
+def read_logit(logits: Logits, passed: ForwardPass, position: Any, output: Any, contrast: Any) -> Reading:
+    """Return value and covector of a logit, or of its difference to another one.
 
     Args:
-        model: the model.
-        passed: its forward pass.
+        logits: the logits at the position.
+        passed: the forward pass.
         position: index of the token.
+        output: which logit; the largest one if absent.
+        contrast: which one is subtracted, if any.
     """
-    return jnp.dot(model.unembedding, passed.hidden[position], precision=PRECISION)
+    output = jnp.argmax(logits.values) if output is None else output
+    value, direction, constant = logits.values[output], logits.direction(output), logits.constants[output]
+    if contrast is not None:
+        value, constant = value - logits.values[contrast], constant - logits.constants[contrast]
+        direction = direction - logits.direction(contrast)
+    return reading(value, one_row(passed.states, position, direction), constant, output)

@@ -24,7 +24,7 @@ class _MeanDirection:
     unit: Any
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        x = passed.hidden
+        x = passed.states
         weights = passed.real.astype(x.dtype) / passed.real.sum().astype(x.dtype)
         pooled = jnp.dot(weights, x, precision=PRECISION)
         scale = 1 / jnp.linalg.norm(pooled)
@@ -42,7 +42,7 @@ class Similarity(Target):
     """
 
     against: Any
-    needs_head = "hidden"
+    needs = ("hidden",)
 
     def checked(self, config: Config, tokens: int, problems: list[str]) -> "Similarity":
         """Return the same with whole numbers in the model's range.

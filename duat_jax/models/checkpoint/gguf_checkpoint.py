@@ -1,0 +1,172 @@
+"""A GGUF file as a checkpoint: its tensors under Hugging Face's names, dequantised and in Hugging Face's layout."""
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import numpy as np
+from tokenizers import Tokenizer
+
+from duat_jax.models.checkpoint.gguf_header import Header, read_header
+from duat_jax.models.checkpoint.gguf_settings import FACTORS, Architecture, architecture_of, read_settings
+from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
+from duat_jax.models.checkpoint.problems import raise_problems, shown
+
+CHUNK = 2**20
+"""About how many entries are dequantised at once, so that their float32 values never take much memory."""
+
+
+class GgufCheckpoint:
+    """A GGUF file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadCheckpoint: if its header is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.settings_path = path
+        self.header = read_header(path)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the metadata in the words of a `config.json`."""
+        return read_settings(self.settings_path, self.header)
+
+    def tensors(self) -> "GgufTensors":
+        """Return the tensors."""
+        return GgufTensors(self.settings_path, self.header, self.settings())
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer that the metadata describe."""
+        return read_gguf_tokenizer(self.settings_path, self.header.metadata)
+
+
+class _Source(NamedTuple):
+    """Which tensor of a file holds one of Hugging Face's, and where in it.
+
+    Args:
+        stored: the file's name of it.
+        expert: which of the matrices that are stored as one; all of it if absent.
+    """
+
+    stored: str
+    expert: int | None = None
+
+
+class GgufTensors:
+    """The tensors of a GGUF file.
+
+    Args:
+        path: the file.
+        header: what stands before them.
+        config: the same file's configuration.
+
+    Raises:
+        BadCheckpoint: naming every tensor that isn't known.
+    """
+
+    def __init__(self, path: Path, header: Header, config: dict[str, Any]) -> None:
+        self.path = path
+        self.readable = [kind.name for kind in gguf.GGMLQuantizationType if _is_readable(kind)]
+        self._places = header.places
+        self._architecture = architecture_of(path, header.metadata)
+        self._heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+        self._sources: dict[str, _Source] = {}
+        problems = []
+        experts = config.get(self._architecture.experts or "")
+        names = _names(self._architecture)
+        for stored, place in header.places.items():
+            if stored == FACTORS:  # the configuration says the same
+                continue
+            stem, _, end = stored.rpartition(".")
+            layer = re.match(r"blk\.(\d{1,9})\.", stem)
+            ours = names.get(re.sub(r"^blk\.\d+\.", "blk.0.", stem))
+            if ours is None or end not in ("weight", "bias"):
+                problems.append(f"tensor {shown(stored)} {place.shape} isn't known here")
+                continue
+            name = f"{ours}.{end}".replace("layers.0.", f"layers.{layer[1]}." if layer else "")
+            if ".experts." not in name:
+                self._sources[name] = _Source(stored)
+            elif place.shape[0] != experts:
+                problems.append(f"tensor {shown(stored)} {place.shape} must begin with the number of experts")
+            else:
+                for i in range(place.shape[0]):
+                    self._sources[name.replace(".experts.", f".experts.{i}.")] = _Source(stored, i)
+        raise_problems(path, problems)
+
+    def names(self) -> Collection[str]:
+        """Return Hugging Face's names of all tensors."""
+        return self._sources.keys()
+
+    def shape(self, name: str) -> list[int]:
+        """Return a tensor's shape.
+
+        Args:
+            name: its name.
+        """
+        stored, expert = self._sources[name]
+        shape = self._places[stored].shape
+        return shape if expert is None else shape[1:]
+
+    def kind(self, name: str) -> str:
+        """Return what a tensor's entries are stored as.
+
+        Args:
+            name: its name.
+        """
+        return self._places[self._sources[name].stored].kind.name
+
+    def read(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """Return a tensor, dequantised and in Hugging Face's layout, in the host's memory.
+
+        Args:
+            name: its name.
+            dtype: what its entries become.
+        """
+        stored, expert = self._sources[name]
+        place, shape = self._places[stored], self.shape(name)
+        size = place.size if expert is None else place.size // place.shape[0]
+        tensor = _dequantised(self.path, place.start + (expert or 0) * size, size, place.kind, shape, dtype)
+        if self._architecture.shifted and name.endswith("norm.weight"):
+            tensor -= 1
+        heads = self._heads.get(name.split(".")[-2])
+        return _halves_apart(tensor, heads) if self._architecture.permuted and heads else tensor
+
+
+def _names(architecture: Architecture) -> dict[str, str]:
+    """Return Hugging Face's names of the first layer's and all other tensors by the file's, without their ends."""
+    stored = gguf.get_tensor_name_map(architecture.kind, 1)
+    return {name: ours for ours in architecture.names if (name := stored.get_name(ours)) is not None}
+
+
+def _is_readable(kind: gguf.GGMLQuantizationType) -> bool:
+    try:
+        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _dequantised(
+    path: Path, start: int, size: int, kind: gguf.GGMLQuantizationType, shape: list[int], dtype: np.dtype
+) -> np.ndarray:
+    """Return a tensor row by row: neither its bytes nor its float32 values are ever in memory whole."""
+    tensor = np.empty(shape, dtype)
+    rows = tensor.reshape(-1, shape[-1])
+    at_once = max(1, CHUNK // shape[-1])
+    with path.open("rb") as file:
+        file.seek(start)
+        for i in range(0, len(rows), at_once):
+            part = rows[i : i + at_once]
+            stored = np.fromfile(file, np.uint8, size // len(rows) * len(part)).reshape(len(part), -1)
+            part[...] = gguf.dequantize(stored, kind)
+    return tensor
+
+
+def _halves_apart(tensor: np.ndarray, heads: int) -> np.ndarray:
+    """Return rows of which each head's even ones come first, then the odd ones: as Hugging Face rotates them."""
+    return tensor.reshape(heads, -1, 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)

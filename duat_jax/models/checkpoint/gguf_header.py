@@ -1,0 +1,166 @@
+"""The header of a GGUF file: metadata and the places of the tensors, every length checked against the file's size.
+
+It is read here and not by the `gguf` library, whose reader makes arrays of every token, which takes seconds.  What the
+library knows of formats, names and quantisation is used.
+"""
+
+import math
+import mmap
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import numpy as np
+
+from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.problems import raise_problems, shown
+
+VERSIONS = (2, 3)
+
+_CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""What the `struct` module calls the format's types of numbers."""
+
+_STRING, _ARRAY = 8, 9
+
+
+class Place(NamedTuple):
+    """Where a tensor stands in a file.
+
+    Args:
+        kind: what its entries are stored as.
+        shape: its shape, rows first.
+        start: its first byte.
+        size: its number of bytes.
+    """
+
+    kind: gguf.GGMLQuantizationType
+    shape: list[int]
+    start: int
+    size: int
+
+
+class Header(NamedTuple):
+    """What stands before the tensors.
+
+    Args:
+        metadata: values by key; arrays of numbers as arrays, of strings as lists.
+        places: where each tensor stands, by name.
+    """
+
+    metadata: dict[str, Any]
+    places: dict[str, Place]
+
+
+class _Bytes:
+    """The bytes of a file, read from the beginning on."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 0
+
+    def skip(self, size: int) -> int:
+        """Return where the next bytes begin, and go on behind them."""
+        start = self.at
+        if size > len(self.data) - start:
+            raise ValueError(f"at byte {start} of {len(self.data)} it announces {size} more")
+        self.at += size
+        return start
+
+    def number(self, code: str) -> Any:
+        return struct.unpack_from("<" + code, self.data, self.skip(struct.calcsize(code)))[0]
+
+    def string(self) -> str:
+        size = self.number("Q")
+        start = self.skip(size)
+        return self.data[start : start + size].decode()
+
+    def value(self) -> Any:
+        kind = self.number("I")
+        if kind == _STRING:
+            return self.string()
+        if kind in _CODES:
+            return self.number(_CODES[kind])
+        if kind != _ARRAY:
+            raise ValueError(f"at byte {self.at} it announces a value of type {kind}")
+        of, count = self.number("I"), self.number("Q")
+        if of == _STRING:
+            return [self.string() for _ in range(count)]
+        if of not in _CODES:
+            raise ValueError(f"at byte {self.at} it announces an array of type {of}")
+        dtype = np.dtype(_CODES[of]).newbyteorder("<")
+        return np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))
+
+
+def read_header(path: Path) -> Header:
+    """Return what stands before the tensors of a GGUF file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadCheckpoint: if it is truncated or damaged, of another version, or has tensors that can't be where they are
+            said to be.
+    """
+    try:
+        with path.open("rb") as file:
+            data = _Bytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        if data.data[data.skip(4) : 4] != b"GGUF" or data.number("I") not in VERSIONS:
+            raise ValueError(f"it doesn't begin with GGUF and version {' or '.join(map(str, VERSIONS))}")
+        tensors, values = data.number("Q"), data.number("Q")
+        pairs = [(data.string(), data.value()) for _ in range(values)]
+        infos = [_info(data) for _ in range(tensors)]
+    except (OSError, ValueError) as error:
+        raise BadCheckpoint(f"{path}: truncated or not a GGUF file ({error}); copy it again") from None
+    metadata, problems = dict(pairs), [f"{shown(name)} is given twice" for name in _doubled(pairs)]
+    alignment = metadata.get("general.alignment", gguf.GGUF_DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        problems.append(f"general.alignment = {shown(alignment)} must be a positive whole number")
+        alignment = 1
+    if metadata.get("split.count", 1) != 1:
+        problems.append("it is one part of several: merge them with llama.cpp's gguf-split --merge")
+    begin = -(-data.at // alignment) * alignment
+    problems += [f"tensor {shown(name)} is given twice" for name in _doubled(infos)]
+    places: dict[str, Place] = {}
+    for name, (kind, shape, offset) in infos:
+        try:
+            places[name] = _place(kind, shape, begin + offset)
+        except ValueError as error:
+            problems.append(f"tensor {shown(name)} {error}")
+    problems += _misplaced(places, len(data.data))
+    raise_problems(path, problems)
+    return Header(metadata, places)
+
+
+def _info(data: _Bytes) -> tuple[str, tuple[int, list[int], int]]:
+    name, rank = data.string(), data.number("I")
+    shape = [data.number("Q") for _ in range(rank)][::-1]
+    return name, (data.number("I"), shape, data.number("Q"))
+
+
+def _doubled(pairs: list[tuple[str, Any]]) -> list[str]:
+    return [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
+def _place(kind: int, shape: list[int], start: int) -> Place:
+    try:
+        found = gguf.GGMLQuantizationType(kind)
+    except ValueError:
+        raise ValueError(f"is stored in quantisation {kind}, which isn't known: convert the model again") from None
+    entries, size = gguf.GGML_QUANT_SIZES[found]
+    if not shape or min(shape) < 1 or shape[-1] % entries:
+        raise ValueError(f"has shape {shown(shape)}, but {found.name} has rows of a multiple of {entries} entries")
+    return Place(found, shape, start, math.prod(shape) // entries * size)
+
+
+def _misplaced(places: dict[str, Place], size: int) -> list[str]:
+    """Return what is wrong with where tensors stand: behind the end of the file, or in each other's place."""
+    problems, last, before = [], 0, ""
+    for name, place in sorted(places.items(), key=lambda item: item[1].start):
+        end = place.start + place.size
+        if end > size:
+            problems.append(f"tensor {shown(name)} ends at byte {end}, but the file has {size}: copy it again")
+        if place.start < last:
+            problems.append(f"tensor {shown(name)} begins inside tensor {shown(before)}")
+        last, before = end, name
+    return problems

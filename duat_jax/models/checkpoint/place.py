@@ -1,0 +1,34 @@
+"""Where a checkpoint is: a directory or a single file."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.directory import Directory
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.stored import Checkpoint
+
+
+def open_checkpoint(path: Any) -> Checkpoint:
+    """Return the checkpoint at a place.
+
+    Args:
+        path: a Hugging Face checkpoint directory or a `.gguf` file.
+
+    Raises:
+        BadCheckpoint: if there is none.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise BadCheckpoint(f"{shown(path)} is not the path of a checkpoint directory or a .gguf file")
+    place = Path(path)
+    if place.is_dir():
+        return Directory(place)
+    if place.suffix.lower() == ".gguf" and place.is_file():
+        from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint  # what it needs takes a while to import
+
+        return GgufCheckpoint(place)
+    raise BadCheckpoint(
+        f"{place} is not a directory: give a .gguf file or a checkpoint directory with config.json, model.safetensors"
+        " and tokenizer.json"
+    )

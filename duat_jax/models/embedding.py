@@ -1,0 +1,114 @@
+"""From a text or an image to the first residual stream."""
+
+from typing import final
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.models.config import Config, Image
+from duat_jax.nn.linear import Linear, initial
+
+
+@final
+class TokenEmbedding(nnx.Module):
+    """Add a token's embedding and those of its place and its segment: `x_t = c E[id_t] + P[t] + S[segment_t]`.
+
+    Args:
+        config: the parts of the model.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+    """
+
+    def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:
+        features = config.embedding_features or config.features
+
+        def table(rows: int) -> nnx.Param:
+            return initial((rows, features), dtype, rngs)
+
+        self.config = config
+        self.token = table(config.vocab)
+        self.position = table(config.position_offset + config.positions) if config.position_embedding else None
+        self.segment = table(config.segments) if config.segments else None
+
+    def __call__(
+        self, ids: Int[Array, "... tokens"], segments: Int[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens features"]:
+        """Return the embeddings of a text.
+
+        Args:
+            ids: token ids, `[..., tokens]`.
+            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+
+        Raises:
+            BadText: if the text is longer than the model's context.
+        """
+        if ids.shape[-1] > self.config.positions:
+            raise BadText(
+                f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
+            )
+        x = self.token[...][ids]
+        if self.config.embedding_scale != 1.0:
+            x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
+        if self.position is not None:
+            x = x + self._positions(ids)
+        if self.segment is not None:
+            x = x + self.segment[...][jnp.zeros_like(ids) if segments is None else segments]
+        return x
+
+    def _positions(self, ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens features"]:
+        """Return the embeddings of the places."""
+        table, first = self.position[...], self.config.position_offset  # type: ignore[index]
+        if self.config.uncounted is None:
+            return table[first : first + ids.shape[-1]]
+        counted = ids != self.config.uncounted
+        return table[jnp.where(counted, jnp.cumsum(counted, -1), 0) + first - 1]
+
+
+@final
+class PatchEmbedding(nnx.Module):
+    """Project every patch of an image, put a token for the whole image before them, and add the places' embeddings.
+
+    Args:
+        config: the parts of the model.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021, Eq. 1.
+    """
+
+    def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:
+        if config.image is None:
+            raise BadText("the model reads no images")
+        self.image: Image = config.image
+        inputs = self.image.channels * self.image.patch_height * self.image.patch_width
+        self.patch = Linear(inputs, config.features, "patch", dtype=dtype, rngs=rngs)
+        self.whole = initial((config.features,), dtype, rngs)
+        self.position = initial((config.positions, config.features), dtype, rngs)
+
+    def __call__(self, pixels: Float[Array, "... channels height width"]) -> Float[Array, "... tokens features"]:
+        """Return the embeddings of an image: the whole, then patch by patch, row by row.
+
+        Args:
+            pixels: the image, normalised as the model expects, `[..., channels, height, width]`.
+
+        Raises:
+            BadText: if it is of another size.
+        """
+        image = self.image
+        expected = (image.channels, image.height, image.width)
+        if pixels.shape[-3:] != expected:
+            raise BadText(
+                f"the image is of shape {list(pixels.shape)}, but the model takes {list(expected)}: resize it"
+            )
+        height, width = image.patch_height, image.patch_width
+        rows, columns = image.height // height, image.width // width
+        x = pixels[..., : rows * height, : columns * width]
+        x = x.reshape(*x.shape[:-2], rows, height, columns, width)
+        channels, a, b, c, d = range(x.ndim - 5, x.ndim)
+        x = x.transpose(*range(x.ndim - 5), a, c, channels, b, d).reshape(*x.shape[:-5], rows * columns, -1)
+        x = self.patch(x.astype(self.patch.kernel.dtype))
+        whole = jnp.broadcast_to(self.whole[...], (*x.shape[:-2], 1, x.shape[-1]))
+        return jnp.concatenate([whole, x], -2) + self.position[...]

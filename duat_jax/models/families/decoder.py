@@ -1,0 +1,218 @@
+"""What Llama-like decoders share: grouped heads, rotary positions, a gated MLP and norms before both; tensor names."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.rotary import Positions, read_rotary
+from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm, stacked
+from duat_jax.nn.config import BlockConfig
+
+PREFIX = "model."
+IGNORED = r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|rotary_emb\.inv_freq"
+HEADS = r"lm_head\.weight|score\.weight"
+LAYER = r"layers\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES = {"lm_head.weight": "embed_tokens.weight"}
+"""What a tied checkpoint may store a second time."""
+
+
+LAYER_TYPES = ("full_attention", "sliding_attention")
+"""What a layer's attention may be called: whether it sees only a window is the place in this list."""
+
+
+def read_config(
+    settings: Settings,
+    family: str,
+    *,
+    tied: bool = False,
+    rotary: Callable[[Settings, int], Positions] = read_rotary,
+    activation: tuple[str, str] = ("hidden_act", "silu"),
+    epsilon: float = 1e-6,
+    key_value_heads: int | None = None,
+    head_features: int | None = None,
+    kinds: tuple[str, ...] = ("next token", "classes", "hidden"),
+    **parts: Any,
+) -> Config:
+    """Return the parts of a decoder whose layers are alike.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+        family: its family.
+        tied: what an absent `tie_word_embeddings` means.
+        rotary: reads what turns queries and keys, of heads of a width.
+        activation: the field of the activation, and what an absent one means.
+        epsilon: what an absent `rms_norm_eps` means.
+        key_value_heads: what an absent `num_key_value_heads` means; as many as query heads if absent.
+        head_features: what an absent `head_dim` means; a head's share of the features if absent.
+        kinds: the heads that the family has.
+        **parts: what differs from Llama in each block, by the names of `BlockConfig`.
+    """
+    features, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
+    width = settings.integer("head_dim", head_features or max(features // heads, 1))
+    positions = rotary(settings, width)
+    vocab = settings.integer("vocab_size")
+    block = BlockConfig(
+        **{
+            "arrangement": "pre-norm",
+            "features": features,
+            "heads": heads,
+            "neurons": settings.integer("intermediate_size"),
+            "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or heads,
+            "head_features": width,
+            "rotary": positions.rotary,
+            "attention_bias": False,
+            "output_bias": False,
+            "mlp": "gated",
+            "mlp_bias": False,
+            "activation": settings.activation(*activation),
+            "norm": "rms",
+            "epsilon": settings.number("rms_norm_eps", epsilon),
+        }
+        | parts
+    )
+    kind = settings.head(kinds, "next token")
+    return Config(
+        family=family,
+        blocks=(block,) * settings.layers("num_hidden_layers"),
+        vocab=vocab,
+        positions=positions.longest,
+        position_embedding=False,
+        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=tied),
+    )
+
+
+def with_blocks(config: Config, **fields: tuple[Any, ...]) -> Config:
+    """Return a configuration whose blocks differ.
+
+    Args:
+        config: the configuration.
+        **fields: a field of `BlockConfig`, and its value in every layer.
+    """
+    columns = [dict(zip(fields, values, strict=True)) for values in zip(*fields.values(), strict=True)]
+    blocks = tuple(dataclasses.replace(b, **v) for b, v in zip(config.blocks, columns, strict=True))
+    return dataclasses.replace(config, blocks=blocks)
+
+
+def with_windows(settings: Settings, config: Config, window: int | None, slides: Callable[[int], bool]) -> Config:
+    """Return a configuration in some of whose layers a token sees only its window.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+        config: the configuration.
+        window: how many tokens it sees there.
+        slides: whether a layer is one of them, where `layer_types` doesn't say.
+    """
+    kinds = settings.choices("layer_types", LAYER_TYPES, config.layers)
+    if kinds is None:
+        kinds = tuple(LAYER_TYPES[slides(i)] for i in range(config.layers))
+    if window is None and LAYER_TYPES[True] in kinds:
+        settings.problems.append(f"a layer is of {LAYER_TYPES[True]}, but there is no window")
+    return with_blocks(config, window=tuple(window if kind == LAYER_TYPES[True] else None for kind in kinds))
+
+
+def attention(block: BlockConfig) -> list[Entry]:
+    """Return the entries of an attention whose parts are stored apart.
+
+    Args:
+        block: the layer's parts.
+    """
+    entries = [
+        entry
+        for stored, ours in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
+        for entry in linear(f"layers.{{i}}.self_attn.{stored}", f"block.attention.{ours}", bias=block.attention_bias)
+    ]
+    entries += linear("layers.{i}.self_attn.o_proj", "block.attention.output", bias=block.output_bias)
+    if block.query_key_norm != "none":
+        entries += norm("layers.{i}.self_attn.q_norm", "block.attention.query_norm", bias=False)
+        entries += norm("layers.{i}.self_attn.k_norm", "block.attention.key_norm", bias=False)
+    return entries
+
+
+def gated_mlp(block: BlockConfig) -> list[Entry]:
+    """Return the entries of a gated MLP whose parts are stored apart.
+
+    Args:
+        block: the layer's parts.
+    """
+    return [
+        entry
+        for stored, ours in (("gate_proj", "input"), ("up_proj", "factor"), ("down_proj", "output"))
+        for entry in linear(f"layers.{{i}}.mlp.{stored}", f"block.mlp.{ours}", bias=block.mlp_bias)
+    ]
+
+
+def experts(block: BlockConfig, stored: str, gate: str, factor: str, output: str) -> list[Entry]:
+    """Return the entries of experts that are stored one by one, and of their router.
+
+    Args:
+        block: the layer's parts.
+        stored: where they are, in a layer.
+        gate: what an expert's gate is called.
+        factor: what its factor is called.
+        output: what its output is called.
+    """
+    count = block.experts or 0
+    entries = linear(f"layers.{{i}}.{stored}.gate", "block.mlp.router", bias=False)
+    for part, ours in ((gate, "input"), (factor, "factor"), (output, "output")):
+        names = tuple(f"layers.{{i}}.{stored}.experts.{expert}.{part}.weight" for expert in range(count))
+        entries.append(Entry(names, (f"block.mlp.{ours}",), stacked(count)))
+    return entries
+
+
+def norms(block: BlockConfig) -> list[Entry]:
+    """Return the entries of the norms before attention and MLP, and of those on what they return.
+
+    Args:
+        block: the layer's parts.
+    """
+    before = ("input_layernorm", "pre_feedforward_layernorm" if block.output_norms else "post_attention_layernorm")
+    found = {
+        "norm_1": before[0] if block.norm_1 else None,
+        "norm_2": before[1] if block.norm_2 else None,
+        "attention_norm": "post_attention_layernorm" if block.output_norms else None,
+        "mlp_norm": "post_feedforward_layernorm" if block.output_norms else None,
+    }
+    return [
+        entry
+        for ours, stored in found.items()
+        if stored is not None
+        for entry in norm(f"layers.{{i}}.{stored}", f"block.{ours}", bias=False)
+    ]
+
+
+def outside(config: Config) -> list[Entry]:
+    """Return the entries outside of the layers.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
+    return [
+        Entry("embed_tokens.weight", ("embedding.token",)),
+        *norm("norm", "final_norm", bias=False),
+        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+    ]
+
+
+def layer(block: BlockConfig) -> list[Entry]:
+    """Return the entries of a layer whose MLP is gated.
+
+    Args:
+        block: its parts.
+    """
+    return [*attention(block), *gated_mlp(block), *norms(block)]
+
+
+def tensor_map(config: Config, layer: Callable[[BlockConfig], list[Entry]] = layer) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+        layer: the entries of a layer.
+    """
+    layers = [entry for i, block in enumerate(config.blocks) for entry in in_layer(i, layer(block))]
+    return [*outside(config), *layers]

@@ -1,0 +1,60 @@
+"""The Gemma 3 text family: configuration and tensor map of Hugging Face's `gemma3_text` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import decoder
+from duat_jax.models.families.gemma2 import read_gemma, with_capped_logits
+from duat_jax.models.families.rotary import Positions, parameters_of, read_rotary
+from duat_jax.models.families.tensor_map import Entry
+
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
+    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
+    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
+)
+# How texts are sampled; an older name of `hidden_activation`, which alone is read; the pattern out of which
+# `layer_types` was made.
+HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
+"""Fields of this family that leave the computation as it is."""
+
+
+def _of_full_attention(settings: Settings, head_features: int) -> Positions:
+    older = settings.group("rope_scaling")
+    return read_rotary(
+        settings,
+        head_features,
+        base=1e6,
+        parameters=parameters_of(settings, "full_attention") if older is None else older,
+    )
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a Gemma 3 text checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    settings.expect("attn_logit_softcapping", None)
+    both_ways = settings.boolean("use_bidirectional_attention", False)
+    window = settings.optional("sliding_window", 4096)
+    if both_ways and window is not None:
+        window = window // 2 + 1  # of which half lies ahead
+    config = read_gemma(settings, "gemma3_text", rotary=_of_full_attention, causal=not both_ways, query_key_norm="head")
+    pattern = settings.integer("sliding_window_pattern", 6)
+    config = decoder.with_windows(settings, config, window, lambda i: bool((i + 1) % pattern))
+    local = read_rotary(
+        settings,
+        config.blocks[0].head_features or 1,
+        base_field="rope_local_base_freq",
+        parameters=parameters_of(settings, "sliding_attention"),
+    ).rotary
+    config = decoder.with_blocks(config, rotary=tuple(b.rotary if b.window is None else local for b in config.blocks))
+    return with_capped_logits(config, settings.optional_number("final_logit_softcapping"))
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    return decoder.tensor_map(config)

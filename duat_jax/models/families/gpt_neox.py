@@ -1,0 +1,84 @@
+"""The GPT-NeoX family: configuration and tensor map of Hugging Face's `gpt_neox` checkpoints, Pythia among them."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.rotary import read_rotary
+from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
+from duat_jax.nn.config import BlockConfig
+
+PREFIX = "gpt_neox."
+IGNORED = r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"
+HEADS = r"embed_out\.weight|score\.weight"
+LAYER = r"layers\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES = {"embed_out.weight": "embed_in.weight"}
+"""What a tied checkpoint may store a second time."""
+
+# A GPT-NeoX is a decoder, whatever the field says.
+HARMLESS = frozenset(("attention_dropout", "classifier_dropout", "hidden_dropout", "is_decoder"))
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a GPT-NeoX checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    features, heads = settings.integer("hidden_size"), settings.divisor("num_attention_heads", "hidden_size")
+    base, partial = settings.number("rotary_emb_base", 10_000.0), settings.number("rotary_pct", 0.25)
+    # Under these names they only count within `rope_parameters`.
+    settings.expect("rope_theta", base)
+    settings.expect("partial_rotary_factor", partial)
+    positions = read_rotary(settings, features // heads, base=base, partial=partial)
+    bias = settings.boolean("attention_bias", True)
+    block = BlockConfig(
+        arrangement="parallel" if settings.boolean("use_parallel_residual", True) else "pre-norm",
+        features=features,
+        heads=heads,
+        neurons=settings.integer("intermediate_size"),
+        rotary=positions.rotary,
+        attention_bias=bias,
+        output_bias=bias,
+        activation=settings.activation("hidden_act", "gelu"),
+        epsilon=settings.number("layer_norm_eps", 1e-5),
+    )
+    vocab = settings.integer("vocab_size")
+    kind = settings.head(("next token", "classes", "hidden"), "next token")
+    return Config(
+        family="gpt_neox",
+        blocks=(block,) * settings.layers("num_hidden_layers"),
+        vocab=vocab,
+        positions=positions.longest,
+        position_embedding=False,
+        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=False),
+    )
+
+
+def _layer(block: BlockConfig) -> list[Entry]:
+    parts = [f"block.attention.{part}" for part in ("query", "key", "value")]
+    together = transposed(head_by_head(block.heads))
+    return [
+        *norm("layers.{i}.input_layernorm", "block.norm_1"),
+        *linear("layers.{i}.attention.query_key_value", *parts, transform=together, bias=block.attention_bias),
+        *linear("layers.{i}.attention.dense", "block.attention.output", bias=block.output_bias),
+        *norm("layers.{i}.post_attention_layernorm", "block.norm_2"),
+        *linear("layers.{i}.mlp.dense_h_to_4h", "block.mlp.input"),
+        *linear("layers.{i}.mlp.dense_4h_to_h", "block.mlp.output"),
+    ]
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    unembedding = "score.weight" if config.head.kind == "classes" else "embed_out.weight"
+    return [
+        Entry("embed_in.weight", ("embedding.token",)),
+        *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
+        *norm("final_layer_norm", "final_norm"),
+        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+    ]

@@ -1,0 +1,97 @@
+"""The GPT-J family: configuration and tensor map of Hugging Face's `gptj` checkpoints."""
+
+import dataclasses
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.tensor_map import SHARED, Entry, in_every_layer, linear, norm
+from duat_jax.nn.config import BlockConfig
+from duat_jax.nn.position import Rotary, rotary_frequencies
+
+PREFIX = "transformer."
+IGNORED = r"h\.\d+\.attn\.(bias|masked_bias|embed_positions)"
+HEADS = r"lm_head\.(weight|bias)|score\.weight"
+LAYER = r"h\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES = {"lm_head.weight": "wte.weight"}
+"""What a tied checkpoint may store a second time."""
+
+_TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
+_HEADS = """
+    summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
+"""
+# Read by the library that the first checkpoint was converted from.
+_OTHERS = "gradient_checkpointing n_ctx rotary"
+HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a GPT-J checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    settings.expect("scale_attn_weights", True)
+    for name, to in (
+        ("hidden_size", "n_embd"),
+        ("max_position_embeddings", "n_positions"),
+        ("num_attention_heads", "n_head"),
+        ("num_hidden_layers", "n_layer"),
+    ):
+        settings.rename(name, to)
+    features, turned = settings.integer("n_embd"), settings.integer("rotary_dim")
+    if turned % 2:
+        settings.problems.append(f"rotary_dim = {turned} isn't a number of pairs")
+    block = BlockConfig(
+        arrangement="parallel",
+        features=features,
+        heads=settings.divisor("n_head", "n_embd"),
+        neurons=settings.integer("n_inner", 4 * features),
+        rotary=Rotary(rotary_frequencies(turned), interleaved=True),
+        attention_bias=False,
+        output_bias=False,
+        activation=settings.activation("activation_function", "gelu_new"),
+        epsilon=settings.number("layer_norm_epsilon", 1e-5),
+    )
+    vocab = settings.integer("vocab_size")
+    kind = settings.head(("next token", "classes", "hidden"), "next token")
+    head = classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=False)
+    return Config(
+        family="gptj",
+        blocks=(block,) * settings.layers("n_layer"),
+        vocab=vocab,
+        positions=settings.integer("n_positions"),
+        position_embedding=False,
+        head=dataclasses.replace(head, bias=kind == "next token"),
+    )
+
+
+BLOCK = [
+    # One norm stands before both.
+    Entry("h.{i}.ln_1.weight", ("block.norm_1.scale", "block.norm_2.scale"), SHARED),
+    Entry("h.{i}.ln_1.bias", ("block.norm_1.bias", "block.norm_2.bias"), SHARED),
+    *linear("h.{i}.attn.q_proj", "block.attention.query", bias=False),
+    *linear("h.{i}.attn.k_proj", "block.attention.key", bias=False),
+    *linear("h.{i}.attn.v_proj", "block.attention.value", bias=False),
+    *linear("h.{i}.attn.out_proj", "block.attention.output", bias=False),
+    *linear("h.{i}.mlp.fc_in", "block.mlp.input"),
+    *linear("h.{i}.mlp.fc_out", "block.mlp.output"),
+]
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
+    return [
+        Entry("wte.weight", ("embedding.token",)),
+        *in_every_layer(config.layers, BLOCK),
+        *norm("ln_f", "final_norm"),
+        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *([Entry("lm_head.bias", ("head.bias",))] if config.head.bias else []),
+    ]

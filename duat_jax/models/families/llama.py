@@ -1,0 +1,39 @@
+"""The Llama family: configuration and tensor map of Hugging Face's `llama` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import decoder
+from duat_jax.models.families.tensor_map import Entry
+
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
+    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
+    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
+)
+# How the same products were cut up in training.
+HARMLESS = frozenset(("attention_dropout", "pretraining_tp"))
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a Llama checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    bias = settings.boolean("attention_bias", False)
+    return decoder.read_config(
+        settings,
+        "llama",
+        attention_bias=bias,
+        output_bias=bias,
+        mlp_bias=settings.boolean("mlp_bias", False),
+    )
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    return decoder.tensor_map(config)

@@ -1,0 +1,42 @@
+"""The OLMo 2 family: configuration and tensor map of Hugging Face's `olmo2` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import decoder
+from duat_jax.models.families.tensor_map import Entry
+
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
+    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
+    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
+)
+HARMLESS = frozenset(("attention_dropout",))
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a OLMo 2 checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    bias = settings.boolean("attention_bias", False)
+    return decoder.read_config(
+        settings,
+        "olmo2",
+        epsilon=1e-5,
+        attention_bias=bias,
+        output_bias=bias,
+        query_key_norm="all heads",
+        norm_1=False,
+        norm_2=False,
+        output_norms=True,
+    )
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    return decoder.tensor_map(config)

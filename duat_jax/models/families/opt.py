@@ -1,0 +1,86 @@
+"""The OPT family: configuration and tensor map of Hugging Face's `opt` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
+from duat_jax.nn.config import BlockConfig
+
+PREFIX = "model."
+IGNORED = "decoder.version"
+HEADS = r"lm_head\.weight|score\.weight"
+LAYER = r"decoder\.layers\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES = {"lm_head.weight": "decoder.embed_tokens.weight"}
+"""What a tied checkpoint may store a second time."""
+
+HARMLESS = frozenset(("activation_dropout", "attention_dropout", "dropout", "init_std", "layerdrop"))
+"""Fields of this family that leave the computation as it is."""
+
+FIRST_PLACE = 2
+"""The row of the first place in the position embedding."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of an OPT checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    features = settings.integer("hidden_size")
+    settings.expect("word_embed_proj_dim", features)
+    settings.expect("layer_norm_elementwise_affine", True)
+    before, bias = settings.boolean("do_layer_norm_before", True), settings.boolean("enable_bias", True)
+    removed = settings.boolean("_remove_final_layer_norm", False)
+    block = BlockConfig(
+        arrangement="pre-norm" if before else "post-norm",
+        features=features,
+        heads=settings.divisor("num_attention_heads", "hidden_size"),
+        neurons=settings.integer("ffn_dim"),
+        attention_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        activation=settings.activation("activation_function", "relu"),
+        epsilon=1e-5,
+    )
+    vocab = settings.integer("vocab_size")
+    kind = settings.head(("next token", "classes", "hidden"), "next token")
+    return Config(
+        family="opt",
+        blocks=(block,) * settings.layers("num_hidden_layers"),
+        vocab=vocab,
+        positions=settings.integer("max_position_embeddings"),
+        position_offset=FIRST_PLACE,
+        final_norm=before and not removed,
+        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=True),
+    )
+
+
+def _layer(block: BlockConfig) -> list[Entry]:
+    layer = "decoder.layers.{i}"
+    return [
+        *linear(f"{layer}.self_attn.q_proj", "block.attention.query", bias=block.attention_bias),
+        *linear(f"{layer}.self_attn.k_proj", "block.attention.key", bias=block.attention_bias),
+        *linear(f"{layer}.self_attn.v_proj", "block.attention.value", bias=block.attention_bias),
+        *linear(f"{layer}.self_attn.out_proj", "block.attention.output", bias=block.output_bias),
+        *norm(f"{layer}.self_attn_layer_norm", "block.norm_1"),
+        *linear(f"{layer}.fc1", "block.mlp.input", bias=block.mlp_bias),
+        *linear(f"{layer}.fc2", "block.mlp.output", bias=block.mlp_bias),
+        *norm(f"{layer}.final_layer_norm", "block.norm_2"),
+    ]
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
+    return [
+        Entry("decoder.embed_tokens.weight", ("embedding.token",)),
+        Entry("decoder.embed_positions.weight", ("embedding.position",)),
+        *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
+        *(norm("decoder.final_layer_norm", "final_norm") if config.final_norm else []),
+        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+    ]

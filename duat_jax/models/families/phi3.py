@@ -1,0 +1,63 @@
+"""The Phi 3 family: configuration and tensor map of Hugging Face's `phi3` checkpoints."""
+
+from functools import partial
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import decoder
+from duat_jax.models.families.rotary import read_rotary
+from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, linear, transposed
+from duat_jax.nn.config import BlockConfig
+
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
+    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
+    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
+)
+HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
+"""Fields of this family that leave the computation as it is."""
+
+
+OWN_CODE = {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}
+"""What checkpoints say that brought this family's code before the library had it."""
+
+SCALINGS = {"default": "default"} | dict.fromkeys(("longrope", "su", "yarn"), "longrope")
+"""What LongRoPE was called in this family over time."""
+
+
+def _layer(block: BlockConfig) -> list[Entry]:
+    def together(stored: str, *ours: str) -> list[Entry]:
+        return linear(f"layers.{{i}}.{stored}", *ours, transform=transposed(SIDE_BY_SIDE), bias=False)
+
+    return [
+        *together("self_attn.qkv_proj", *(f"block.attention.{part}" for part in ("query", "key", "value"))),
+        *linear("layers.{i}.self_attn.o_proj", "block.attention.output", bias=False),
+        *together("mlp.gate_up_proj", "block.mlp.input", "block.mlp.factor"),
+        *linear("layers.{i}.mlp.down_proj", "block.mlp.output", bias=False),
+        *decoder.norms(block),
+    ]
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a Phi 3 checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    settings.expect("auto_map", OWN_CODE)
+    original = settings.integer("original_max_position_embeddings", 4096)
+    return decoder.read_config(
+        settings,
+        "phi3",
+        rotary=partial(read_rotary, partial=1.0, kinds=SCALINGS, original=original),
+        epsilon=1e-5,
+        window=settings.optional("sliding_window"),
+    )
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    return decoder.tensor_map(config, _layer)

@@ -1,0 +1,55 @@
+"""The Qwen 2 family: configuration and tensor map of Hugging Face's `qwen2` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import decoder
+from duat_jax.models.families.tensor_map import Entry
+
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
+    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
+    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
+)
+HARMLESS = frozenset(("attention_dropout",))
+"""Fields of this family that leave the computation as it is."""
+
+
+def used_window(settings: Settings) -> int | None:
+    """Return how many tokens a token sees in layers with a window; all if windows aren't used.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+    """
+    window = settings.optional("sliding_window", 4096)
+    return window if settings.boolean("use_sliding_window", False) else None
+
+
+def with_later_windows(settings: Settings, config: Config) -> Config:
+    """Return a configuration whose later layers see only a window, if the checkpoint uses windows.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+        config: the configuration.
+    """
+    window = used_window(settings)
+    full = settings.integer("max_window_layers", 28, least=0)
+    return decoder.with_windows(settings, config, window, lambda i: window is not None and i >= full)
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a Qwen 2 checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    settings.expect("use_mrope", False)
+    config = decoder.read_config(settings, "qwen2", key_value_heads=32, attention_bias=True)
+    return with_later_windows(settings, config)
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    return decoder.tensor_map(config)

@@ -1,0 +1,55 @@
+"""The RoBERTa family: configuration and tensor map of Hugging Face's `roberta` checkpoints."""
+
+import dataclasses
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config
+from duat_jax.models.families import encoder
+from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
+
+PREFIX = "roberta."
+IGNORED = rf"{encoder.POSITION_IDS}|pooler\..*"
+HEADS = r"(lm_head|classifier)\..*"
+LAYER = r"encoder\.layer\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES = {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"}
+"""What a tied checkpoint may store a second time."""
+
+HARMLESS = frozenset(("attention_probs_dropout_prob", "classifier_dropout", "hidden_dropout_prob"))
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a RoBERTa checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    config = encoder.read_config(settings, "roberta", masked="gelu")
+    padding = settings.token("pad_token_id", 1)
+    positions = config.positions - padding - 1
+    if positions < 1:
+        settings.problems.append(
+            f"max_position_embeddings = {config.positions} leaves no place after pad_token_id = {padding}"
+        )
+    return dataclasses.replace(config, positions=positions, position_offset=padding + 1, uncounted=padding)
+
+
+PREPARED = [*linear("lm_head.dense", "head.dense"), *norm("lm_head.layer_norm", "head.norm")]
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    heads = {
+        "masked token": encoder.masked_token_tensors(config, PREPARED, "lm_head.decoder", "lm_head.bias"),
+        "classes": [
+            *linear("classifier.dense", "head.dense"),
+            *encoder.logits("classifier.out_proj.weight", "classifier.out_proj.bias"),
+        ],
+        "hidden": [],
+    }
+    return [*encoder.EMBEDDINGS, *in_every_layer(config.layers, encoder.BLOCK), *heads[config.head.kind]]

@@ -1,0 +1,119 @@
+"""The Vision Transformer family: configuration and tensor map of Hugging Face's `vit` checkpoints."""
+
+from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.config import Config, Head, Image
+from duat_jax.models.families.encoder import logits
+from duat_jax.models.families.heads import classes
+from duat_jax.models.families.tensor_map import Entry, Transform, in_layer, linear, norm
+from duat_jax.nn.config import BlockConfig
+
+PREFIX = "vit."
+IGNORED = r"pooler\..*|embeddings\.mask_token"
+HEADS = r"(classifier|decoder)\..*"
+LAYER = r"encoder\.layer\.(\d{1,9})\."
+OLDER: dict[str, str] = {}
+COPIES: dict[str, str] = {}
+
+_TRAINING = "attention_probs_dropout_prob hidden_dropout_prob"
+# A pooler and a decoder of pixels, which come after the last hidden states and beside the classes.
+_HEADS = "encoder_stride pooler_act pooler_output_size"
+HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
+"""Fields of this family that leave the computation as it is."""
+
+
+def read_config(settings: Settings) -> Config:
+    """Return the parts of a Vision Transformer checkpoint.
+
+    Args:
+        settings: its `config.json`.
+    """
+    height, width = settings.pair("image_size", 224)
+    patch_height, patch_width = settings.pair("patch_size", 16)
+    image = Image(
+        height=height,
+        width=width,
+        channels=settings.integer("num_channels", 3),
+        patch_height=patch_height,
+        patch_width=patch_width,
+    )
+    if not image.patches:
+        settings.problems.append(
+            f"patch_size = {patch_height} × {patch_width} is larger than image_size = {height} × {width}"
+        )
+    settings.expect("pruned_heads", {})
+    block = BlockConfig(
+        arrangement="pre-norm",
+        features=settings.integer("hidden_size"),
+        heads=settings.divisor("num_attention_heads", "hidden_size"),
+        neurons=settings.integer("intermediate_size"),
+        activation=settings.activation("hidden_act", "gelu"),
+        causal=False,
+        attention_bias=settings.boolean("qkv_bias", True),
+        epsilon=settings.number("layer_norm_eps", 1e-12),
+    )
+    kind = settings.head(("classes", "hidden"), "hidden")
+    return Config(
+        family="vit",
+        blocks=(block,) * settings.layers("num_hidden_layers"),
+        vocab=0,
+        positions=image.patches + 1,
+        image=image,
+        head=classes(settings, kind, "first", bias=True) if kind == "classes" else Head(),
+    )
+
+
+def _layer(block: BlockConfig) -> list[Entry]:
+    return [
+        *norm("encoder.layer.{i}.layernorm_before", "block.norm_1"),
+        *(
+            entry
+            for part in ("query", "key", "value")
+            for entry in linear(
+                f"encoder.layer.{{i}}.attention.attention.{part}",
+                f"block.attention.{part}",
+                bias=block.attention_bias,
+            )
+        ),
+        *linear("encoder.layer.{i}.attention.output.dense", "block.attention.output"),
+        *norm("encoder.layer.{i}.layernorm_after", "block.norm_2"),
+        *linear("encoder.layer.{i}.intermediate.dense", "block.mlp.input"),
+        *linear("encoder.layer.{i}.output.dense", "block.mlp.output"),
+    ]
+
+
+def _reshaped(*shape: int) -> Transform:
+    """Return the transform of a parameter that is stored in another shape."""
+    return Transform(
+        lambda _: [shape],
+        lambda stored, shapes: [stored[0].reshape(shapes[0])],
+        lambda values: [values[0].reshape(shape)],
+    )
+
+
+def _convolution(*pixels: int) -> Transform:
+    """Return the transform of a linear map of a patch's pixels, each axis of which is stored as one of its own."""
+    return Transform(
+        lambda shapes: [(shapes[0][1], *pixels)],
+        lambda stored, shapes: [stored[0].reshape(shapes[0][::-1]).T],
+        lambda values: [values[0].T.reshape(-1, *pixels)],
+    )
+
+
+def tensor_map(config: Config) -> list[Entry]:
+    """Return which stored tensor becomes which parameters.
+
+    Args:
+        config: the checkpoint's parts.
+    """
+    image, features = config.image, config.features
+    pixels = (image.channels, image.patch_height, image.patch_width) if image else ()
+    patch, places = "embeddings.patch_embeddings.projection", _reshaped(1, config.positions, features)
+    return [
+        Entry("embeddings.cls_token", ("embedding.whole",), _reshaped(1, 1, features)),
+        Entry("embeddings.position_embeddings", ("embedding.position",), places),
+        Entry(f"{patch}.weight", ("embedding.patch.kernel",), _convolution(*pixels)),
+        Entry(f"{patch}.bias", ("embedding.patch.bias",)),
+        *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
+        *norm("layernorm", "final_norm"),
+        *(logits("classifier.weight", "classifier.bias") if config.head.kind == "classes" else []),
+    ]

@@ -1,0 +1,146 @@
+"""From the last hidden states to what a model returns."""
+
+from typing import Any, NamedTuple, final
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.models.config import Config
+from duat_jax.nn.config import make_norm
+from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.mlp import ACTIVATIONS
+from duat_jax.nn.pattern import cap_ratio, soft_cap
+from duat_jax.transform.marks import offset, term
+
+
+@final
+class ReadOut(nnx.Module):
+    """Prepare the hidden states, token by token, and read logits out of them: `l = r ⊙ (c E h + b)`.
+
+    What comes before the read-out, a dense layer with its activation and a norm, is one more term. A read-out of one
+    logit is linear in the prepared states, with the ratio `r` of a soft cap held.
+
+    Args:
+        config: the parts of the model.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+    """
+
+    def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:
+        head, features, width = config.head, config.features, config.state_features
+        self.config = head
+        self.dense = (
+            None
+            if head.dense is None
+            else Linear(features, width, "head.dense", bias=head.dense_bias, dtype=dtype, rngs=rngs)
+        )
+        self.norm = make_norm(config.blocks[0], "head.norm", dtype, width) if head.norm else None
+        self.unembedding = initial((head.outputs, width), dtype, rngs) if head.outputs and not head.tied else None
+        self.bias = nnx.Param(jnp.zeros(head.outputs, dtype)) if head.bias else None
+
+    def states(
+        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens _"]:
+        """Return the states out of which logits are read.
+
+        Args:
+            x: the last hidden states, `[..., tokens, features]`.
+            padding: true for real tokens, `[..., tokens]`.
+        """
+        if self.config.pool == "mean":
+            weights = jnp.ones(x.shape[:-1], x.dtype) if padding is None else padding.astype(x.dtype)
+            mean = jnp.einsum("...t,...tf->...f", weights / weights.sum(-1, keepdims=True), x, precision=PRECISION)
+            x = jnp.broadcast_to(mean[..., None, :], x.shape)
+        if self.dense is not None and self.config.dense is not None:
+            x = term(ACTIVATIONS[self.config.dense], self.dense(x), "head")
+        return x if self.norm is None else self.norm(x)
+
+    def pooled(
+        self, states: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... features"]:
+        """Return the one state that classes are read at.
+
+        Args:
+            states: the prepared states, `[..., tokens, features]`.
+            padding: true for real tokens, `[..., tokens]`.
+        """
+        if self.config.pool != "last":
+            return states[..., 0, :]
+        if padding is None:
+            return states[..., -1, :]
+        last = jnp.where(padding, jnp.arange(padding.shape[-1]), 0).max(-1)
+        return jnp.take_along_axis(states, last[..., None, None], axis=-2)[..., 0, :]
+
+    def logits(
+        self, states: Float[Array, "... features"], embedding: Float[Array, "vocab features"] | None
+    ) -> Float[Array, "... outputs"]:
+        """Return the logits.
+
+        Args:
+            states: the prepared states, `[..., features]`.
+            embedding: the token embedding, for a read-out that is tied to it.
+        """
+        logits = self._scaled(states, self.rows(embedding))
+        if self.bias is not None:
+            logits = logits + offset(self.bias[...], "head.bias")
+        return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
+
+    def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab features"] | None) -> "Logits":
+        """Return one state's logits, and how they are read out of it.
+
+        Args:
+            state: a prepared state, `[features]`.
+            embedding: the token embedding, for a read-out that is tied to it.
+        """
+        rows = self.rows(embedding)
+        logits = self._scaled(state, rows)
+        bias = jnp.zeros_like(logits) if self.bias is None else self.bias[...]
+        logits = logits + bias
+        ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)
+        return Logits(logits * ratio, rows, ratio * jnp.asarray(self.config.scale, ratio.dtype), ratio * bias)
+
+    def rows(self, embedding: Float[Array, "vocab features"] | None) -> Float[Array, "outputs features"]:
+        """Return the matrix whose rows read logits out of a prepared state, before their scale, bias and cap.
+
+        Args:
+            embedding: the token embedding, for a read-out that is tied to it.
+
+        Raises:
+            DuatError: if the model returns hidden states.
+        """
+        if self.unembedding is not None:
+            return self.unembedding[...]
+        if embedding is None or not self.config.tied:
+            raise DuatError("the model has no read-out: it returns its last hidden states")
+        return embedding
+
+    def _scaled(self, states: Array, rows: Array) -> Array:
+        logits = jnp.matmul(states, rows.T, precision=PRECISION)
+        return logits if self.config.scale == 1.0 else logits * jnp.asarray(self.config.scale, logits.dtype)
+
+
+class Logits(NamedTuple):
+    """The logits at one position, and how they are read out of its state: `l = factors ⊙ (rows h) + constants`.
+
+    Args:
+        values: the logits, `[outputs]`.
+        rows: the unembedding, `[outputs, features]`.
+        factors: their scale and the held ratios of their soft cap, `[outputs]`.
+        constants: what their bias adds, `[outputs]`.
+    """
+
+    values: Float[Array, "outputs"]
+    rows: Float[Array, "outputs features"]
+    factors: Float[Array, "outputs"]
+    constants: Float[Array, "outputs"]
+
+    def direction(self, output: Any) -> Float[Array, "features"]:
+        """Return the direction that reads one logit.
+
+        Args:
+            output: which one.
+        """
+        return self.factors[output] * self.rows[output]

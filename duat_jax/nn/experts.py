@@ -1,0 +1,83 @@
+"""A mixture of experts: each token's neurons are those of the few experts that a router chooses for it."""
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.mlp import ACTIVATIONS, gated_term
+from duat_jax.transform.marks import hold
+
+
+@final
+class Experts(nnx.Module):
+    """Apply `FFN(x) = Σ_{e ∈ top k} w_e(x) (σ(x W_{2,e}) ⊙ x W_{u,e}) W_{3,e}`, gated MLPs chosen by a router.
+
+    The router's choice and its weights `w = softmax(x W_r)` are held; the term has the chosen experts' neurons one
+    after another, `[tokens, chosen · neurons]`, and its outer weight carries `w`. Every expert is computed for every
+    token, and the chosen ones are taken.
+
+    Args:
+        features: width of the residual stream.
+        neurons: number of hidden units of one expert.
+        activation: a name in `ACTIVATIONS`.
+        experts: how many there are.
+        chosen: how many are chosen for a token.
+        normalised: whether the weights of the chosen ones are divided by their sum.
+        carries: what carries the neurons, a name in `CARRIERS`.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Source: Shazeer et al., "Outrageously Large Neural Networks", 2017, Eq. 1; Jiang et al., "Mixtral of Experts", 2024.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        neurons: int,
+        activation: str,
+        *,
+        experts: int,
+        chosen: int,
+        normalised: bool = True,
+        carries: str = "gate",
+        dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs | None,
+    ) -> None:
+        self.activation = activation
+        self.chosen = chosen
+        self.normalised = normalised
+        self.carries = carries
+        self.router = Linear(features, experts, "experts.router", bias=False, dtype=dtype, rngs=rngs)
+        self.input, self.factor = (initial((experts, features, neurons), dtype, rngs) for _ in range(2))
+        self.output = initial((experts, neurons, features), dtype, rngs)
+
+    def __call__(self, x: Float[Array, "... tokens features"]) -> Float[Array, "... tokens features"]:
+        """Apply the chosen experts to every token.
+
+        Args:
+            x: `[..., tokens, features]`.
+        """
+        weights, experts = jax.lax.top_k(jax.nn.softmax(self.router(x)), self.chosen)
+        if self.normalised:
+            weights = weights / weights.sum(-1, keepdims=True)
+        weights, experts = hold(weights, "experts.weight"), hold(experts, "experts.chosen")
+
+        def of_the_chosen(kernel: Float[Array, "experts features neurons"]) -> Array:
+            every = jnp.einsum("...tf,efn->...ten", x, kernel, precision=PRECISION)
+            found = jnp.take_along_axis(every, experts[..., None], axis=-2)
+            return found.reshape(*found.shape[:-2], -1)
+
+        routed = jax.nn.one_hot(experts, len(self.output), dtype=x.dtype) * weights[..., None]
+
+        def outer(activated: Float[Array, "... tokens neurons"]) -> Float[Array, "... tokens features"]:
+            by_choice = activated.reshape(*activated.shape[:-1], self.chosen, -1)
+            by_expert = jnp.einsum("...tce,...tcn->...ten", routed, by_choice, precision=PRECISION)
+            return jnp.einsum("...ten,enf->...tf", by_expert, self.output[...], precision=PRECISION)
+
+        gate, factor = of_the_chosen(self.input[...]), of_the_chosen(self.factor[...])
+        return gated_term(ACTIVATIONS[self.activation], gate, factor, self.carries, outer)

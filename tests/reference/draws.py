@@ -1,0 +1,251 @@
+"""Configurations drawn at random, family by family: sizes, heads, windows, scalings, caps, experts, biases, activations."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from .families import ABSENT, Settings
+
+Strategy = st.SearchStrategy
+
+ACTIVATIONS = st.sampled_from(["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh", "quick_gelu"])
+EPSILON = st.sampled_from([1e-12, 1e-5, 1e-2])
+WINDOW = st.integers(1, 14)
+LAYERS = st.integers(1, 3)
+CAP = st.sampled_from([None, 0.5, 5.0, 50.0])
+THETA = st.sampled_from([10.0, 100.0, 10_000, 1_000_000.0])
+FACTOR = st.sampled_from([1.0, 1.5, 4.0, 32.0])
+CONTEXT = st.sampled_from([8, 16, 64])
+LONG_ENOUGH = st.sampled_from([16, 64])
+FLAG = st.booleans()
+
+
+def _some(**fields: Strategy) -> Strategy[Settings]:
+    """Draw some of these fields."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def _factors(rotated: int) -> Strategy[list[float]]:
+    return st.lists(st.sampled_from([1.0, 1.5, 4.0, 9.0]), min_size=rotated // 2, max_size=rotated // 2)
+
+
+def _scaling(kind: str, rotated: int) -> Strategy[Settings]:
+    """Draw the settings of one kind of scaling for a number of rotated features."""
+    factor = st.fixed_dictionaries({"factor": FACTOR})
+    context = st.fixed_dictionaries({"original_max_position_embeddings": CONTEXT})
+    attention = st.sampled_from([0.5, 1.0, 1.5])
+    parts: dict[str, list[Strategy[Settings]]] = {
+        "default": [],
+        "linear": [factor],
+        "dynamic": [factor],
+        "llama3": [
+            factor,
+            context,
+            st.fixed_dictionaries(
+                {"low_freq_factor": st.sampled_from([0.5, 1.0]), "high_freq_factor": st.sampled_from([2.0, 4.0])}
+            ),
+        ],
+        "yarn": [
+            factor,
+            context,
+            _some(
+                attention_factor=attention,
+                beta_fast=st.sampled_from([2, 8.0, 32]),
+                beta_slow=st.sampled_from([0.5, 1]),
+                mscale=attention,
+                mscale_all_dim=attention,
+                truncate=FLAG,
+            ),
+        ],
+        "longrope": [
+            factor,
+            context,
+            st.fixed_dictionaries({"short_factor": _factors(rotated), "long_factor": _factors(rotated)}),
+            _some(attention_factor=attention),
+        ],
+    }
+    return st.tuples(*parts[kind]).map(lambda drawn: {key: value for part in drawn for key, value in part.items()})
+
+
+@st.composite
+def _rotary(draw: Callable, rotated: int) -> Settings:
+    """Draw rotary positions in the older or the newer spelling."""
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
+    scaling, theta = {"rope_type": kind, **draw(_scaling(kind, rotated))}, draw(THETA)
+    # Only dynamic positions are made for texts that are longer than this.
+    context = {"max_position_embeddings": draw(CONTEXT if kind == "dynamic" else LONG_ENOUGH)}
+    if draw(FLAG):
+        return {**context, "rope_theta": ABSENT, "rope_parameters": {**scaling, "rope_theta": theta}}
+    older = {} if kind == "default" else {"rope_scaling": scaling}
+    return {**context, "rope_theta": theta, **older}
+
+
+@st.composite
+def _decoder(draw: Callable, rotary: bool = True, layer_types: bool = False, **fields: Strategy) -> Settings:
+    """Draw a decoder with grouped heads of their own size."""
+    heads, head = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([4, 6, 8]))
+    layers = draw(LAYERS)
+    drawn: Settings = {
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0])),
+        "head_dim": head,
+        **draw(_some(tie_word_embeddings=FLAG, rms_norm_eps=EPSILON, intermediate_size=st.sampled_from([8, 24]))),
+        **draw(_some(**fields)),
+    }
+    if rotary:
+        drawn.update(draw(_rotary(head)))
+    if layer_types and draw(FLAG):
+        kinds = st.sampled_from(["sliding_attention", "full_attention"])
+        drawn["layer_types"] = draw(st.lists(kinds, min_size=layers, max_size=layers))
+    return drawn
+
+
+@st.composite
+def _qwen(draw: Callable, **fields: Strategy) -> Settings:
+    windows = draw(FLAG)
+    drawn = draw(_decoder(layer_types=windows, hidden_act=ACTIVATIONS, max_window_layers=st.integers(0, 3), **fields))
+    return {**drawn, "use_sliding_window": windows, "sliding_window": draw(WINDOW)}
+
+
+@st.composite
+def _phi3(draw: Callable) -> Settings:
+    """Draw partly rotated heads, whose scaling has one factor for each pair of features."""
+    drawn = draw(_decoder(rotary=False, hidden_act=ACTIVATIONS, sliding_window=st.none() | WINDOW))
+    del drawn["head_dim"]
+    rotated = 16 // drawn["num_attention_heads"] // 2
+    partial = draw(FLAG) and rotated % 2 == 0
+    drawn |= {"partial_rotary_factor": 0.5 if partial else 1.0, "rope_theta": draw(THETA)}
+    drawn |= {"max_position_embeddings": draw(LONG_ENOUGH), "original_max_position_embeddings": draw(CONTEXT)}
+    if draw(FLAG):
+        factors = _factors(rotated if partial else 2 * rotated)
+        drawn["rope_scaling"] = {"type": "longrope", "short_factor": draw(factors), "long_factor": draw(factors)}
+    return drawn
+
+
+@st.composite
+def _gemma3(draw: Callable) -> Settings:
+    drawn = draw(_decoder(rotary=False, layer_types=True, **_GEMMA))
+    drawn |= draw(_some(rope_theta=THETA, rope_local_base_freq=THETA, sliding_window_pattern=st.integers(1, 3)))
+    kind = draw(st.sampled_from(["linear", "llama3", "yarn"]))
+    scaling = {"rope_type": kind, **draw(_scaling(kind, drawn["head_dim"]))}
+    return {**drawn, "layer_types": drawn.get("layer_types", ABSENT), **draw(_some(rope_scaling=st.just(scaling)))}
+
+
+@st.composite
+def _gpt_neox(draw: Callable) -> Settings:
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn"]))
+    drawn = draw(
+        _some(
+            num_hidden_layers=LAYERS,
+            num_attention_heads=st.sampled_from([1, 2]),
+            hidden_act=ACTIVATIONS,
+            use_parallel_residual=FLAG,
+            attention_bias=FLAG,
+            tie_word_embeddings=FLAG,
+            layer_norm_eps=EPSILON,
+            rotary_pct=st.sampled_from([0.5, 0.75, 1.0]),
+            rotary_emb_base=THETA,
+        )
+    )
+    drawn["max_position_embeddings"] = draw(CONTEXT if kind == "dynamic" else LONG_ENOUGH)
+    return drawn if kind == "default" else {**drawn, "rope_scaling": {"rope_type": kind, **draw(_scaling(kind, 8))}}
+
+
+_GEMMA = {
+    "hidden_activation": ACTIVATIONS,
+    "query_pre_attn_scalar": st.integers(1, 64),
+    "sliding_window": WINDOW,
+    "final_logit_softcapping": CAP,
+    "attention_bias": FLAG,
+}
+_EXPERTS = {"num_local_experts": st.integers(2, 5), "num_experts_per_tok": st.integers(1, 2)}
+_SMALL = {"num_hidden_layers": LAYERS, "num_attention_heads": st.sampled_from([1, 4])}
+_BERT = {**_SMALL, "hidden_act": ACTIVATIONS, "layer_norm_eps": EPSILON, "tie_word_embeddings": FLAG}
+_GPT2 = {
+    "n_layer": LAYERS,
+    "n_inner": st.sampled_from([None, 8, 20]),
+    "activation_function": ACTIVATIONS,
+    "layer_norm_epsilon": EPSILON,
+    "tie_word_embeddings": FLAG,
+}
+
+DRAWS: dict[str, Strategy[dict[str, Any]]] = {
+    "gpt2": _some(
+        **_GPT2,
+        n_head=st.sampled_from([1, 4]),
+        scale_attn_weights=FLAG,
+        scale_attn_by_inverse_layer_idx=FLAG,
+        reorder_and_upcast_attn=FLAG,
+    ),
+    "bert": _some(**_BERT, type_vocab_size=st.integers(1, 3)),
+    "roberta": _some(**_BERT, pad_token_id=st.integers(0, 3)),
+    "distilbert": _some(
+        n_layers=LAYERS, n_heads=st.sampled_from([1, 4]), activation=ACTIVATIONS, tie_word_embeddings=FLAG
+    ),
+    "gpt_neox": _gpt_neox(),
+    "llama": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, mlp_bias=FLAG),
+    "mistral": _decoder(hidden_act=ACTIVATIONS, sliding_window=st.none() | WINDOW),
+    "qwen2": _qwen(),
+    "qwen3": _qwen(attention_bias=FLAG),
+    "gemma2": _decoder(layer_types=True, attn_logit_softcapping=CAP, **_GEMMA),
+    "mixtral": _decoder(hidden_act=ACTIVATIONS, sliding_window=st.none() | WINDOW, **_EXPERTS),
+    "vit": _some(
+        **_SMALL,
+        hidden_act=ACTIVATIONS,
+        layer_norm_eps=EPSILON,
+        qkv_bias=FLAG,
+        num_channels=st.integers(1, 3),
+        image_size=st.sampled_from([8, 12, [8, 12], [13, 9]]),
+        patch_size=st.sampled_from([2, 4]),
+    ),
+    "gemma3_text": _gemma3(),
+    "qwen3_moe": _decoder(
+        hidden_act=ACTIVATIONS,
+        attention_bias=FLAG,
+        norm_topk_prob=FLAG,
+        decoder_sparse_step=st.integers(1, 3),
+        mlp_only_layers=st.lists(st.integers(0, 2), max_size=2, unique=True),
+        num_experts=st.integers(2, 5),
+        moe_intermediate_size=st.sampled_from([4, 12]),
+    ),
+    "phi3": _phi3(),
+    "olmo2": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG),
+    "opt": _some(
+        **_SMALL,
+        activation_function=ACTIVATIONS,
+        tie_word_embeddings=FLAG,
+        do_layer_norm_before=FLAG,
+        _remove_final_layer_norm=FLAG,
+        word_embed_proj_dim=st.sampled_from([10, 16]),
+        enable_bias=FLAG,
+        layer_norm_elementwise_affine=FLAG,
+    ),
+    "gptj": _some(**_GPT2, n_head=st.sampled_from([1, 2]), rotary_dim=st.sampled_from([2, 4, 8])),
+    "albert": _some(
+        **_BERT,
+        embedding_size=st.sampled_from([6, 16]),
+        num_hidden_groups=st.just(1),
+        inner_group_num=st.integers(1, 2),
+    ),
+    "modernbert": _some(
+        num_hidden_layers=LAYERS,
+        num_attention_heads=st.sampled_from([1, 2, 4]),
+        hidden_activation=ACTIVATIONS,
+        norm_eps=EPSILON,
+        norm_bias=FLAG,
+        attention_bias=FLAG,
+        mlp_bias=FLAG,
+        decoder_bias=FLAG,
+        tie_word_embeddings=FLAG,
+        local_attention=st.integers(0, 16),
+        global_attn_every_n_layers=st.integers(1, 3),
+        global_rope_theta=THETA,
+        local_rope_theta=THETA,
+        classifier_pooling=st.sampled_from(["cls", "mean"]),
+        classifier_bias=FLAG,
+        classifier_activation=ACTIVATIONS,
+    ),
+}
+"""What is changed of each family's base."""

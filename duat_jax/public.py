@@ -5,6 +5,8 @@ from duat_jax.errors import BadText as BadText
 from duat_jax.errors import DuatError as DuatError
 from duat_jax.errors import NotAffine as NotAffine
 from duat_jax.errors import UnsupportedProgram as UnsupportedProgram
+from duat_jax.explanation.images import load_image as load_image
+from duat_jax.explanation.inputs import Text as Text
 from duat_jax.explanation.result import Explanation as Explanation
 from duat_jax.explanation.run import explain as explain
 from duat_jax.explanation.triplets import DecodedTriplet as DecodedTriplet
@@ -22,6 +24,7 @@ from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
 from duat_jax.models.loader import load_tokenizer as load_tokenizer
 from duat_jax.models.target.base import Target as Target
+from duat_jax.models.target.classes import Class as Class
 from duat_jax.models.target.direction import Direction as Direction
 from duat_jax.models.target.logit import Logit as Logit
 from duat_jax.models.target.logit import LogProbability as LogProbability

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import duat_jax as duat
-from duat_jax.explanation import inputs
+from duat_jax.explanation import inputs, words
 
 TEXT = "w5 w17 w3"
 
@@ -147,8 +147,8 @@ def read_text(directory: Path, text: str = TEXT) -> str | None:
     try:
         tokenizer, config = duat.load_tokenizer(directory), duat.load_config(directory)
         ids = inputs.encode(tokenizer, text, "the text")
-        inputs.check(config, ids, None, None, None if config.causal else ids, -1)
-        inputs.readable(tokenizer, range(min(config.vocab, 100)))
+        inputs.check(config, ids, against=None if config.causal else ids)
+        words.readable(tokenizer, range(min(config.vocab, 100)))
     except duat.DuatError as error:
         return str(error)
     return None

@@ -20,6 +20,7 @@ KEYS = {
     "attention.layer_norm_rms_epsilon": 1e-3,
     "rope.freq_base": 5000.0,
     "rope.dimension_count": HEAD_FEATURES,
+    "vocab_size": VOCAB,
 }
 """Metadata of a tiny decoder; whole numbers are stored in 32 bits, others as float32."""
 
@@ -91,7 +92,8 @@ def decoder(*parts, seed=0, biases=(), tied=True):
         shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in layer.items()}
         shapes |= {f"model.layers.{i}.{name}.bias": layer[name][:1] for name in biases}
     random = np.random.default_rng(seed)
-    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    # So coarse that adding one to a norm's weight doesn't round.
+    return {name: (random.normal(size=shape) * 64).round().astype(np.float32) / 64 for name, shape in shapes.items()}
 
 
 GATED = {
@@ -177,8 +179,9 @@ def add_value(writer, key, value):
 
 
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
-MERGES = ["Ġ t", "h e", "Ġt he", "1 2", "12 3", "' s"]
-TOKENS = ["<|end|>", *BYTES, *(merge.replace(" ", "") for merge in MERGES), "<tool>"]
+MERGES = ["Ġ t", "h e", "Ġt he", "1 2", "12 3", "' s", "' S"]
+TOKENS = ["<|end|>", *BYTES, *(merge.replace(" ", "") for merge in MERGES), "xyz", "<tool>"]
+"""No merger makes `xyz`."""
 
 
 def add_tokenizer(writer, kind="smollm", merges=MERGES, tokens=TOKENS):

@@ -18,10 +18,11 @@ import numpy as np
 from jax.lax import stop_gradient
 
 import duat_jax
+from duat_jax.models import head
 from duat_jax.nn import mlp
 from duat_jax.transform import marks
 
-RUNS_TERMS = (duat_jax, marks, mlp)
+RUNS_TERMS = (duat_jax, marks, mlp, head)
 """Where `term` is called by its name."""
 
 

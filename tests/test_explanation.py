@@ -10,6 +10,7 @@ from cases import GOLDEN
 
 import duat_jax as duat
 from duat_jax.explanation import inputs, run
+from duat_jax.explanation.batch import batches
 from duat_jax.models.target.base import forward
 
 LANGUAGE, ENCODERS = ("gpt2", "gpt2-untied-relu"), ("bert", "bert-silu")
@@ -72,7 +73,7 @@ def test_without_a_target_the_most_probable_token_is_explained():
 def test_parts_are_those_of_decompose():
     model, tokenizer = both("gpt2")
     explanation = duat.explain(model, IDS, 7, tokenizer=tokenizer)
-    parts = duat.decompose(lambda x: model.hidden(x)[-1] @ model.unembedding[7], model.embed(IDS))
+    parts = duat.decompose(lambda x: model.output(x)[-1, 7], model.embed(IDS))
     np.testing.assert_allclose(
         neurons_of(explanation), np.stack([parts.terms[f"layers.{i}.mlp"] for i in range(3)]), atol=1e-12
     )
@@ -107,10 +108,10 @@ def test_it_shows_itself():
 
 
 BAD = {
-    "empty": ({"ids": jnp.zeros(0, int)}, "the text is empty"),
-    "too long": ({"ids": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
-    "unknown id": ({"ids": jnp.array([61])}, "token id 61, but the model knows 0 to 60"),
-    "negative id": ({"ids": jnp.array([-2])}, "token id -2"),
+    "empty": ({"given": jnp.zeros(0, int)}, "the text is empty"),
+    "too long": ({"given": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
+    "unknown id": ({"given": jnp.array([61])}, "token id 61, but the model knows 0 to 60"),
+    "negative id": ({"given": jnp.array([-2])}, "token id -2"),
     "unknown target": ({"target": 99}, "target 99 is no token id"),
     "unknown contrast": ({"contrast": -1}, "contrast -1 is no token id"),
     "position": ({"position": 6}, "position 6 is outside"),
@@ -121,28 +122,27 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_says_what_to_do(case):
     changed, message = BAD[case]
-    arguments = {"ids": IDS, "target": 3} | changed
+    arguments = {"given": IDS, "target": 3} | changed
     with pytest.raises(duat.BadText, match=message):
-        duat.explain(both("gpt2")[0], arguments.pop("ids"), **arguments)
+        duat.explain(both("gpt2")[0], **arguments)
 
 
 ODD = {
     "a position in words": ({"position": "2"}, "position '2' is outside"),
     "half a position": ({"position": 0.5}, "position 0.5 is outside"),
     "a true position": ({"position": True}, "position True is outside"),
-    "no position": ({"position": None}, "position None is outside"),
     "a true target": ({"target": True}, "target True is no token id"),
     "a target in words": ({"target": "w7"}, "target 'w7' is no token id"),
     "an array as target": ({"target": np.arange(3)}, "is no token id"),
     "a huge target": ({"target": 2**32 - 1}, "target 4294967295 is no token id"),
     "half a contrast": ({"contrast": 1.0}, "contrast 1.0 is no token id"),
-    "huge ids": ({"ids": [1, 2**32 - 1]}, "token id 4294967295, but the model knows 0 to 60"),
-    "ids beyond any integer": ({"ids": [2**80]}, "must be whole numbers in one row"),
-    "ids in threes": ({"ids": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
-    "one bad text of many": ({"ids": [[1], [61]]}, "text 1 has token id 61"),
-    "no text at all": ({"ids": [[]]}, "text 0 is empty"),
+    "huge ids": ({"given": [1, 2**32 - 1]}, "token id 4294967295, but the model knows 0 to 60"),
+    "ids beyond any integer": ({"given": [2**80]}, "must be whole numbers in one row"),
+    "ids in threes": ({"given": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
+    "one bad text of many": ({"given": [[1], [61]]}, "text 1 has token id 61"),
+    "no text at all": ({"given": [[]]}, "text 0 is empty"),
     "a position outside of one text": (
-        {"ids": [[1], [2, 3]], "position": 1},
+        {"given": [[1], [2, 3]], "position": 1},
         "position 1 is outside text 0's 1 tokens",
     ),
     "no target": ({"target": []}, "there is no target"),
@@ -152,17 +152,17 @@ ODD = {
     "a short direction": ({"target": duat.Direction([1.0])}, "the direction must be 12 finite"),
     "a direction of no numbers": ({"target": duat.Direction(np.full(12, np.nan))}, "the direction must be 12 finite"),
     "a stream beyond": ({"target": duat.Direction(np.ones(12), stream=4)}, "stream 4 is none of the model's"),
-    "words": ({"ids": ["a"]}, "must be whole numbers in one row"),
-    "nothing": ({"ids": None}, "must be whole numbers in one row"),
-    "truths": ({"ids": [True]}, "must be whole numbers in one row"),
-    "fractions": ({"ids": [1.5]}, "must be whole numbers in one row"),
+    "words": ({"given": ["a"]}, "must be whole numbers in one row"),
+    "nothing": ({"given": None}, "must be whole numbers in one row"),
+    "truths": ({"given": [True]}, "must be whole numbers in one row"),
+    "fractions": ({"given": [1.5]}, "must be whole numbers in one row"),
 }
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_an_odd_question_is_refused(case):
     changed, message = ODD[case]
-    arguments = {"ids": [5, 6], "target": 3, "contrast": None, "against": None, "position": -1} | changed
+    arguments = {"given": [5, 6], "target": 3} | changed
     with pytest.raises(duat.BadText, match=re.escape(message)):
         inputs.check(duat.load_config(GOLDEN / "gpt2"), **arguments)
 
@@ -179,7 +179,7 @@ def test_whole_numbers_of_any_kind_are_taken(kind):
     question = inputs.check(duat.load_config(GOLDEN / "gpt2"), IDS, kind(7), kind(3), None, kind(2))
     ((target,),) = question.targets
     assert (target.token, target.contrast, target.position) == (7, 3, 2)
-    np.testing.assert_array_equal(question.texts[0], IDS)
+    np.testing.assert_array_equal(question.inputs[0].given, IDS)
 
 
 def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
@@ -210,7 +210,7 @@ def test_log_probability_is_its_held_form_minus_the_entropy():
     x = model.embed(IDS)
     passed = forward(model, IDS, jnp.ones(6, bool))
     readout = duat.LogProbability(7, 2).read(model, passed).readout
-    gradient = jax.grad(lambda h: jax.nn.log_softmax(h[2] @ model.unembedding.T)[7])(model.hidden(x))
+    gradient = jax.grad(lambda h: jax.nn.log_softmax(h[2] @ model.embedding.token[...].T)[7])(model.hidden(x))
     np.testing.assert_allclose(readout, gradient, atol=1e-12)
 
 
@@ -261,7 +261,7 @@ def test_many_texts_and_targets_are_those_of_each(name):
     assert [len(row) for row in many] == [len(MANY[name])] * len(TEXTS)
     for text, row in zip(TEXTS, many):
         ids, real = jnp.array(text), jnp.ones(len(text), bool)
-        question = inputs.check(model.config, text, MANY[name], None, None, -1)
+        question = inputs.check(model.config, text, MANY[name])
         for asked, explanation in zip(question.targets[0], row):
             passed = forward(model, ids, real, () if asked.stream is None else (asked.stream,))
             reading = asked.reader(lambda other: (model(jnp.array(other)), len(other))).read(model, passed)
@@ -289,13 +289,12 @@ def test_one_of_many_is_not_in_a_list():
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_padding_has_no_part(name):
     model, _ = both(name)
-    (asked,) = inputs.check(model.config, IDS, None, None, OTHER if name == "bert" else None, -1).targets[0]
-    ids = np.zeros((1, 16), np.int32)
-    ids[0, :6] = IDS
-    real = np.arange(16)[None] < 6
-    passed = run._run(model, ids, real, ())
-    ((reading, _),) = run._read(model, run._readers(model, [(asked,)]), passed)
-    (parts,) = run._split(model, ids, real, (reading.readout,), (None,))
+    question = inputs.check(model.config, IDS, against=OTHER if name == "bert" else None)
+    (batch,) = batches(question.inputs, model.config.positions, 1)
+    assert batch.inputs.real.shape == (1, 16)
+    passed = run._run(model, batch.inputs, ())
+    ((reading, _),) = run._read(model, run._readers(model, list(question.targets)), passed)
+    (parts,) = run._split(model, batch.inputs, [reading], (None,))
     for part in (parts.embedding, parts.input_tokens, *parts.terms.values()):
         assert part[0, :6].any()
         assert not part[0, 6:].any()

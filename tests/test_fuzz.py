@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import GOLDEN
+from containers import GATED, KEYS, as_stored, decoder, write_gguf
 from damaged import real_configurations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -88,8 +89,8 @@ def test_any_configuration(name, known, unknown):
         except duat.BadCheckpoint as error:
             one_line(str(error))
         else:
-            assert config.block.features % config.block.heads == 0
-            assert 0 < np.float32(config.block.epsilon) < np.inf
+            assert config.features % config.blocks[0].heads == 0
+            assert 0 < np.float32(config.blocks[0].epsilon) < np.inf
 
 
 @few(100)
@@ -161,8 +162,8 @@ def test_any_question(name, ids, target, contrast, against, position):
     except duat.BadText as error:
         one_line(str(error))
     else:
-        assert len(question.texts) == len(question.targets) > 0
-        for text, targets in zip(question.texts, question.targets):
+        assert len(question.inputs) == len(question.targets) > 0
+        for (text, _, _), targets in zip(question.inputs, question.targets):
             assert 0 < len(text) <= config.positions
             assert text.min() >= 0
             assert text.max() < config.vocab
@@ -202,3 +203,63 @@ def test_any_command_line(name, text, options):
             assert result.stdout == ""
             assert result.stderr.count("\n") == 1 or result.stderr.startswith("Usage"), result.stderr
         assert all(".part" not in path.name for path in written)
+
+
+@functools.cache
+def gguf_file():
+    with tempfile.TemporaryDirectory() as parent:
+        tensors = as_stored(decoder(GATED), permuted=True)
+        return write_gguf(Path(parent) / "a.gguf", "llama", tensors).read_bytes()
+
+
+def read_gguf(content):
+    """Read a GGUF file as `duat explain` does, and return what was said of it."""
+    with tempfile.TemporaryDirectory() as parent:
+        file = Path(parent) / "a.gguf"
+        file.write_bytes(content)
+        return one_line(read_text(file)), one_line(read_model(file))
+
+
+HEADER = 5000
+"""Bytes of the file's header in which a change is most telling: counts, lengths, keys and types."""
+
+
+@few(150)
+@given(
+    st.integers(0, HEADER) | st.integers(0, 10**6),
+    st.binary(max_size=12) | st.sampled_from([b"\0" * 8, b"\xff" * 8, b"\xff" * 4, b"\x7f"]),
+    st.integers(0, 12),
+)
+def test_any_bytes_in_a_gguf_file(place, written, removed):
+    file = gguf_file()
+    place %= len(file)
+    read_gguf(file[:place] + written + file[place + removed :])
+    read_gguf(file[:place] + written + file[place + len(written) :])
+
+
+@few(30)
+@given(st.integers(0, 10**6))
+def test_any_end_of_a_gguf_file(kept):
+    assert None not in read_gguf(gguf_file()[: kept % len(gguf_file())])[1:]
+
+
+@few(60)
+@given(
+    st.sampled_from(sorted(KEYS)), st.none() | st.booleans() | st.integers(0, 2**32 - 1) | st.floats(width=32) | WORD
+)
+def test_any_value_in_a_gguf_file(key, value):
+    with tempfile.TemporaryDirectory() as parent:
+        file = write_gguf(Path(parent) / "a.gguf", "llama", {}, **{key.replace(".", "__"): value})
+        one_line(read_text(file))
+        assert one_line(read_model(file)) is not None
+
+
+@few(60)
+@given(st.data())
+def test_any_index(data):
+    tensors = load_file(GOLDEN / "gpt2-untied-relu" / "model.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "a.safetensors")}
+    with changed("gpt2-untied-relu") as directory:
+        (directory / "model.safetensors").rename(directory / "a.safetensors")
+        (directory / "model.safetensors.index.json").write_text(json.dumps(data.draw(with_one_change(index))))
+        one_line(read_model(directory))

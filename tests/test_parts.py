@@ -11,11 +11,15 @@ from helpers import close, make_input, numbers, weights_of
 import duat_jax as duat
 from duat_jax.nn import (
     ACTIVATIONS,
+    CARRIERS,
     Attention,
+    Experts,
     GatedMLP,
     LayerNorm,
     RMSNorm,
     Rotary,
+    Stretched,
+    Switched,
     attention_mask,
     attention_pattern,
     rotary_frequencies,
@@ -67,6 +71,27 @@ def test_rotary_scores_depend_on_the_distance_alone():
     for distance in range(-6, 7):
         diagonal = jnp.diagonal(scores, distance)
         close(diagonal, jnp.full_like(diagonal, diagonal[0]))
+
+
+LONGER = {
+    "stretched": (Stretched(4, 2.0), lambda k, n: 100.0 ** (-2 * k / 6) * (2.0 * max(n, 4) / 4 - 1) ** (-2 * k / 4)),
+    "switched": (Switched(4, (0.5, 0.25, 0.125)), lambda k, n: 0.5 ** (k + 1) if n > 4 else 100.0 ** (-2 * k / 6)),
+}
+
+
+@pytest.mark.parametrize("real", [3, 4, 7])
+@pytest.mark.parametrize("longer", LONGER)
+def test_rotary_frequencies_change_with_the_length_of_the_text(longer, real):
+    change, frequency = LONGER[longer]
+    x, padding = numbers(2, 7, 3, 6), np.arange(7) < np.array([[real], [7]])
+    expected = []
+    for text, n in enumerate((real, 7)):
+        phases = np.exp(1j * np.arange(7)[:, None] * [frequency(k, n) for k in range(3)])[:, None]
+        z = 1.5 * (x[text, ..., :3] + 1j * x[text, ..., 3:]) * phases
+        expected.append(np.concatenate([z.real, z.imag], -1))
+    rotary = Rotary(rotary_frequencies(6, 100.0), magnitude=1.5, longer=change)
+    close(rotary(jnp.asarray(x), jnp.asarray(padding)), np.stack(expected))
+    close(rotary(jnp.asarray(x[1])), expected[1])
 
 
 def test_rotary_in_half_precision_turns_by_exact_angles():
@@ -146,12 +171,95 @@ def test_grouped_heads_are_repeated_heads():
     close(grouped(x), whole(x))
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_queries_and_keys_are_normalised_before_they_are_turned(together):
+    norms = [RMSNorm(12 if together else 3, name, dtype=jnp.float64) for name in ("q", "k")]
+    rotary = Rotary(rotary_frequencies(2))
+    layer = make_attention(head_features=3, query_norm=norms[0], key_norm=norms[1], rotary=rotary, causal=False)
+    x = numbers(5, 6)
+
+    def normalised(norm, y):
+        y = y.reshape(5, -1 if together else 4, len(norm.scale))
+        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + norm.epsilon) * np.asarray(norm.scale[...])
+        return np.asarray(rotary(jnp.asarray(y.reshape(5, 4, 3))))
+
+    q, k = normalised(layer.query_norm, linear(layer.query, x)), normalised(layer.key_norm, linear(layer.key, x))
+    weights = np.exp(3**-0.5 * np.einsum("qhd,khd->hqk", q, k))
+    mixed = np.einsum("hqk,khd->qhd", weights / weights.sum(-1, keepdims=True), linear(layer.value, x).reshape(5, 4, 3))
+    close(layer(jnp.asarray(x)), linear(layer.output, mixed.reshape(5, 12)))
+
+
+def test_a_head_may_attend_to_nothing():
+    layer, x = make_attention(head_features=3, sinks=True), numbers(5, 6)
+    q, k, v = (linear(part, x).reshape(5, 4, 3) for part in (layer.query, layer.key, layer.value))
+    weights = np.exp(3**-0.5 * np.einsum("qhd,khd->hqk", q, k)) * np.tri(5)
+    silent = np.exp(np.asarray(layer.sinks[...]))[:, None, None]
+    mixed = np.einsum("hqk,khd->qhd", weights / (weights.sum(-1, keepdims=True) + silent), v)
+    close(layer(jnp.asarray(x)), linear(layer.output, mixed.reshape(5, 12)))
+
+
+@pytest.mark.parametrize("carries", CARRIERS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_gated_mlp(bias):
-    layer = randomised(GatedMLP(6, 10, "silu", bias=bias, dtype=jnp.float64, rngs=nnx.Rngs(0)))
-    x = numbers(2, 5, 6)
+def test_gated_mlp(bias, carries):
+    fresh = GatedMLP(6, 10, "silu", carries=carries, bias=bias, dtype=jnp.float64, rngs=nnx.Rngs(0))
+    layer, x = randomised(fresh), numbers(2, 5, 6)
     z, factor = linear(layer.input, x), linear(layer.factor, x)
     close(layer(jnp.asarray(x)), linear(layer.output, z / (1 + np.exp(-z)) * factor))
+
+
+GATES = {  # of every gauge, the slope with which a neuron's gate and its factor flow in the collapse
+    "gate": lambda gate, factor: (factor / (1 + np.exp(-gate)), 0 * factor),
+    "factor": lambda gate, factor: (0 * gate, gate / (1 + np.exp(-gate))),
+    "halves": lambda gate, factor: (factor / (1 + np.exp(-gate)) / 2, gate / (1 + np.exp(-gate)) / 2),
+}
+
+
+@pytest.mark.parametrize("carries", CARRIERS)
+def test_what_carries_a_gated_mlp_is_a_gauge(carries):
+    layer = randomised(GatedMLP(6, 10, "silu", carries=carries, bias=False, dtype=jnp.float64, rngs=nnx.Rngs(0)))
+    x, readout = numbers(4, 6), numbers(4, 6, key=2)
+
+    def fn(x):
+        return (layer(x) * readout).sum()
+
+    gate, factor = linear(layer.input, x), linear(layer.factor, x)
+    on_neurons = readout @ np.asarray(layer.output.kernel[...]).T
+    parts = duat.decompose(fn, jnp.asarray(x))
+    close(sum(parts.terms.values()), on_neurons * gate / (1 + np.exp(-gate)) * factor)
+    assert parts.completeness.holds and not np.asarray(parts.input).any()
+    slopes = GATES[carries](gate, factor)
+    expected = sum(
+        (on_neurons * slope) @ np.asarray(part.kernel[...]).T
+        for slope, part in zip(slopes, (layer.input, layer.factor))
+    )
+    collapse = duat.collapse(fn, jnp.asarray(x))
+    close(collapse.linear.T(jnp.ones((), jnp.float64)), expected)
+    assert collapse.completeness.holds
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize(("experts", "chosen"), [(4, 1), (4, 2), (3, 3)])
+def test_experts_token_by_token(experts, chosen, normalised):
+    options = {"experts": experts, "chosen": chosen, "normalised": normalised, "dtype": jnp.float64}
+    layer = randomised(Experts(6, 10, "silu", rngs=nnx.Rngs(0), **options))
+    x, readout = numbers(5, 6), numbers(5, 6, key=3)
+    expected, neurons = np.zeros((5, 6)), np.zeros((5, chosen, 10))
+    for t, token in enumerate(x):
+        scores = np.exp(token @ np.asarray(layer.router.kernel[...]))
+        best = np.argsort(-scores)[:chosen]
+        weights = scores[best] / (scores[best].sum() if normalised else scores.sum())
+        for i, (e, weight) in enumerate(zip(best, weights)):
+            gate, factor = (token @ np.asarray(part[...])[e] for part in (layer.input, layer.factor))
+            outer = np.asarray(layer.output[...])[e]
+            hidden = weight * gate / (1 + np.exp(-gate)) * factor
+            expected[t] += hidden @ outer
+            neurons[t, i] = hidden * (outer @ readout[t])
+    close(layer(jnp.asarray(x)), expected)
+    close(layer(jnp.asarray(np.stack([x, x[::-1]])))[1], expected[::-1])
+    for fine in (True, False):
+        parts = duat.decompose(lambda x: (layer(x) * readout).sum(), jnp.asarray(x), neurons=fine)
+        close(parts.terms["mlp"], neurons.reshape(5, -1) if fine else neurons.sum((1, 2)))
+        assert parts.completeness.holds
 
 
 def test_a_gated_mlp_is_a_term_with_a_dynamic_outer_weight():

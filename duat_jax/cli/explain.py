@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.output import DoesNotHold, check_output, one_line_errors, to_json, write, write_json
+from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
     from duat_jax.explanation.result import Explanation
+    from duat_jax.models.config import Config
 
 
 class Dtype(StrEnum):
@@ -19,6 +23,14 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
+
+
+class Carries(StrEnum):
+    """What carries the neurons of a gated model."""
+
+    gate = "gate"
+    factor = "factor"
+    halves = "halves"
 
 
 def _png(explanation: "Explanation") -> bytes:
@@ -57,11 +69,57 @@ def _require_holding(explanation: "Explanation") -> None:
             )
 
 
+def _read_text(
+    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, against: str | None
+) -> "tuple[Tokenizer | None, Any, Any]":
+    """Return the tokenizer, what the model reads, and what it is compared with."""
+    import duat_jax as duat
+    from duat_jax.explanation import inputs
+
+    if config.image is not None:
+        if image is None or text is not None or pair is not None:
+            raise BadText(f"a {config.family} model reads images: give --image FILE in the place of texts")
+        other_image = None if against is None else duat.load_image(against, str(model))
+        return None, duat.load_image(image, str(model)), other_image
+    if image is not None or text is None:
+        raise BadText(f"a {config.family} model reads texts: give one" + ("" if image is None else " without --image"))
+    tokenizer = duat.load_tokenizer(model)
+    other = None if against is None else inputs.encode(tokenizer, against, "the other text")
+    if pair is None:
+        return tokenizer, inputs.encode(tokenizer, text, "the text"), other
+    return tokenizer, inputs.encode_pair(tokenizer, text, pair, config), other
+
+
+def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, what: str) -> int | str | None:
+    """Return the token or the class that a text names."""
+    from duat_jax.explanation import inputs
+
+    if text is None or tokenizer is None or config.head.kind == "classes":
+        return int(text) if text and text.isdecimal() and text not in config.head.labels else text
+    return inputs.encode_token(tokenizer, text, what)
+
+
 def explain(
-    text: Annotated[str, typer.Argument(help="The text that the model reads.")],
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory; the embedded model if absent.")] = None,
-    target: Annotated[str | None, typer.Option(help="Token to explain; the most probable one if absent.")] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token whose logit is subtracted.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="The text that the model reads; [MASK] or <mask> is what it is to say.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None,
+    image: Annotated[Path | None, typer.Option(help="The image that a vision model reads in a text's place.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="What is read out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
+    ] = None,
+    carries: Annotated[
+        Carries | None, typer.Option(help="What carries the neurons of a gated model; the gate if absent.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Token to explain, or class by name or number; the most probable one if absent."),
+    ] = None,
+    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
     log_probability: Annotated[
         bool,
         typer.Option(
@@ -69,8 +127,15 @@ def explain(
             help="The log-probability instead of the logit: the logit minus the mean logit, probabilities held.",
         ),
     ] = False,
-    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
-    position: Annotated[int, typer.Option(help="Token at which the output is read; negative from the end.")] = -1,
+    against: Annotated[
+        str | None, typer.Option(help="For encoders: the text to compare with, or the image's file.")
+    ] = None,
+    position: Annotated[
+        int | None,
+        typer.Option(
+            help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
+        ),
+    ] = None,
     dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Write the layer × token picture to this PNG file.")] = None,
@@ -78,7 +143,7 @@ def explain(
 ) -> None:
     """Show one output of a model as a complete table of who contributed what, summing to it exactly."""
     with one_line_errors():
-        _check_options((text, target, contrast, against), plot, json_file)
+        _check_options((text, pair, head, target, contrast, against), plot, json_file)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability goes with --target alone: leave out --contrast and --against")
 
@@ -97,19 +162,19 @@ def explain(
         import duat_jax as duat
         from duat_jax.explanation import inputs
 
-        tokenizer, config = duat.load_tokenizer(model), duat.load_config(model)
-        ids = inputs.encode(tokenizer, text, "the text")
-        token = None if target is None else inputs.encode_token(tokenizer, target, "target")
-        other = None if contrast is None else inputs.encode_token(tokenizer, contrast, "contrast")
-        other_ids = None if against is None else inputs.encode(tokenizer, against, "the other text")
-        asked = duat.LogProbability(token, position=position) if log_probability else token
-        given: dict[str, Any] = (
-            {} if log_probability else {"contrast": other, "against": other_ids, "position": position}
-        )
-        inputs.check(config, ids, asked, **({"contrast": None, "against": None, "position": -1} | given))
-        explanation = duat.explain(
-            duat.load(model, dtype=jnp.dtype(dtype.value)), ids, asked, tokenizer=tokenizer, **given
-        )
+        loaded: dict[str, Any] = {"head": head, "carries": None if carries is None else carries.value}
+        config = duat.load_config(model, **loaded)
+        tokenizer, given, other = _read_text(model, config, text, pair, image, against)
+        token = _read_output(config, tokenizer, target, "target")
+        asked: dict[str, Any] = {"target": token, "against": other, "position": position}
+        if log_probability:
+            asked = {"target": duat.LogProbability(token, position=position)}
+        elif contrast is not None:
+            asked["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
+        inputs.check(config, given, **asked, tokenizer=tokenizer)
+        with loading_bar() as progress:
+            loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress, **loaded)
+        explanation = duat.explain(loaded_model, given, **asked, tokenizer=tokenizer)
         with np.errstate(all="ignore"):
             _require_holding(explanation)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()

@@ -1,36 +1,26 @@
 """Texts of many lengths as few shapes: padded on the right to a bucket's length, a few at a time."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Bool, Int
+from jax.sharding import Sharding
+from jaxtyping import Shaped
+
+from duat_jax.explanation.inputs import Inputs
 
 SHORTEST, LARGEST_BATCH = 16, 8
 """The length of the shortest bucket, and how many tables are made at a time."""
 
 
-class Inputs(NamedTuple):
-    """What a model reads, padded: a pytree.
-
-    Args:
-        inputs: token ids, `[texts, tokens]`; or pixels, `[images, channels, height, width]`.
-        real: true for real tokens, `[texts, tokens]`.
-        segments: of each token the segment, `[texts, tokens]`; all of segment 0 if absent.
-    """
-
-    inputs: Any
-    real: Bool[np.ndarray, "texts tokens"]
-    segments: Int[np.ndarray, "texts tokens"] | None = None
-
-
 class Batch(NamedTuple):
-    """Texts of one bucket.
+    """Texts of one bucket, or images.
 
     Args:
-        indices: which texts they are.
-        rows: the text of each row: the indices, and the first one again where rows are left over.
-        inputs: the texts.
+        indices: which ones they are.
+        rows: which one each row is: the indices, and the first one again where rows are left over.
+        inputs: all of them, padded.
     """
 
     indices: tuple[int, ...]
@@ -56,24 +46,47 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def batches(texts: Sequence[Int[np.ndarray, "_"]], longest: int, targets: int) -> Iterator[Batch]:
-    """Return all texts, padded; the number of rows is a power of two, so that few programs are compiled.
+def shards_of(sharding: Sharding | None) -> int:
+    """Return into how many parts a sharding cuts the first axis.
 
     Args:
-        texts: token ids of each.
+        sharding: the sharding; one part without it.
+    """
+    if sharding is None:
+        return 1
+    return sharding.num_devices // sharding.shard_shape((sharding.num_devices,))[0]
+
+
+def batches(inputs: Sequence[Inputs], longest: int, targets: int, sharding: Sharding | None = None) -> Iterator[Batch]:
+    """Return all texts or images, padded; the number of rows is a power of two, so that few programs are compiled.
+
+    Args:
+        inputs: each of them.
         longest: the longest text that the model takes.
         targets: how many tables are made of each.
+        sharding: over which devices the rows are spread, each getting as many; a single one if absent.
     """
-    most = max(1, LARGEST_BATCH // _power_of_two(targets))
+    shards = shards_of(sharding)
+    most = shards * max(1, LARGEST_BATCH // _power_of_two(targets))
     found: dict[int, list[int]] = {}
-    for i, text in enumerate(texts):
-        found.setdefault(bucket(len(text), longest), []).append(i)
+    for i, one in enumerate(inputs):
+        found.setdefault(bucket(len(one.real), longest), []).append(i)
     for length, indices in found.items():
         for start in range(0, len(indices), most):
             chosen = indices[start : start + most]
-            rows = chosen + chosen[:1] * (_power_of_two(len(chosen)) - len(chosen))
-            ids = np.zeros((len(rows), length), np.int32)
-            for row, i in zip(ids, rows, strict=True):
-                row[: len(texts[i])] = texts[i]
-            lengths = np.array([len(texts[i]) for i in rows])
-            yield Batch(tuple(chosen), tuple(rows), Inputs(ids, np.arange(length) < lengths[:, None]))
+            each = _power_of_two(-(-len(chosen) // shards))
+            rows = chosen + chosen[:1] * (shards * each - len(chosen))
+            padded = jax.tree.map(lambda *same: np.stack(same), *(_padded(inputs[i], length) for i in rows))
+            yield Batch(tuple(chosen), tuple(rows), padded if sharding is None else jax.device_put(padded, sharding))
+
+
+def _padded(one: Inputs, length: int) -> Inputs:
+    def pad(x: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "_"]:
+        return np.pad(x, (0, length - len(x)))
+
+    text = one.given.ndim == 1
+    return Inputs(
+        pad(one.given.astype(np.int32)) if text else one.given,
+        pad(one.real),
+        None if one.segments is None else pad(one.segments.astype(np.int32)),
+    )

@@ -1,52 +1,99 @@
 """What is asked of a model, checked before anything is computed."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from duat_jax.errors import BadText
-from duat_jax.models.asked import checked_ids, whole
+from duat_jax.models.asked import Places, checked_ids, checked_pixels, checked_segments
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
-from duat_jax.models.target.base import Target
+from duat_jax.models.target.base import FITTING, Target
+from duat_jax.models.target.classes import Class
 from duat_jax.models.target.logit import Logit
 from duat_jax.models.target.similarity import Similarity
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SHOWN_PIECES = 8
+SHOWN_PIECES, SHOWN_MASKS = 8, 8
+
+MASKS = ("[MASK]", "<mask>")
+"""What tokenizers call the token in whose place a masked language model says another."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text of several segments, such as a pair of sentences.
+
+    Args:
+        ids: token ids, `[tokens]`.
+        segments: of each token the segment, `[tokens]`; all of segment 0 if absent.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> pair = duat.load_tokenizer().encode("import os", "import sys")
+        >>> len(Text(pair.ids, pair.type_ids).segments)
+        6
+    """
+
+    ids: Any
+    segments: Any = None
+
+
+class Inputs(NamedTuple):
+    """What a model reads, one or many, in the last case padded: a pytree.
+
+    Args:
+        given: token ids, `[..., tokens]`; or pixels, `[..., channels, height, width]`.
+        real: true for real tokens, `[..., tokens]`.
+        segments: of each token the segment, `[..., tokens]`; absent if the model has none.
+    """
+
+    given: Any
+    real: Bool[np.ndarray, "... tokens"]
+    segments: Int[np.ndarray, "... tokens"] | None
 
 
 class Question(NamedTuple):
-    """What a model can be asked to explain: of each text, each target.
+    """What a model can be asked to explain: of each text or image, each target.
 
     Args:
-        texts: token ids of each text, `[tokens]`.
-        targets: of each text, its targets, with positions counted from its beginning.
-        many_texts: whether texts came as a list.
+        inputs: each text or image.
+        targets: of each, its targets, with positions counted from its beginning.
+        many_inputs: whether they came as a list.
         many_targets: whether targets came as a list.
     """
 
-    texts: tuple[Int[np.ndarray, "_"], ...]
+    inputs: tuple[Inputs, ...]
     targets: tuple[tuple[Target, ...], ...]
-    many_texts: bool
+    many_inputs: bool
     many_targets: bool
 
 
-def check(config: Config, ids: Any, target: Any, contrast: Any, against: Any, position: Any) -> Question:
+def check(
+    config: Config,
+    given: Any,
+    target: Any = None,
+    contrast: Any = None,
+    against: Any = None,
+    position: Any = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> Question:
     """Return a question that a model can answer.
 
     Args:
         config: the model's parts.
-        ids: token ids of the text, or of each of many.
-        target: token id whose logit is explained, a target, or many of both; `None` for the most probable token.
-        contrast: token id whose logit is subtracted, or `None`.
+        given: token ids of a text, a `Text`, or an image's pixels; or many of them.
+        target: the token or class whose logit is explained, a target, or many of both; `None` for the most probable.
+        contrast: the one whose logit is subtracted, or `None`.
         against: for an encoder, token ids of the other text, or `None`.
-        position: at which token the logit is read; negative counts from the end.
+        position: at which token the logit is read; negative counts from the end, `None` is the last, or the only mask.
+        tokenizer: knows the mask.
 
     Returns:
         The same, as whole numbers within the model's range.
@@ -56,71 +103,119 @@ def check(config: Config, ids: Any, target: Any, contrast: Any, against: Any, po
 
     Example:
         >>> from duat_jax.models.loader import load_config
-        >>> question = check(load_config(), [5, 6, 7], 8, None, None, -1)
-        >>> question.texts, question.targets[0][0].position
-        ((array([5, 6, 7]),), 2)
+        >>> question = check(load_config(), [5, 6, 7], 8)
+        >>> question.inputs[0].given, question.targets[0][0].position
+        (array([5, 6, 7]), 2)
     """
     problems: list[str] = []
-    many_texts = _is_many(ids)
-    names = [f"text {i}" for i in range(len(ids))] if many_texts else ["the text"]
-    texts = [
-        checked_ids(config, row, name, problems) for row, name in zip(ids if many_texts else [ids], names, strict=True)
+    kind = "text" if config.image is None else "image"
+    many_inputs = _is_many(config, given)
+    names = [f"{kind} {i}" for i in range(len(given))] if many_inputs else [f"the {kind}"]
+    inputs = [
+        checked_input(config, one, name, problems)
+        for one, name in zip(given if many_inputs else [given], names, strict=True)
     ]
     many_targets = isinstance(target, list | tuple)
     asked = _targets(config, list(target) if many_targets else [target], contrast, against, position, problems)
+    mask = _mask(config, tokenizer)
     targets = tuple(
-        tuple(_checked(one, config, len(text), i, many_texts, problems) for one in asked)
-        for i, text in enumerate(texts)
+        tuple(_checked(each, config, _places(config, one, name, mask), name, problems) for each in asked)
+        for one, name in zip(inputs, names, strict=True)
     )
     if many_targets and not target:
         problems.append("there is no target: give at least one")
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
-    return Question(tuple(texts), targets, many_texts, many_targets)
+    return Question(tuple(inputs), targets, many_inputs, many_targets)
 
 
-def _is_many(ids: Any) -> bool:
-    """Return whether there are many texts: a list of rows, or a table."""
-    if isinstance(ids, list | tuple):
-        return len(ids) > 0 and (isinstance(ids[0], list | tuple) or np.ndim(ids[0]) > 0)
-    return getattr(ids, "ndim", 1) == 2
+def _is_many(config: Config, given: Any) -> bool:
+    """Return whether there are many texts or images: a list of them, or an array with one more axis."""
+    if isinstance(given, list | tuple):
+        one = given[0] if len(given) else None
+        if config.image is None:
+            return isinstance(one, list | tuple | Text) or getattr(one, "ndim", 0) > 0
+        return getattr(one, "ndim", 0) == 3
+    return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
+
+
+def checked_input(config: Config, given: Any, name: str, problems: list[str]) -> Inputs:
+    """Return one text or image as a model reads it.
+
+    Args:
+        config: the model's parts.
+        given: token ids of a text, a `Text`, or an image's pixels.
+        name: which one it is, for the message.
+        problems: where a problem is added.
+    """
+    if config.image is not None:
+        pixels = checked_pixels(config.image, given, name, problems)
+        return Inputs(pixels, np.ones(config.positions, bool), None)
+    text = given if isinstance(given, Text) else Text(given)
+    ids = checked_ids(config, text.ids, name, problems)
+    return Inputs(ids, np.ones(len(ids), bool), checked_segments(config, text.segments, len(ids), name, problems))
+
+
+def _mask(config: Config, tokenizer: "Tokenizer | None") -> tuple[int, str] | None:
+    """Return the token in whose place a masked language model says another, and its name."""
+    if config.head.kind != "masked token" or tokenizer is None:
+        return None
+    found = ((tokenizer.token_to_id(name), name) for name in MASKS)
+    return next(((token, name) for token, name in found if token is not None), None)
+
+
+def _places(config: Config, one: Inputs, name: str, mask: tuple[int, str] | None) -> Places:
+    """Return where a text can be read; a masked language model is read at the only mask."""
+    tokens = len(one.real)
+    if config.head.kind != "masked token":
+        return Places(tokens, -1)
+    if mask is None:
+        return Places(tokens, "which token is the mask isn't known without its tokenizer: give a position")
+    places = np.flatnonzero(one.given == mask[0])
+    if len(places) == 1:
+        return Places(tokens, int(places[0]))
+    if not len(places):
+        return Places(tokens, f"{name} has no {mask[1]}: write one where a token is to be said, or give a position")
+    some = ", ".join(map(str, places[:SHOWN_MASKS])) + (", …" if len(places) > SHOWN_MASKS else "")
+    return Places(tokens, f"{name} has {len(places)} {mask[1]}, at {some}: give the position of one")
 
 
 def _targets(
     config: Config, asked: list, contrast: Any, against: Any, position: Any, problems: list[str]
 ) -> list[Target]:
     """Return every target as an object: what comes without one is a logit, or for an encoder a similarity."""
-    language = config.head.kind != "hidden"
+    kind = config.head.kind
     plain = [one for one in asked if not isinstance(one, Target)]
-    elsewhere = contrast is not None or whole(position) != -1
-    if len(plain) < len(asked) and (elsewhere or against is not None):
+    if len(plain) < len(asked) and any(one is not None for one in (contrast, against, position)):
         problems.append("contrast, against and position belong in the target object: leave them out beside one")
-    if language:
-        unfit = Similarity(()).missing(config) if against is not None else None
-    else:
-        says_something = elsewhere or against is None or any(one is not None for one in plain)
-        unfit = Logit().missing(config) if says_something else None
-    if plain and unfit:
-        problems.append(unfit)
+    unfit = {
+        "classes": position is not None or against is not None,
+        "hidden": contrast is not None
+        or position is not None
+        or against is None
+        or any(one is not None for one in plain),
+    }
+    if plain and unfit.get(kind, against is not None):
+        problems.append(f"a {config.family} model {FITTING[kind]}")
 
     def made(one: Any) -> Target | None:
         if isinstance(one, Target):
             return one
-        if language:
+        if kind == "classes":
+            return Class(one, contrast)
+        if kind != "hidden":
             return Logit(one, contrast, position)
         return None if against is None else Similarity(against)
 
     return [found for found in map(made, asked) if found is not None]
 
 
-def _checked(target: Target, config: Config, tokens: int, index: int, many_texts: bool, problems: list[str]) -> Target:
+def _checked(target: Target, config: Config, places: Places, name: str, problems: list[str]) -> Target:
     found: list[str] = []
     missing = target.missing(config)
-    checked = target if missing else target.checked(config, tokens, found)
+    checked = target if missing else target.checked(config, places, found)
     # What is wrong with a target is said once, but a position may be outside of some texts only.
-    problems += (
-        [missing] if missing else [p.replace("the text's", f"text {index}'s") if many_texts else p for p in found]
-    )
+    problems += [missing] if missing else [problem.replace("the text's", f"{name}'s") for problem in found]
     return checked
 
 
@@ -141,6 +236,25 @@ def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
     if not plain:
         raise BadText(f"{what} is empty: give at least one token")
     return ids
+
+
+def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> Text:
+    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        text: the first text.
+        pair: the second one.
+        config: the model's parts; one with a single segment is given none.
+
+    Raises:
+        BadText: if one of them has no tokens, or the tokenizer can't split it.
+    """
+    for part, what in ((text, "the text"), (pair, "the pair's second text")):
+        encode(tokenizer, part, what)
+    with one_error("the tokenizer can't split the pair", BadText):
+        encoding = tokenizer.encode(text, pair)
+        return Text(encoding.ids, encoding.type_ids if config.segments > 1 else None)
 
 
 def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
@@ -166,44 +280,3 @@ def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
         f"the {what} {shown(text)} is not one token but {len(ids)} ({pieces}{more}): give one of its tokens, and mind"
         " that a leading space belongs to a token"
     )
-
-
-def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[str, ...]:
-    """Return what each token says.
-
-    Args:
-        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
-        tokens: their ids.
-
-    Raises:
-        BadText: if the tokenizer can't say it.
-    """
-    if tokenizer is None:
-        return tuple(map(str, tokens))
-    with one_error("the tokenizer can't say what its tokens are", BadText):
-        return tuple(_readable(tokenizer, token) for token in tokens)
-
-
-def _readable(tokenizer: "Tokenizer", token: int) -> str:
-    name = tokenizer.id_to_token(token)
-    if name is None:
-        return str(token)
-    # A byte of a split character decodes to nothing printable: then the tokenizer's own name is shown.
-    text = tokenizer.decode([token], skip_special_tokens=False)
-    return text if text and "\ufffd" not in text else name
-
-
-def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:
-    """Return what a row of tokens says.
-
-    Args:
-        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
-        ids: token ids, `[tokens]`.
-
-    Raises:
-        BadText: if the tokenizer can't say it.
-    """
-    if tokenizer is None:
-        return " ".join(map(str, ids))
-    with one_error("the tokenizer can't say what its tokens are", BadText):
-        return tokenizer.decode([int(i) for i in ids])

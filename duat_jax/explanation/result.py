@@ -1,5 +1,6 @@
 """The user's object: one number that a model computed, as a complete table that sums to it."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Prediction(NamedTuple):
-    """One token that a language model may say next.
+    """One token that a language model may say, or one class.
 
     Args:
-        token: its text.
+        token: its text, or the class's name.
         probability: between 0 and 1.
     """
 
@@ -41,6 +42,20 @@ class Neuron(NamedTuple):
     contribution: float
 
 
+class SeenImage(NamedTuple):
+    """The image that a model read.
+
+    Args:
+        pixels: as the model reads them, `[channels, height, width]`.
+        rows: how many patches lie below each other.
+        columns: how many lie side by side.
+    """
+
+    pixels: Float[np.ndarray, "channels height width"]
+    rows: int
+    columns: int
+
+
 def _completeness_as_dict(found: Completeness) -> dict[str, Any]:
     numbers = ("sum", "error", "tolerance", "largest")
     return {name: float(getattr(found, name)) for name in numbers} | {"verdict": found.verdict}
@@ -54,9 +69,10 @@ class Explanation:
 
     Args:
         family: the checkpoint family.
-        tokens: the text's tokens, readable.
+        tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
         target: what is explained, in words.
-        predictions: what a language model says next at the explained position; empty for an encoder.
+        predictions: what a language model says at the explained position, or a classifier of the whole; empty for an
+            encoder.
         embedding: contribution of every token's embedding, `[tokens]`.
         terms: contribution of every neuron of every term, `[tokens, neurons]`, in the order of computation.
         biases: contribution of every bias and norm offset; zero for those inside a term or a pattern.
@@ -64,6 +80,7 @@ class Explanation:
         input_bias: what in the collapse doesn't depend on the tokens.
         completeness: value (from the plain forward pass), sum of all parts, error and tolerance.
         collapse_completeness: the same for the collapse.
+        image: what was read, if it is an image.
     """
 
     family: str
@@ -77,6 +94,7 @@ class Explanation:
     input_bias: float
     completeness: Completeness
     collapse_completeness: Completeness
+    image: SeenImage | None = None
 
     @property
     def value(self) -> float:
@@ -91,9 +109,12 @@ class Explanation:
 
     @property
     def labels(self) -> dict[Key, str]:
-        """What each term is called in tables: by its layer's number, where every layer has one."""
-        one_each = len({key.scope for key in self.terms}) == len(self.terms) and len({k.name for k in self.terms}) == 1
-        return {key: f"layer {i}" if one_each else str(key) for i, key in enumerate(self.terms)}
+        """What each term is called in tables: by its layer's number, if it is the layer's only one."""
+        terms_in = Counter(key.scope for key in self.terms)
+        return {
+            key: f"layer {key.scope[0].removeprefix('layers.')}" if key.scope and terms_in[key.scope] == 1 else str(key)
+            for key in self.terms
+        }
 
     def top(self, count: int) -> list[Neuron]:
         """Return the neurons with the largest contributions by size.
@@ -115,10 +136,10 @@ class Explanation:
         | field | what it is |
         |---|---|
         | `model`, `family` | what was asked |
-        | `tokens` | the text, token by token |
+        | `tokens` | the text, token by token; the patches of an image |
         | `target` | what is explained, in words |
         | `dtype` | of everything computed |
-        | `predictions` | the most probable next tokens: `token`, `probability`; empty for an encoder |
+        | `predictions` | the most probable tokens or classes: `token`, `probability`; empty for an encoder |
         | `value` | the explained number, from the plain forward pass |
         | `completeness` | `sum` of all parts, `error = sum − value`, `tolerance`, `largest` part, and the `verdict`: \
         `"holds"`, `"fails"` or `"says nothing"` |

@@ -1,19 +1,23 @@
 """Explain numbers that a model computes: check what is asked, run the model, split each number, put it in words."""
 
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Sharding
 from jaxtyping import Array, Float
 
+from duat_jax.errors import DuatError
 from duat_jax.explanation import inputs
-from duat_jax.explanation.batch import Inputs, batches
-from duat_jax.explanation.result import Explanation
-from duat_jax.explanation.words import Words, most_probable
+from duat_jax.explanation.batch import batches
+from duat_jax.explanation.inputs import Inputs
+from duat_jax.explanation.result import Explanation, SeenImage
+from duat_jax.explanation.words import Words, most_probable, words_of
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
+from duat_jax.models.config import Image
 from duat_jax.models.target.base import ForwardPass, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
@@ -39,36 +43,41 @@ class _Parts(NamedTuple):
 
 def explain(
     model: Transformer,
-    ids: Any,
+    given: Any,
     target: Any = None,
     *,
-    contrast: int | None = None,
+    contrast: int | str | None = None,
     against: Any = None,
-    position: int = -1,
+    position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
+    sharding: Sharding | None = None,
 ) -> Any:
     """Explain numbers that a model computes, down to every neuron at every token.
 
-    For a language model, the logit of `target` (minus that of `contrast`) at one position; for an encoder, the cosine
-    similarity of the mean-pooled embeddings of two texts, the norm held; or any other target. Texts of many lengths
-    are padded to a few, and every length is compiled once.
+    For a language model, the logit of `target` (minus that of `contrast`) at one position; for a classifier, that of a
+    class; for an encoder, the cosine similarity of the mean-pooled embeddings of two texts, the norm held; or any other
+    target. Texts of many lengths are padded to a few, and every length is compiled once.
 
     Args:
         model: a loaded model.
-        ids: token ids, `[tokens]`; or a list of many texts, of any lengths.
-        target: token id whose logit is explained, the most probable one if absent; or a target, such as
-            `duat.LogProbability(7)`; or a list of many.
-        contrast: token id whose logit is subtracted.
+        given: token ids, `[tokens]`, or a `duat.Text` of several segments; for a vision model an image's pixels,
+            `[channels, height, width]`; or a list of many, of any lengths.
+        target: token id, or class by name or number, whose logit is explained, the most probable one if absent; or a
+            target, such as `duat.LogProbability(7)`; or a list of many.
+        contrast: the token id or class whose logit is subtracted.
         against: for an encoder, token ids of the other text, `[other_tokens]`.
-        position: at which token the logit is read; negative counts from the end.
-        tokenizer: makes tokens readable; without it they are shown as numbers.
+        position: at which token the logit is read; negative counts from the end. If absent the last one, or for a
+            masked language model the only mask.
+        tokenizer: makes tokens readable and knows the mask; without it tokens are shown as numbers.
+        sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
+            has to lie on the same devices.
 
     Returns:
         The `Explanation` with its completeness; it shows itself in a notebook, and `print` shows it in a terminal. Of
         many texts, a list with one for each; of many targets, in its place a list with one for each target.
 
     Raises:
-        BadText: for token ids, a position or a combination of arguments that the model can't take.
+        BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
 
     Example:
         >>> import duat_jax as duat
@@ -81,39 +90,52 @@ def explain(
 
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
-    question = inputs.check(model.config, ids, target, contrast, against, position)
-    words = [Words(tokenizer, inputs.readable(tokenizer, text.tolist())) for text in question.texts]
+    question = inputs.check(model.config, given, target, contrast, against, position, tokenizer)
+    _require_same_devices(model, sharding)
+    words = [words_of(model.config, one, tokenizer) for one in question.inputs]
     streams = tuple(one.stream for one in question.targets[0])
     found: dict[int, list[Explanation]] = {}
-    for batch in batches(question.texts, model.config.positions, len(streams)):
+    for batch in batches(question.inputs, model.config.positions, len(streams), sharding):
         asked = [question.targets[i] for i in batch.rows]
         passed = _run(model, batch.inputs, tuple(sorted({s for s in streams if s is not None})))
         readings = jax.device_get(_read(model, _readers(model, asked), passed))
         parts = jax.device_get(_split(model, batch.inputs, [reading for reading, _ in readings], streams))
         for row, i in enumerate(batch.indices):
             found[i] = [
-                _explanation(model, words[i], one, _at(readings[k], row), _at(parts[k], row))
+                _explanation(model, question.inputs[i], words[i], one, _at(readings[k], row), _at(parts[k], row))
                 for k, one in enumerate(question.targets[i])
             ]
     answers = [found[i] if question.many_targets else found[i][0] for i in range(len(found))]
-    return answers if question.many_texts else answers[0]
+    return answers if question.many_inputs else answers[0]
+
+
+def _require_same_devices(model: Transformer, sharding: Sharding | None) -> None:
+    devices = {device for leaf in jax.tree.leaves(model) for device in leaf.devices()}
+    if sharding is not None and devices != sharding.device_set:
+        raise DuatError(
+            f"the model lies on {len(devices)} devices and the texts on {len(sharding.device_set)}: put it there, for"
+            " example by duat.load(path, device=NamedSharding(mesh, P()))"
+        )
 
 
 @partial(jax.jit, static_argnames="streams")
 def _run(model: Transformer, batch: Inputs, streams: tuple[int, ...]) -> ForwardPass:
     """Return plain forward passes: a program of its own, which the parts are compared with."""
-    return jax.vmap(lambda one: forward(model, one.inputs, one.real, streams, one.segments))(batch)
+    return jax.vmap(lambda one: forward(model, one.given, one.real, streams, one.segments))(batch)
 
 
 def _readers(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
     """Return what reads each target, over all texts of a batch."""
+    known: dict[bytes, tuple[Array, int]] = {}
 
-    @cache
-    def states(ids: tuple[int, ...]) -> tuple[Array, int]:
-        (alone,) = batches([np.array(ids)], model.config.positions, 1)
-        return _run(model, alone.inputs, ()).states[0], len(ids)
+    def states(given: np.ndarray) -> tuple[Array, int]:
+        if (key := given.tobytes()) not in known:
+            one = inputs.checked_input(model.config, given, "the other text", [])
+            (alone,) = batches([one], model.config.positions, 1)
+            known[key] = _run(model, alone.inputs, ()).states[0], len(one.real)
+        return known[key]
 
-    readers = [[one.reader(lambda ids: states(tuple(ids.tolist()))) for one in targets] for targets in asked]
+    readers = [[one.reader(states) for one in targets] for targets in asked]
     return [jax.tree.map(lambda *leaves: np.stack(leaves), *same) for same in zip(*readers, strict=True)]
 
 
@@ -124,10 +146,11 @@ def _read(
     """Return every target on every text, and what the model says there."""
 
     def read(reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
-        place = getattr(reader, "position", None)
-        says = model.config.head.kind != "hidden" and place is not None
-        said = most_probable(model.logits_at(passed.states[place]).values) if says else None
-        return reader.read(model, passed), said
+        kind, place = model.config.head.kind, getattr(reader, "position", None)
+        if kind == "hidden" or (kind != "classes" and place is None):
+            return reader.read(model, passed), None
+        state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
+        return reader.read(model, passed), most_probable(model.logits_at(state).values)
 
     return [jax.vmap(read)(reader, passed) for reader in readers]
 
@@ -136,7 +159,7 @@ def _read(
 def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: tuple[int | None, ...]) -> list[_Parts]:
     """Return the parts of every read-out of every text, from one recording of each."""
 
-    def split(one: Inputs, readings: list[Reading]) -> list[_Parts]:
+    def split(one: Any, readings: list[Reading]) -> list[_Parts]:
         constants = jnp.stack([reading.constant for reading in readings])
         biased = model.head.bias is not None
 
@@ -144,7 +167,7 @@ def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: 
             states = model.states(x, one.real)
             return (states, offset(constants, "head.bias")) if biased else states
 
-        recording = record_kinds(read_from, model.embed(one.inputs, one.segments), _KINDS)
+        recording = record_kinds(read_from, model.embed(one.given, one.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             found = decomposition.contributions(recording, readout, target=target)
@@ -185,13 +208,14 @@ def _at(tree: Any, row: int) -> Any:
 
 def _explanation(
     model: Transformer,
+    one: Inputs,
     words: Words,
     target: Target,
     said: tuple[Reading, tuple[np.ndarray, np.ndarray] | None],
     parts: Any,
 ) -> Explanation:
     reading, predicted = said
-    tokens = len(words.names)
+    tokens, image = len(words.names), model.config.image
     return Explanation(
         family=model.config.family,
         tokens=words.names,
@@ -206,7 +230,14 @@ def _explanation(
         # The value is that of the plain forward pass.
         completeness=_beside(parts.completeness, reading.value),
         collapse_completeness=_beside(parts.collapse_completeness, reading.value),
+        image=None if image is None else _seen(image, one.given),
     )
+
+
+def _seen(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
+    """Return the part of an image that whole patches cover."""
+    rows, columns = image.height // image.patch_height, image.width // image.patch_width
+    return SeenImage(pixels[:, : rows * image.patch_height, : columns * image.patch_width], rows, columns)
 
 
 def _beside(completeness: Completeness, value: Any) -> Completeness:

@@ -102,7 +102,7 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
     head: list[RenderableType] = []
     if explanation.predictions:
         said = "   ".join(f"{token_label(token)!r} {p:.1%}" for token, p in explanation.predictions)
-        head.append(Text.assemble(("The model says next:  ", "bold"), said))
+        head.append(Text.assemble(("The model says:  ", "bold"), said))
     head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
     completeness = explanation.completeness
     collapse_note = (

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.explanation.inputs import readable
+from duat_jax.explanation.words import readable
 from duat_jax.models.asked import checked_ids
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer

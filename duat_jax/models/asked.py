@@ -1,14 +1,30 @@
-"""What may be asked of a model: whole numbers, token ids and positions within its range."""
+"""What may be asked of a model: whole numbers, token ids, classes and positions within its range."""
 
+import dataclasses
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
+from duat_jax.errors import DuatError
 from duat_jax.models.checkpoint.problems import shown
-from duat_jax.models.config import Config
+from duat_jax.models.config import Config, Image
+
+SHOWN_CLASSES = 8
+
+
+class Places(NamedTuple):
+    """Where a text can be read.
+
+    Args:
+        tokens: its length; 0 if it isn't known.
+        default: the place that is read where none is named; or in words, why there is none.
+    """
+
+    tokens: int
+    default: int | str
 
 
 def whole(value: Any) -> int | None:
@@ -70,20 +86,101 @@ def checked_token(config: Config, token: Any, what: str, problems: list[str]) ->
     return found
 
 
-def checked_position(position: Any, tokens: int, problems: list[str]) -> int:
+def checked_segments(config: Config, segments: Any, tokens: int, what: str, problems: list[str]) -> Any:
+    """Return of each token the segment, or `None` if the model has none.
+
+    Args:
+        config: the model's parts.
+        segments: anything; all of segment 0 if absent.
+        tokens: length of the text; nothing is said of an empty one.
+        what: which text it is, for the message.
+        problems: where a problem is added.
+    """
+    if segments is None:
+        return np.zeros(tokens, np.int64) if config.segments else None
+    try:
+        found = np.asarray(segments)
+    except (ValueError, TypeError, OverflowError):
+        found = np.asarray(None)
+    if not config.segments:
+        problems.append(f"a {config.family} model has no segments: leave them out of {what}")
+    elif tokens and (found.shape != (tokens,) or found.dtype.kind not in "iu"):
+        problems.append(f"{what}: segments must be {tokens} whole numbers, one for each token, not {shown(segments)}")
+    elif tokens and (found.min() < 0 or found.max() >= config.segments):
+        problems.append(f"{what}: segments must lie between 0 and {config.segments - 1}, not {shown(segments)}")
+    else:
+        return found.astype(np.int64)
+    return None
+
+
+def checked_pixels(image: Image, pixels: Any, what: str, problems: list[str]) -> Float[np.ndarray, "_ _ _"]:
+    """Return an image's pixels, or zeros where there is a problem with them.
+
+    Args:
+        image: what a model reads.
+        pixels: anything.
+        what: which image it is, for the message.
+        problems: where a problem is added.
+    """
+    shape = (image.channels, image.height, image.width)
+    try:
+        found = np.asarray(pixels)
+    except (ValueError, TypeError, OverflowError):
+        found = np.asarray(None)
+    if found.shape != shape or not np.issubdtype(found.dtype, np.floating) or not np.all(np.isfinite(found)):
+        problems.append(
+            f"{what}: pixels must be finite floating-point numbers {list(shape)} (channels, height, width), not"
+            f" {found.dtype} {list(found.shape)}: duat.load_image makes them of a file"
+        )
+        return np.zeros(shape, np.float32)
+    return found
+
+
+def checked_class(config: Config, name: Any, what: str, problems: list[str]) -> int | None:
+    """Return the number of a class, or `None` where there is none or a problem with it.
+
+    Args:
+        config: the model's parts.
+        name: what it is called, or its number.
+        what: what it is, for the message.
+        problems: where a problem is added.
+    """
+    if name is None:
+        return None
+    head = config.head
+    found = head.labels.index(name) if isinstance(name, str) and head.labels.count(name) == 1 else whole(name)
+    if found is None or not 0 <= found < head.outputs:
+        named = ", ".join(map(shown, head.labels[:SHOWN_CLASSES]))
+        more = ", …" if len(head.labels) > SHOWN_CLASSES else ""
+        problems.append(
+            f"the {what} {shown(name)} is no class of the model: give {f'{named}{more} or ' if named else ''}a number"
+            f" from 0 to {head.outputs - 1}"
+        )
+        return None
+    return found
+
+
+def checked_position(position: Any, places: Places, problems: list[str]) -> int:
     """Return the index of a token from the beginning of a text.
 
     Args:
-        position: anything; negative counts from the end.
-        tokens: length of the text; nothing is said of an empty one.
+        position: anything; negative counts from the end, and none is the default place.
+        places: where the text can be read; nothing is said of an empty one.
         problems: where a problem is added.
     """
-    place = whole(position)
-    if tokens and (place is None or not -tokens <= place < tokens):
+    tokens, default = places
+    if not tokens:
+        return 0
+    if position is None and isinstance(default, str):
+        problems.append(default)
+        return 0
+    place = whole(default if position is None else position)
+    if place is None or not -tokens <= place < tokens:
         problems.append(
             f"position {shown(position)} is outside the text's {tokens} tokens: give {-tokens} to {tokens - 1}"
         )
-    return place % tokens if tokens and place is not None else 0
+        return 0
+    return place % tokens
 
 
 def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarray | jax.Array:
@@ -105,3 +202,25 @@ def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarra
         )
         return np.zeros(shape, np.float32)
     return found
+
+
+def with_carries(config: Config, carries: str) -> Config:
+    """Return a configuration whose gated blocks let another factor carry their neurons.
+
+    Args:
+        config: the model's parts.
+        carries: `"gate"`, `"factor"` or `"halves"`.
+
+    Raises:
+        DuatError: if no block is gated, or it is none of these.
+    """
+    if all(block.mlp == "plain" for block in config.blocks):
+        raise DuatError(
+            f"carries = {shown(carries)} is for gated models, and a {config.family} has no gate: leave it out"
+        )
+    blocks = tuple(
+        block if block.mlp == "plain" else dataclasses.replace(block, carries=carries) for block in config.blocks
+    )
+    if problems := [problem for block in dict.fromkeys(blocks) for problem in block.problems()]:
+        raise DuatError("; ".join(problems))
+    return dataclasses.replace(config, blocks=blocks)

@@ -127,6 +127,11 @@ class Config:
         return len(self.blocks)
 
     @property
+    def stored_layers(self) -> int:
+        """Number of blocks that share their parameters with no earlier one."""
+        return len(set(self.groups)) or self.layers
+
+    @property
     def features(self) -> int:
         """Width of the residual stream."""
         return self.blocks[0].features

@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models.asked import with_carries
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import Settings
@@ -21,16 +22,20 @@ from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
 from duat_jax.models.families import (
+    albert,
     bert,
     distilbert,
     gemma2,
     gemma3_text,
     gpt2,
     gpt_neox,
+    gptj,
     llama,
     mistral,
     mixtral,
+    modernbert,
     olmo2,
+    opt,
     phi3,
     qwen2,
     qwen3,
@@ -48,6 +53,10 @@ FAMILIES: dict[str, ModuleType] = {
     "distilbert": distilbert,
     "gpt_neox": gpt_neox,
     "vit": vit,
+    "gptj": gptj,
+    "opt": opt,
+    "albert": albert,
+    "modernbert": modernbert,
     "llama": llama,
     "mistral": mistral,
     "qwen2": qwen2,
@@ -70,13 +79,16 @@ def _open(path: Path | str | None) -> Checkpoint:
     return open_checkpoint(EMBEDDED if path is None else path)
 
 
-def load_config(path: Path | str | None = None, *, head: str | None = None) -> Config:
+def load_config(
+    path: Path | str | None = None, *, head: str | None = None, carries: str | None = None
+) -> Config:
     """Return the shape of a checkpoint.
 
     Args:
         path: a checkpoint directory or a `.gguf` file; the embedded model if absent.
         head: what is read out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; what the checkpoint was
             saved with if absent.
+        carries: what carries the neurons of a gated model: `"gate"`, `"factor"` or `"halves"`, as in `GatedMLP`.
 
     Raises:
         BadCheckpoint: naming every unsupported or unknown field of the configuration at once.
@@ -85,10 +97,10 @@ def load_config(path: Path | str | None = None, *, head: str | None = None) -> C
         >>> load_config().family
         'gpt2'
     """
-    return _config(_open(path), head)
+    return _config(_open(path), head, carries)
 
 
-def _config(checkpoint: Checkpoint, head: str | None) -> Config:
+def _config(checkpoint: Checkpoint, head: str | None, carries: str | None) -> Config:
     file, values = checkpoint.settings_path, checkpoint.settings()
     family = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
@@ -96,7 +108,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     settings = Settings(values, head)
     config = FAMILIES[family].read_config(settings)
     raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS))
-    return config
+    return config if carries is None else with_carries(config, carries)
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
@@ -126,6 +138,7 @@ def load(
     *,
     dtype: DTypeLike = jnp.float32,
     head: str | None = None,
+    carries: str | None = None,
     device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer:
@@ -138,6 +151,7 @@ def load(
             `.gguf` file; the embedded model if absent.
         dtype: dtype of the parameters and of everything computed from them: float64, float32, bfloat16 or float16.
         head: what is read out, as in `load_config`.
+        carries: what carries the neurons of a gated model, as in `load_config`.
         device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
         progress: called after each tensor with the number of those read so far and that of all.
@@ -156,7 +170,7 @@ def load(
     """
     dtype = _dtype(dtype)
     checkpoint = _open(path)
-    config = _config(checkpoint, head)
+    config = _config(checkpoint, head, carries)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
     named = {
@@ -166,9 +180,9 @@ def load(
         "older": family.OLDER,
     }
     found = len(Tensors(stored, dtype, **named).numbers(family.LAYER))
-    if config.layers > found:
+    if config.stored_layers > found:
         raise BadCheckpoint(
-            f"{stored.path}: the configuration says {config.layers} layers, but there are tensors of {found}"
+            f"{stored.path}: the configuration says {config.stored_layers} layers, but there are tensors of {found}"
         )
     model = skeleton(config, dtype)
     table, copies = family.tensor_map(config), family.COPIES if config.head.tied else {}

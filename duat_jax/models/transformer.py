@@ -70,7 +70,9 @@ class Transformer(nnx.Module):
         Raises:
             BadText: if a text is longer than the model's context, or an image of another size.
         """
-        return self.embedding(inputs) if segments is None else self.embedding(inputs, segments)
+        if segments is None or isinstance(self.embedding, PatchEmbedding):
+            return self.embedding(inputs)
+        return self.embedding(inputs, segments)
 
     def first(self, x: Float[Array, "... tokens _"]) -> Float[Array, "... tokens features"]:
         """Return what enters the first block: the embeddings, normalised and projected where the model does so.

@@ -1,6 +1,6 @@
-"""Attention without a stored pattern: block by block, and computed again where a transpose needs it."""
+"""Attention without a stored pattern: computed in blocks, and once more where a transpose needs it."""
 
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
 from math import ceil
 
@@ -13,26 +13,27 @@ from duat_jax.nn.linear import PRECISION
 from duat_jax.transform.marks import hold
 
 ROWS = 256
-"""Rows of the pattern that are computed at once: those of all query heads that share a key head."""
+"""Rows of the pattern that are computed at once: of one key head, those of all query heads that share it."""
 
 STRIPS = 4
-"""Each quarter of a causal pattern has its own number of columns: three eighths of the square are never computed."""
+"""Strips of a causal pattern, each with as many columns as its last row sees: 5/8 of the square are computed, not all.
+More strips are more to compile."""
 
 
 def _mix(
     queries: Float[Array, "... queries group head_features"],
     keys: Float[Array, "... keys head_features"],
-    values: Float[Array, "... head_features keys"],
-    visible: Bool[Array, "... queries #group keys"],
+    values: Float[Array, "... value_features keys"],
+    sinks: Float[Array, "group"] | None,
+    visible: Bool[Array, "... queries 1 keys"],
     scale: float,
     cap: float | None,
-    sinks: Float[Array, "group"] | None,
-) -> Float[Array, "... queries group head_features"]:
-    scores = scale * jnp.einsum("...qgd,...kd->...qgk", queries, keys, precision=PRECISION)
+) -> Float[Array, "... queries group value_features"]:
+    scores = scale * jnp.einsum("...qgf,...kf->...qgk", queries, keys, precision=PRECISION)
     if cap is not None:
         scores = cap * jnp.tanh(scores / cap)
     scores = jnp.where(visible, scores, -jnp.inf)
-    # A query that sees nothing mixes in nothing.
+    # Finite, so that a query that sees nothing mixes in nothing.
     largest = jnp.maximum(scores.max(-1, keepdims=True), jnp.finfo(scores.dtype).min)
     if sinks is not None:
         largest = jnp.maximum(largest, sinks[:, None])
@@ -41,15 +42,57 @@ def _mix(
     total = weights.sum(-1, keepdims=True)
     if sinks is not None:
         total += jnp.exp(sinks[:, None] - largest)
-    # The rows are divided by their sums after the product, where they are shorter.
-    mixed = jnp.einsum("...qgk,...dk->...qgd", weights, values, precision=PRECISION)
+    # Rows are divided by their sums after the product, where they are shorter.
+    mixed = jnp.einsum("...qgk,...fk->...qgf", weights, values, precision=PRECISION)
     return mixed / jnp.where(total == 0, 1, total)
+
+
+def _attend_head(
+    operands: tuple[Array, Array, Array, Array | None],
+    padding: Bool[Array, "... tokens"] | None,
+    back: int,
+    ahead: int,
+    scale: float,
+    cap: float | None,
+) -> Float[Array, "... tokens group value_features"]:
+    """Mix one key head's values for its query heads, each of which sees `back` tokens back and `ahead` ahead."""
+    queries, keys, values, sinks = operands
+    tokens, group = queries.shape[-3:-1]
+    rows = ceil(tokens / ceil(tokens * group / ROWS))
+    blocks = ceil(tokens / rows)
+
+    filled = jnp.pad(queries, [(0, 0)] * (queries.ndim - 3) + [(0, blocks * rows - tokens), (0, 0), (0, 0)])
+    blocked = jnp.moveaxis(filled.reshape(*queries.shape[:-3], blocks, rows, *queries.shape[-2:]), -4, 0)
+    firsts = rows * jnp.arange(blocks)
+
+    def attend_strip(begin: int, end: int) -> Array:
+        columns = min(tokens, back + rows + ahead, end * rows if ahead == 0 else tokens)
+
+        # Otherwise a transpose would be handed the pattern of every block, all of them stored.
+        @jax.checkpoint
+        def attend_block(block: tuple[Array, Array]) -> Array:
+            first, queries = block
+            left = jnp.clip(first - back, 0, tokens - columns)
+            cut = partial(lax.dynamic_slice_in_dim, start_index=left, slice_size=columns)
+            distances = first + jnp.arange(rows)[:, None, None] - (left + jnp.arange(columns))
+            visible = (distances <= back) & (distances >= -ahead)
+            if padding is not None:
+                visible &= cut(padding, axis=-1)[..., None, None, :]
+            return _mix(queries, cut(keys, axis=-2), cut(values, axis=-1), sinks, visible, scale, cap)
+
+        return lax.map(attend_block, (firsts[begin:end], blocked[begin:end]))
+
+    strips = min(STRIPS, blocks) if ahead == 0 and back >= tokens - 1 else 1
+    edges = [blocks * strip // strips for strip in range(strips + 1)]
+    mixed = jnp.concatenate([attend_strip(begin, end) for begin, end in pairwise(edges)])
+    joined = jnp.moveaxis(mixed, 0, -4)
+    return joined.reshape(*queries.shape[:-3], blocks * rows, group, -1)[..., :tokens, :, :]
 
 
 def attend(
     queries: Float[Array, "... tokens heads head_features"],
     keys: Float[Array, "... tokens key_value_heads head_features"],
-    values: Float[Array, "... tokens key_value_heads head_features"],
+    values: Float[Array, "... tokens key_value_heads value_features"],
     *,
     scale: float,
     causal: bool,
@@ -57,94 +100,88 @@ def attend(
     padding: Bool[Array, "... tokens"] | None = None,
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
-) -> Float[Array, "... tokens heads head_features"]:
-    """Return `softmax(scale · Q_h K_hᵀ) V_h`, with queries and keys held instead of the pattern.
+) -> Float[Array, "... tokens heads value_features"]:
+    """Return `softmax(scale · Q_h K_hᵀ) V_h` with queries and keys held, and no pattern stored.
 
-    Held, they make the pattern a constant of this input, so that the result is linear in the values; and each block of
-    the pattern is computed again where the transpose needs it, so that memory grows in proportion to tokens.  Neighbouring
-    query heads share a key and value head.  Keys that no query of a block sees aren't computed.
+    The pattern is a function of queries and keys, so that it is held with them, and the result is linear in the values.
+    Keys that no query of a block sees are skipped. Memory grows in proportion to tokens.
 
     Args:
         queries: `[..., tokens, heads, head_features]`.
-        keys: `[..., tokens, key_value_heads, head_features]`.
-        values: `[..., tokens, key_value_heads, head_features]`.
+        keys: `[..., tokens, key_value_heads, head_features]`; neighbouring query heads share one.
+        values: `[..., tokens, key_value_heads, value_features]`.
         scale: factor of the scores.
         causal: whether a query sees only itself and what came before.
         window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
-        padding: true for real tokens, `[..., tokens]`; all are if absent.
+        padding: true for real tokens, false for padding, `[..., tokens]`. A query that sees no real token gets zeros.
         cap: what the scores' size stays below; no limit if absent.
-        sinks: the score of one more key for every head, which mixes in nothing, `[heads]`.
+        sinks: the score of one more key that says nothing, `[heads]`.
 
     Returns:
-        `[..., tokens, heads, head_features]`.
+        `[..., tokens, heads, value_features]`.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> x = jnp.arange(2.0).reshape(2, 1, 1)
+        >>> x = jnp.arange(3.0)[:, None, None]
         >>> attend(0 * x, x, x, scale=1.0, causal=True, window=None)[:, 0, 0].tolist()
-        [0.0, 0.5]
+        [0.0, 0.5, 1.0]
 
-    Source: Dao et al., "FlashAttention", 2022, Section 3 (recomputation), for a pattern that is held.
+    Source: Rabe & Staats, "Self-attention Does Not Need O(n²) Memory", 2021; the held pattern is Wang & Li, Eq. 35.
     """
     queries, keys = hold(queries, "attention.queries"), hold(keys, "attention.keys")
     tokens, heads, head_features = queries.shape[-3:]
     shared = keys.shape[-2]
-    group = heads // shared
-    blocks = ceil(tokens * group / ROWS)
-    rows = ceil(tokens / blocks)
-    blocks = ceil(tokens / rows)
-
-    def blocked(x: Array) -> Array:
-        filled = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(0, blocks * rows - tokens), (0, 0), (0, 0)])
-        split = filled.reshape(*x.shape[:-3], blocks, rows, shared, group, head_features)
-        return jnp.moveaxis(split, (-3, -5), (0, 1))
-
-    def joined(x: Array) -> Array:
-        split = jnp.moveaxis(x, (0, 1), (-3, -5))
-        return split.reshape(*queries.shape[:-3], blocks * rows, heads, head_features)[..., :tokens, :, :]
-
-    def of_head(operands: tuple) -> Array:
-        queries, keys, values, sinks = operands
-        firsts = rows * jnp.arange(blocks)
-
-        def of_strip(begin: int, end: int) -> Array:
-            columns = min(tokens, end * rows)
-            back = tokens
-            if window is not None:
-                back = window - 1
-                columns = min(tokens, rows + back * (1 if causal else 2))
-            elif not causal:
-                columns = tokens
-
-            @jax.checkpoint
-            def of_block(queries: Array, first: Array, keys: Array, values: Array) -> Array:
-                left = jnp.clip(first - back, 0, tokens - columns)
-                seen = partial(lax.dynamic_slice_in_dim, start_index=left, slice_size=columns)
-                distances = first + jnp.arange(rows)[:, None, None] - (left + jnp.arange(columns))
-                masks = []
-                if causal:
-                    masks.append(distances >= 0)
-                if window is not None:
-                    masks.append(abs(distances) < window)
-                if padding is not None:
-                    masks.append(seen(padding, axis=-1)[..., None, None, :])
-                visible = reduce(jnp.logical_and, masks, jnp.array(True))
-                return _mix(queries, seen(keys, axis=-2), seen(values, axis=-1), visible, scale, cap, sinks)
-
-            return lax.map(lambda x: of_block(*x, keys, values), (queries[begin:end], firsts[begin:end]))
-
-        edges = [blocks * strip // strips for strip in range(strips + 1)]
-        return jnp.concatenate([of_strip(begin, end) for begin, end in pairwise(edges)])
-
-    strips = min(blocks, STRIPS) if causal and window is None else 1
-    return joined(
-        lax.map(
-            of_head,
-            (
-                blocked(queries),
-                jnp.moveaxis(keys, -2, 0),
-                jnp.moveaxis(values, (-2, -3), (0, -1)),
-                None if sinks is None else sinks.reshape(shared, group),
-            ),
-        )
+    grouped = queries.reshape(*queries.shape[:-2], shared, heads // shared, head_features)
+    back = tokens if window is None else window - 1
+    of_head = partial(_attend_head, padding=padding, back=back, ahead=0 if causal else back, scale=scale, cap=cap)
+    operands = (
+        jnp.moveaxis(grouped, -3, 0),
+        jnp.moveaxis(keys, -2, 0),
+        # With features before tokens, compilers for CPUs multiply fast in both directions.
+        jnp.moveaxis(values, (-2, -3), (0, -1)),
+        None if sinks is None else sinks.reshape(shared, -1),
     )
+    mixed = jnp.moveaxis(lax.map(of_head, operands), 0, -3)
+    return mixed.reshape(*mixed.shape[:-3], heads, -1)
+
+
+def pattern(
+    queries: Float[Array, "... tokens heads head_features"],
+    keys: Float[Array, "... tokens key_value_heads head_features"],
+    *,
+    scale: float,
+    causal: bool,
+    window: int | None,
+    padding: Bool[Array, "... tokens"] | None = None,
+    cap: float | None = None,
+    sinks: Float[Array, "heads"] | None = None,
+) -> Float[Array, "... heads queries keys"]:
+    """Return the pattern that `attend` applies: what it makes of the identity.
+
+    Args:
+        queries: the held queries, `[..., tokens, heads, head_features]`.
+        keys: the held keys, `[..., tokens, key_value_heads, head_features]`.
+        scale: as in `attend`.
+        causal: as in `attend`.
+        window: as in `attend`.
+        padding: as in `attend`.
+        cap: as in `attend`.
+        sinks: as in `attend`.
+
+    Returns:
+        `[..., heads, queries, keys]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.zeros((2, 1, 1))
+        >>> pattern(x, x, scale=1.0, causal=True, window=None).tolist()
+        [[[1.0, 0.0], [0.5, 0.5]]]
+
+    Source: Wang & Li, Eq. 35.
+    """
+    tokens = keys.shape[-3]
+    identity = jnp.broadcast_to(jnp.eye(tokens, dtype=keys.dtype)[:, None], (*keys.shape[:-1], tokens))
+    rows = attend(
+        queries, keys, identity, scale=scale, causal=causal, window=window, padding=padding, cap=cap, sinks=sinks
+    )
+    return jnp.moveaxis(rows, -2, -3)

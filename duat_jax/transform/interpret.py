@@ -19,7 +19,7 @@ from duat_jax.transform.affinity import Flows
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import Live, Question, liveness
-from duat_jax.transform.primitives import SubProgram, apply, recomputation_of, scan_of
+from duat_jax.transform.primitives import RECOMPUTED, SubProgram, apply, scan_of
 from duat_jax.transform.program import Path, Program, enters
 
 Seen = dict[Site, jax.Array]
@@ -103,10 +103,10 @@ class _Evaluation:
                 results = apply(equation, operands)
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, given)
-            elif (again := recomputation_of(equation)) is not None and self.question.affine:
+            elif equation.primitive.name in RECOMPUTED and self.question.affine:
                 # What doesn't flow inside isn't kept for the transpose, but computed again by it.
-                call = partial(self.run, inner.jaxpr, here, inner.consts)
-                results, inside = jax.checkpoint(call, **again)(operands, given)
+                call = partial(self.run, inner.jaxpr, here, inner.consts, operands, given)
+                results, inside = jax.checkpoint(call)()
             else:
                 results, inside = self.run(inner.jaxpr, here, inner.consts, operands, given)
             seen |= inside

@@ -51,7 +51,7 @@ CALLS = {
 """Primitives that call one sub-program with their own operands, and the parameter that holds it."""
 
 RECOMPUTED = frozenset(("remat2", "checkpoint"))
-"""Calls whose inside isn't kept for a transpose, but computed again."""
+"""Calls of which nothing inside is kept for a transpose: it is computed again."""
 
 CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
 """Calls whose derivative is the user's own."""
@@ -93,17 +93,6 @@ def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
     if name == "scan":
         return _sub_program(_parameter(equation, "jaxpr"))
     return _sub_program(_parameter(equation, CALLS[name])) if name in CALLS else None
-
-
-def recomputation_of(equation: core.JaxprEqn) -> dict[str, Any] | None:
-    """Return how `jax.checkpoint` was asked to compute a call again, or `None` for any other equation.
-
-    Args:
-        equation: any equation.
-    """
-    if equation.primitive.name not in RECOMPUTED:
-        return None
-    return {name: _parameter(equation, name) for name in ("policy", "prevent_cse")}
 
 
 class Scan(NamedTuple):

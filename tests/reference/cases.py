@@ -11,7 +11,8 @@ import duat_jax as duat
 from duat_jax.models.target.base import forward
 
 from . import hugging_face
-from .families import ABSENT, FAMILIES, Settings
+from .families import FAMILIES
+from .family import ABSENT, Settings
 
 TOKENS, PADDED = 12, 15
 DTYPES = ("float32", "float64")
@@ -129,13 +130,13 @@ def errors(case: Case, directory: Path, expected: hugging_face.Outputs, dtype: s
     """
     model = duat.load(directory, dtype=jnp.dtype(dtype))
     given = jnp.asarray(inputs(case))
-    found = {"value": relative_error(np.asarray(model(given)), expected.value)}
-    if case.family == "vit":
-        return found
-    padding = jnp.arange(PADDED) < TOKENS
-    padded = np.asarray(model(jnp.pad(given, (0, PADDED - TOKENS)), padding))
-    found["padded"] = relative_error(padded[:TOKENS] if padded.ndim == 2 else padded, expected.value)
-    passed = forward(model, given, jnp.ones(TOKENS, bool), streams=tuple(range(len(expected.streams))))
-    streams = np.stack([np.asarray(passed.streams[i]) for i in range(len(expected.streams))])
-    found["streams"] = relative_error(streams, expected.streams)
+    wanted = tuple(range(len(expected.streams)))
+    passed = forward(model, given, jnp.ones(expected.streams.shape[1], bool), streams=wanted)
+    found = {
+        "value": relative_error(np.asarray(model(given)), expected.value),
+        "streams": relative_error(np.stack([np.asarray(passed.streams[i]) for i in wanted]), expected.streams),
+    }
+    if case.family != "vit":
+        padded = np.asarray(model(jnp.pad(given, (0, PADDED - TOKENS)), jnp.arange(PADDED) < TOKENS))
+        found["padded"] = relative_error(padded[:TOKENS] if padded.ndim == 2 else padded, expected.value)
     return found

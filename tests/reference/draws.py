@@ -1,11 +1,11 @@
-"""Configurations drawn at random, family by family: sizes, heads, windows, scalings, caps, experts, biases, activations."""
+"""Configurations drawn at random, family by family: sizes, windows, scalings, caps, experts, biases, activations."""
 
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
-from .families import ABSENT, Settings
+from .family import ABSENT, Settings
 
 Strategy = st.SearchStrategy
 

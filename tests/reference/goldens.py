@@ -1,7 +1,7 @@
-"""Make the checkpoints in `tests/golden` and what the reference computes with them: `python -m tests.reference.goldens`.
+"""Write `tests/golden` (`make goldens`): tiny random checkpoints of every family, and what the reference computes.
 
-Tiny random checkpoints of every family, so that the rest of the tests needs no torch. A base case has the configuration
-as the newest `transformers` saves it; the others have the older, shorter one.
+They are for the tests that need no torch. A base case has the configuration as the newest `transformers` saves it; the
+others have the older, shorter one.
 """
 
 import shutil
@@ -98,7 +98,7 @@ def write(name: str, case: Case) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     found = reference(case, directory)
     outputs = {
-        "inputs": given,
+        "pixels" if case.family == "vit" else "ids": given,
         "float32": found["float32"].value,
         "float64": found["float64"].value,
         "streams": found["float64"].streams,
@@ -108,6 +108,7 @@ def write(name: str, case: Case) -> None:
         outputs["padded"] = reference(case, directory, given[:REAL])["float64"].value
         write_tokenizer(directory, encoder="masked" in FAMILIES[case.family].heads)
     np.savez(directory / "outputs.npz", **outputs)
+    (directory / "model.safetensors").chmod(0o644)
     saved = directory / "saved.json"
     if case.switch == "base":
         saved.rename(directory / "config.json")

@@ -19,6 +19,7 @@ from transformers import AutoConfig, PreTrainedModel
 
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)  # the arrays are tiny
 
 SIZE = 0.3
 """Standard deviation of the random parameters."""

@@ -99,7 +99,7 @@ def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
         values.problems.append(f"{ROOM}model = {shown(kind)} isn't supported, only {', '.join(MODELS)} are")
         raise_problems(path, values.problems)
     if str(metadata.get("general.architecture")).startswith("gemma"):
-        values.problems.append("the order in which a Gemma's tokens are merged isn't in the file: use its tokenizer.json")
+        values.problems.append("the order in which Gemma's tokens are merged isn't in the file: use tokenizer.json")
     build, adds_beginning = MODELS[kind](values, vocab)
     ends = {"bos": values.take("add_bos_token", adds_beginning), "eos": values.take("add_eos_token", False)}
     around = {name: token for name, added in ends.items() if added and (token := values.token(name, tokens))}

@@ -15,6 +15,7 @@ from duat_jax.models.checkpoint.problems import shown
 ACTIVATION_NAMES = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
     "silu": "silu",
@@ -231,6 +232,20 @@ class Settings:
             return tuple(value)
         self._problem(name, f"must be whole numbers, not {shown(value)}")
         return ()
+
+    def pair(self, name: str, default: int) -> tuple[int, int]:
+        """Return a height and a width, which are given as two positive whole numbers or as one.
+
+        Args:
+            name: the field.
+            default: what an absent or null field means.
+        """
+        value = self._take(name)
+        found = value if isinstance(value, list) else [default if value is None else value] * 2
+        if len(found) == 2 and all(type(v) is int and 1 <= v <= LARGEST for v in found):
+            return found[0], found[1]
+        self._problem(name, f"must be a positive whole number up to {LARGEST}, or two, not {shown(value)}")
+        return default, default
 
     def optional(self, name: str, default: int | None = None) -> int | None:
         """Return a positive whole number, or `None` where the field is null.

@@ -11,7 +11,7 @@ from duat_jax.models.families.tensor_map import SHARED, TRANSPOSED, Entry, linea
 PREFIX = "albert."
 IGNORED = rf"{encoder.POSITION_IDS}|pooler\..*"
 HEADS = r"(predictions|classifier|sop_classifier)\..*"
-LAYER = None  # fewer layers are stored than there are
+LAYER = r"encoder\.albert_layer_groups\.(\d{1,9})\."
 OLDER: dict[str, str] = {}
 COPIES = {
     "predictions.decoder.weight": "embeddings.word_embeddings.weight",

@@ -61,7 +61,7 @@ def read_config(settings: Settings) -> Config:
         features=features,
         heads=heads,
         neurons=settings.integer("n_inner", 4 * features),
-        scale=1.0 if not settings.boolean("scale_attn_weights", True) else (features // heads) ** -0.5,
+        scale=1.0 if not settings.boolean("scale_attn_weights", True) else max(features // heads, 1) ** -0.5,
         activation=settings.activation("activation_function", "gelu_new"),
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )

@@ -15,8 +15,10 @@ OLDER: dict[str, str] = {}
 COPIES = {"embed_out.weight": "embed_in.weight"}
 """What a tied checkpoint may store a second time."""
 
+_TRAINING = "attention_dropout attention_probs_dropout_prob classifier_dropout hidden_dropout hidden_dropout_prob"
 # A GPT-NeoX is a decoder, whatever the field says.
-HARMLESS = frozenset(("attention_dropout", "classifier_dropout", "hidden_dropout", "is_decoder"))
+_OTHERS = "is_decoder"
+HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
 """Fields of this family that leave the computation as it is."""
 
 

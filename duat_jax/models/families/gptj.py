@@ -21,8 +21,8 @@ _TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
 _HEADS = """
     summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
 """
-# Read by the library that the first checkpoint was converted from.
-_OTHERS = "gradient_checkpointing n_ctx rotary"
+# The size of a causal mask that was stored once.
+_OTHERS = "n_ctx"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
 """Fields of this family that leave the computation as it is."""
 
@@ -34,6 +34,7 @@ def read_config(settings: Settings) -> Config:
         settings: its `config.json`.
     """
     settings.expect("scale_attn_weights", True)
+    settings.expect("rotary", True)
     for name, to in (
         ("hidden_size", "n_embd"),
         ("max_position_embeddings", "n_positions"),

@@ -1,6 +1,7 @@
 """The ModernBERT family: configuration and tensor map of Hugging Face's `modernbert` checkpoints."""
 
 import dataclasses
+from functools import partial
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head
@@ -31,15 +32,15 @@ POOLS = {"cls": "first", "mean": "mean"}
 
 def _read_head(settings: Settings, vocab: int) -> Head:
     activation = settings.activation("classifier_activation", "gelu")
-    prepared = {"dense": activation, "dense_bias": settings.boolean("classifier_bias", False), "norm": True}
+    prepared = partial(Head, dense=activation, dense_bias=settings.boolean("classifier_bias", False), norm=True)
     tied, bias = settings.boolean("tie_word_embeddings", True), settings.boolean("decoder_bias", True)
     pool = POOLS[settings.choice("classifier_pooling", POOLS, "cls")]
     match settings.head(("masked token", "classes", "hidden"), "hidden"):
         case "masked token":
-            return Head(kind="masked token", outputs=vocab, tied=tied, bias=bias, **prepared)
+            return prepared(kind="masked token", outputs=vocab, tied=tied, bias=bias)
         case "classes":
             labels = settings.labels()
-            return Head(kind="classes", outputs=len(labels), labels=labels, bias=True, pool=pool, **prepared)
+            return prepared(kind="classes", outputs=len(labels), labels=labels, bias=True, pool=pool)
     return Head()
 
 
@@ -57,6 +58,10 @@ def read_config(settings: Settings) -> Config:
         parameters = nested.group(kind) or Settings({})
         return read_rotary(settings, features // heads, base=base, base_field=field, parameters=parameters)
 
+    epsilon = settings.number("norm_eps", 1e-5)
+    # What the first checkpoints say beside it.
+    settings.expect("layer_norm_eps", epsilon)
+    settings.expect("position_embedding_type", "absolute")
     full = rotary(FULL, "global_rope_theta", 160_000.0)
     bias = settings.boolean("attention_bias", False)
     block = BlockConfig(
@@ -72,7 +77,7 @@ def read_config(settings: Settings) -> Config:
         mlp_bias=settings.boolean("mlp_bias", False),
         activation=settings.activation("hidden_activation", "gelu"),
         norm_bias=settings.boolean("norm_bias", False),
-        epsilon=settings.number("norm_eps", 1e-5),
+        epsilon=epsilon,
     )
     sliding = dataclasses.replace(
         block,

@@ -17,7 +17,11 @@ HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
 """Fields of this family that leave the computation as it is."""
 
 
-OWN_CODE = {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}
+OWN_CODE = {
+    "AutoConfig": "configuration_phi3.Phi3Config",
+    "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
+    "AutoTokenizer": "Xenova/gpt-4o",
+}
 """What checkpoints say that brought this family's code before the library had it."""
 
 SCALINGS = {"default": "default"} | dict.fromkeys(("longrope", "su", "yarn"), "longrope")
@@ -43,7 +47,13 @@ def read_config(settings: Settings) -> Config:
     Args:
         settings: its `config.json`.
     """
-    settings.expect("auto_map", OWN_CODE)
+    for name in ("attention_bias", "mlp_bias", "lm_head_bias"):
+        settings.expect(name, False)
+    for name in ("full_attn_mod", "interpolate_factor"):
+        settings.expect(name, 1)
+    own_code = settings.group("auto_map") or Settings({})
+    for name, known in OWN_CODE.items():
+        own_code.expect(name, known)
     original = settings.integer("original_max_position_embeddings", 4096)
     return decoder.read_config(
         settings,

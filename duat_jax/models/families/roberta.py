@@ -26,7 +26,7 @@ def read_config(settings: Settings) -> Config:
         settings: its `config.json`.
     """
     config = encoder.read_config(settings, "roberta", masked="gelu")
-    padding = settings.token("pad_token_id", 1)
+    padding = settings.integer("pad_token_id", 1, least=0)
     positions = config.positions - padding - 1
     if positions < 1:
         settings.problems.append(

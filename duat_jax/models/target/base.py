@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from duat_jax.models.asked import Places
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
@@ -66,26 +67,26 @@ class Reading(NamedTuple):
         value: the number itself, from the plain forward pass.
         readout: the covector `u` that reads it, `[tokens, features]`.
         constant: what is added to `⟨u, x⟩`: the bias of a read-out.
-        token: the token that it is about; -1 if none.
-        log_probability: that token's, where the target is about it; NaN otherwise.
+        output: which of the model's outputs it is about, a token or a class; -1 if none.
+        log_probability: that one's, where the target is about it; NaN otherwise.
     """
 
     value: Float[Array, ""]
     readout: Float[Array, "tokens features"]
     constant: Float[Array, ""]
-    token: Int[Array, ""]
+    output: Int[Array, ""]
     log_probability: Float[Array, ""]
 
 
 @runtime_checkable
 class Words(Protocol):
-    """How tokens, places and texts are called."""
+    """How a model's outputs, places and texts are called."""
 
-    def token(self, token: int) -> str:
-        """Return what a token says.
+    def output(self, output: int) -> str:
+        """Return what one of the model's outputs is called, a token or a class.
 
         Args:
-            token: its id.
+            output: its number.
         """
 
     def place(self, position: int) -> str:
@@ -104,8 +105,8 @@ class Words(Protocol):
 
 
 FITTING = {
-    "next token": "says the next token: explain a target token, at a position",
-    "masked token": "says the token at a mask: explain a target token, at the mask's position",
+    "next token": "is no encoder: explain a target token, at a position, without another text",
+    "masked token": "says the token at a mask: explain a target token, without another text",
     "classes": "says a class: explain a class, without position and another text",
     "hidden": "is an encoder and says no token: explain it against another text (--against TEXT), without target,"
     " contrast or position",
@@ -136,12 +137,12 @@ class Target(ABC):
         return None if self.needs is None or kind in self.needs else f"a {config.family} model {FITTING[kind]}"
 
     @abstractmethod
-    def checked(self, config: Config, tokens: int, problems: list[str]) -> "Target":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Target":
         """Return the same with whole numbers in the model's range.
 
         Args:
             config: the model's parts.
-            tokens: length of the text; 0 if it isn't known.
+            places: where the text can be read.
             problems: where everything that is wrong is added.
         """
 
@@ -175,7 +176,7 @@ def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "
 
 
 def reading(
-    value: Array, readout: Array, constant: Any = 0, token: Any = -1, log_probability: Any = jnp.nan
+    value: Array, readout: Array, constant: Any = 0, output: Any = -1, log_probability: Any = jnp.nan
 ) -> Reading:
     """Return a reading, its parts as arrays.
 
@@ -183,8 +184,8 @@ def reading(
         value: the number itself.
         readout: the covector that reads it.
         constant: what is added to what it reads.
-        token: the token that it is about, if any.
-        log_probability: that token's, if it is about it.
+        output: which of the model's outputs it is about, if any.
+        log_probability: that one's, if it is about it.
     """
     constant, log_probability = (jnp.asarray(number, value.dtype) for number in (constant, log_probability))
-    return Reading(value, readout, constant, jnp.asarray(token, jnp.int32), log_probability)
+    return Reading(value, readout, constant, jnp.asarray(output, jnp.int32), log_probability)

@@ -6,7 +6,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from duat_jax.models.asked import checked_position, checked_vector, whole
+from duat_jax.models.asked import Places, checked_position, checked_vector, whole
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
 from duat_jax.models.target.base import ForwardPass, Reading, Target, Words, one_row, reading
@@ -30,12 +30,12 @@ class Direction(Target):
     stream: int | None = field(default=None, metadata={"static": True})
     position: Any = -1
 
-    def checked(self, config: Config, tokens: int, problems: list[str]) -> "Direction":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Direction":
         """Return the same with whole numbers in the model's range.
 
         Args:
             config: the model's parts.
-            tokens: length of the text.
+            places: where the text can be read.
             problems: where everything that is wrong is added.
         """
         layers = None if self.stream is None else whole(self.stream)
@@ -46,7 +46,7 @@ class Direction(Target):
             )
         features = config.state_features if layers is None else config.features
         return Direction(
-            checked_vector(features, self.vector, problems), layers, checked_position(self.position, tokens, problems)
+            checked_vector(features, self.vector, problems), layers, checked_position(self.position, places, problems)
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:

@@ -1,13 +1,15 @@
-"""The logit of a token and its log-probability: what a language model is asked."""
+"""The logit of a token and its log-probability: what a language model is asked, masked or not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from duat_jax.models.asked import checked_position, checked_token
+from duat_jax.models.asked import Places, checked_position, checked_token
 from duat_jax.models.config import Config
 from duat_jax.models.head import Logits
 from duat_jax.models.target.base import ForwardPass, Reading, Target, Words, one_row, reading
@@ -24,7 +26,8 @@ class Logit(Target):
     Args:
         token: the token id `t`; the most probable one if absent.
         contrast: the token id `c` whose logit is subtracted.
-        position: the token `p` at which it is read; negative counts from the end.
+        position: the token `p` at which it is read; negative counts from the end. If absent the last one, or for a
+            masked language model the only mask.
 
     Example:
         >>> import duat_jax as duat
@@ -34,21 +37,21 @@ class Logit(Target):
 
     token: Any = None
     contrast: Any = None
-    position: Any = -1
+    position: Any = None
     needs = ("next token", "masked token")
 
-    def checked(self, config: Config, tokens: int, problems: list[str]) -> "Logit":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Logit":
         """Return the same with whole numbers in the model's range.
 
         Args:
             config: the model's parts.
-            tokens: length of the text.
+            places: where the text can be read.
             problems: where everything that is wrong is added.
         """
         return Logit(
             checked_token(config, self.token, "target", problems),
             checked_token(config, self.contrast, "contrast", problems),
-            checked_position(self.position, tokens, problems),
+            checked_position(self.position, places, problems),
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
@@ -58,9 +61,8 @@ class Logit(Target):
             model: the model.
             passed: its forward pass.
         """
-        return read_logit(
-            model.logits_at(passed.states[self.position]), passed, self.position, self.token, self.contrast
-        )
+        logits = model.logits_at(passed.states[self.position])
+        return read_logit(logits, self.token, self.contrast, partial(one_row, passed.states, self.position))
 
     def label(self, reading: Reading, words: Words) -> str:
         """Return what is explained, in words.
@@ -69,8 +71,8 @@ class Logit(Target):
             reading: the target on this text.
             words: how its tokens are called.
         """
-        minus = "" if self.contrast is None else f" minus that of {words.token(self.contrast)!r}"
-        return f"logit of {words.token(int(reading.token))!r}{minus} at {words.place(self.position)}"
+        minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
+        return f"logit of {words.output(int(reading.output))!r}{minus} at {words.place(self.position)}"
 
 
 @final
@@ -88,23 +90,23 @@ class LogProbability(Target):
 
     Args:
         token: the token id `t`; the most probable one if absent.
-        position: the token at which it is read; negative counts from the end.
+        position: the token at which it is read, as in `Logit`.
     """
 
     token: Any = None
-    position: Any = -1
+    position: Any = None
     needs = ("next token", "masked token")
 
-    def checked(self, config: Config, tokens: int, problems: list[str]) -> "LogProbability":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "LogProbability":
         """Return the same with whole numbers in the model's range.
 
         Args:
             config: the model's parts.
-            tokens: length of the text.
+            places: where the text can be read.
             problems: where everything that is wrong is added.
         """
         token = checked_token(config, self.token, "target", problems)
-        return LogProbability(token, checked_position(self.position, tokens, problems))
+        return LogProbability(token, checked_position(self.position, places, problems))
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
         """Return value and covector.
@@ -138,25 +140,26 @@ class LogProbability(Target):
         """
         entropy = float(reading.value) - float(reading.log_probability)
         return (
-            f"logit of {words.token(int(reading.token))!r} minus the mean logit, probabilities held (its"
+            f"logit of {words.output(int(reading.output))!r} minus the mean logit, probabilities held (its"
             f" log-probability {float(reading.log_probability):.6f} plus the entropy {entropy:.6f}),"
             f" at {words.place(self.position)}"
         )
 
 
-def read_logit(logits: Logits, passed: ForwardPass, position: Any, output: Any, contrast: Any) -> Reading:
+def read_logit(
+    logits: Logits, output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
+) -> Reading:
     """Return value and covector of a logit, or of its difference to another one.
 
     Args:
-        logits: the logits at the position.
-        passed: the forward pass.
-        position: index of the token.
-        output: which logit; the largest one if absent.
+        logits: the logits at one state.
+        output: which one; the largest if absent.
         contrast: which one is subtracted, if any.
+        covector: the covector on all states that reads a direction in the one state.
     """
     output = jnp.argmax(logits.values) if output is None else output
     value, direction, constant = logits.values[output], logits.direction(output), logits.constants[output]
     if contrast is not None:
         value, constant = value - logits.values[contrast], constant - logits.constants[contrast]
         direction = direction - logits.direction(contrast)
-    return reading(value, one_row(passed.states, position, direction), constant, output)
+    return reading(value, covector(direction), constant, output)

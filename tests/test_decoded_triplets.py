@@ -40,7 +40,7 @@ def test_all_triplets_together_are_the_logits(last):
     decoded = duat.decode_triplets(MODEL, IDS, triplets, top=VOCAB)
     parts = [one.strength * logits for one, logits in zip(decoded, by_token(decoded))]
     rows = MODEL.logits_at(jnp.zeros(4)).rows
-    close(sum(parts) + rows @ collapse.bias, MODEL(IDS)[-1], layers=8)
+    close(sum(parts) + rows @ collapse.bias, jax.jit(MODEL)(IDS)[-1], layers=8)
     assert all(one.strength >= 0 for one in decoded)
     assert [one.value for one in decoded] == triplets.values.tolist()
     assert [one.error for one in decoded] == triplets.errors.tolist()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import GOLDEN
 
 PREAMBLE = """
 import jax, jax.numpy as jnp
@@ -83,10 +84,54 @@ PROGRAMS = {
 }
 
 
+def run_on_two_devices(script):
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_on_two_devices(what):
     axis, program = PROGRAMS[what]
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    script = PREAMBLE.replace("{axis}", axis) + program
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_on_two_devices(PREAMBLE.replace("{axis}", axis) + program)
+
+
+TEXTS = """
+import jax, jax.numpy as jnp, numpy as np
+import duat_jax as duat
+from duat_jax.explanation import run
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_disable_most_optimizations", True)
+mesh = Mesh(jax.devices(), ("batch",))
+model, texts = duat.load("{path}", dtype=jnp.float64), [[5, 17, 3], [9], [8, 7, 6, 5]]
+targets = [7, duat.LogProbability(3)]
+for sharding, message in (
+    (NamedSharding(mesh, P("batch")), "put it there, for example by duat.load(path, device="),
+    (NamedSharding(jax.make_mesh((2,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,)), P()), "has explicit"),
+    (NamedSharding(mesh, P(None, "batch")), "spreads more than the axis of texts"),
+):
+    try:
+        duat.explain(model, texts, 7, sharding=sharding)
+    except duat.DuatError as error:
+        assert message in str(error), error
+    else:
+        raise SystemExit(f"{sharding} was accepted")
+split, tables = run._split, []
+run._split = lambda *asked: tables.append(split(*asked)) or tables[-1]
+spread = jax.device_put(model, NamedSharding(mesh, P()))
+found = duat.explain(spread, texts, targets, sharding=NamedSharding(mesh, P("batch")))
+for parts in tables[0]:
+    for table in (parts.embedding, *parts.terms.values()):
+        assert [len(part.data) for part in table.addressable_shards] == [2, 2], table.sharding
+for row, alone in zip(found, duat.explain(model, texts, targets), strict=True):
+    for ours, theirs in zip(row, alone, strict=True):
+        assert ours.completeness.verdict == "holds"
+        np.testing.assert_allclose(ours.embedding, theirs.embedding, atol=1e-12)
+        np.testing.assert_allclose(ours.term_tokens, theirs.term_tokens, atol=1e-12)
+"""
+
+
+@pytest.mark.slow
+def test_texts_are_spread_over_two_devices():
+    run_on_two_devices(TEXTS.replace("{path}", str(GOLDEN / "gpt2")))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from damaged import real_configurations
 from flax import nnx
+from helpers import close, numbers
 
 import duat_jax as duat
 from duat_jax.models.families.tensor_map import parameter_at
@@ -39,6 +40,7 @@ BASE = {
     "qwen3_moe": {**SIZES, **EXPERTS, "moe_intermediate_size": 6},
     "phi3": SIZES,
     "olmo2": SIZES,
+    "gpt_oss": {**SIZES, **EXPERTS},
 }
 CLASSIFIERS = [name for name in BASE if name != "gemma3_text"]
 
@@ -112,6 +114,16 @@ USED = {
         "sliding_window": 2,
     },
     "olmo2": {**COMMON, **LLAMA, "attention_bias": True},
+    "gpt_oss": {
+        **COMMON,
+        **{name: value for name, value in LLAMA.items() if name != "hidden_act"},
+        "attention_bias": False,
+        "sliding_window": 2,
+        "layer_types": {"sliding_window": 2, "layer_types": ["full_attention", "sliding_attention"]},
+        "num_local_experts": 3,
+        "num_experts_per_tok": 1,
+        "swiglu_limit": 0.1,
+    },
 }
 """What a field is changed to: a value, or fields that go together.  Every change is another computation."""
 
@@ -157,6 +169,7 @@ REFUSED = {
         "auto_map": {"AutoConfig": "another.Config"},
     },
     "olmo2": {**COMMON_REFUSED, **CODE, "mlp_bias": True, "sliding_window": 2},
+    "gpt_oss": {**COMMON_REFUSED, **CODE, "mlp_bias": True, "swiglu_alpha": 2.0, "experts_per_token": 3},
 }
 """What changes the computation, or could, and isn't supported."""
 
@@ -185,8 +198,9 @@ def logits(model):
 
 @functools.cache
 def base(directory, family):
-    model = model_of(read(directory, family))
-    return shapes(model), logits(model)
+    config = read(directory, family)
+    model = model_of(config)
+    return config, shapes(model), logits(model)
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +212,12 @@ def shared(tmp_path_factory):
 def test_a_field_is_used(shared, tmp_path, family, field):
     change = USED[family][field]
     together = isinstance(change, dict) and field in change
-    model = model_of(read(tmp_path, family, **(change if together else {field: change})))
-    parameters, expected = base(shared, family)
+    config = read(tmp_path, family, **(change if together else {field: change}))
+    before, parameters, expected = base(shared, family)
+    assert config != before
+    if family != "mistral" and field in {**COMMON, **LLAMA}:
+        return  # the same part of another model
+    model = model_of(config)
     if shapes(model) == parameters:
         assert np.abs(logits(model) - expected).max() > 1e-3
 
@@ -248,6 +266,8 @@ WINDOWS = [
     ("gemma3_text", {"sliding_window": 8, "use_bidirectional_attention": True}, [5, None, 5, None]),
     ("phi3", {"sliding_window": 3}, [3] * 4),
     ("olmo2", {}, [None] * 4),
+    ("gpt_oss", {"sliding_window": 3}, [3, None, 3, None]),
+    ("gpt_oss", {}, [128, None, 128, None]),
 ]
 
 
@@ -290,6 +310,13 @@ def test_an_older_scaling_is_that_of_full_attention(tmp_path):
     assert scaled.blocks[1].rotary.frequencies == tuple(f / 2 for f in plain.blocks[1].rotary.frequencies)
 
 
+def test_rotary_positions_may_be_scaled_where_nothing_is_said(tmp_path):
+    yarn = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
+    silent = read(tmp_path, "gpt_oss")
+    assert silent == read(tmp_path, "gpt_oss", rope_scaling=yarn) == read(tmp_path, "gpt_oss", rope_scaling=None)
+    assert silent != read(tmp_path, "gpt_oss", rope_parameters={"rope_type": "default"})
+
+
 @pytest.mark.parametrize("kind", ["su", "yarn"])
 def test_other_names_of_a_scaling_say_the_same(tmp_path, kind):
     assert read(tmp_path, "phi3", rope_scaling={**LONG, "type": kind}) == read(tmp_path, "phi3", rope_scaling=LONG)
@@ -318,6 +345,14 @@ def test_a_tensor_map_fills_every_parameter_once(tmp_path, family):
         assert set(filled) == {id(leaf) for _, leaf in nnx.iter_graph(model) if isinstance(leaf, nnx.Param)}
         names = [name for entry in table for name in entry.names]
         assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gemma3_text"])
+def test_gemmas_scale_embeddings_and_store_weights_of_norms_less_one(tmp_path, family):
+    model, ids = model_of(read(tmp_path, family)), jnp.array([3, 1, 4])
+    close(model.embed(ids), np.sqrt(SIZES["hidden_size"]) * np.asarray(model.embedding.token[...])[np.asarray(ids)])
+    norm, x = model.final_norm, numbers(3, 8)
+    close(norm(jnp.asarray(x)), x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * (1 + np.asarray(norm.scale[...])))
 
 
 @pytest.mark.parametrize("family", CLASSIFIERS)
@@ -360,6 +395,7 @@ PUBLISHED = {
     "phi-4": 14_659_507_200,
     "Phi-4-mini-instruct": 3_836_021_760,
     "OLMo-2-1124-7B": 7_298_617_344,
+    "gpt-oss-20b": 20_914_757_184,
 }
 """How many parameters the checkpoints are said to have."""
 

@@ -70,7 +70,7 @@ def with_one_change(draw, value):
 
 
 def one_line(message):
-    assert message is None or len(message) < 4000, message[:5000]
+    assert message is None or (len(message) < 4000 and "\n" not in message), message[:5000]
     return message
 
 
@@ -220,30 +220,29 @@ def read_gguf(content):
         return one_line(read_text(file)), one_line(read_model(file))
 
 
-HEADER = 5000
-"""Bytes of the file's header in which a change is most telling: counts, lengths, keys and types."""
+HEADER = 12_000
+"""Bytes of the file's header, in which a change is most telling: counts, lengths, keys and types."""
 
 
-@few(150)
+@few(50)
 @given(
     st.integers(0, HEADER) | st.integers(0, 10**6),
     st.binary(max_size=12) | st.sampled_from([b"\0" * 8, b"\xff" * 8, b"\xff" * 4, b"\x7f"]),
-    st.integers(0, 12),
+    st.sampled_from([0, 1, 4, 8, 12]),
 )
 def test_any_bytes_in_a_gguf_file(place, written, removed):
     file = gguf_file()
     place %= len(file)
     read_gguf(file[:place] + written + file[place + removed :])
-    read_gguf(file[:place] + written + file[place + len(written) :])
+
+
+@few(15)
+@given(st.integers(0, 10**6))
+def test_any_end_of_a_gguf_file(kept):
+    assert read_gguf(gguf_file()[: kept % len(gguf_file())])[1] is not None
 
 
 @few(30)
-@given(st.integers(0, 10**6))
-def test_any_end_of_a_gguf_file(kept):
-    assert None not in read_gguf(gguf_file()[: kept % len(gguf_file())])[1:]
-
-
-@few(60)
 @given(
     st.sampled_from(sorted(KEYS)), st.none() | st.booleans() | st.integers(0, 2**32 - 1) | st.floats(width=32) | WORD
 )
@@ -254,7 +253,7 @@ def test_any_value_in_a_gguf_file(key, value):
         assert one_line(read_model(file)) is not None
 
 
-@few(60)
+@few(30)
 @given(st.data())
 def test_any_index(data):
     tensors = load_file(GOLDEN / "gpt2-untied-relu" / "model.safetensors")

@@ -262,6 +262,26 @@ def test_experts_token_by_token(experts, chosen, normalised):
         assert parts.completeness.holds
 
 
+@pytest.mark.parametrize("carries", CARRIERS)
+def test_experts_with_biases_and_a_limit(carries):
+    options = {"experts": 4, "chosen": 2, "bias": True, "limit": 0.7, "dtype": jnp.float64}
+    layer = randomised(Experts(6, 10, "silu", rngs=nnx.Rngs(0), carries=carries, **options), scale=1.0)
+    x, readout, expected = numbers(5, 6), numbers(5, 6, key=3), np.zeros((5, 6))
+    for t, token in enumerate(x):
+        scores = np.exp(linear(layer.router, token))
+        best = np.argsort(-scores)[:2]
+        for e in best:
+            gate = token @ np.asarray(layer.input[...])[e] + np.asarray(layer.input_bias[...])[e]
+            factor = token @ np.asarray(layer.factor[...])[e] + np.asarray(layer.factor_bias[...])[e]
+            gate, factor = np.minimum(gate, 0.7), 1 + np.clip(factor, -0.7, 0.7)
+            hidden = gate / (1 + np.exp(-gate)) * factor
+            outer = hidden @ np.asarray(layer.output[...])[e] + np.asarray(layer.output_bias[...])[e]
+            expected[t] += scores[e] / scores[best].sum() * outer
+    close(layer(jnp.asarray(x)), expected)
+    for ask in (duat.decompose, duat.collapse):
+        assert ask(lambda x: (layer(x) * readout).sum(), jnp.asarray(x)).completeness.holds
+
+
 def test_a_gated_mlp_is_a_term_with_a_dynamic_outer_weight():
     layer = randomised(GatedMLP(6, 10, "gelu", dtype=jnp.float64, rngs=nnx.Rngs(0)))
     x, readout = make_input(), weights_of((4, 6))

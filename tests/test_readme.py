@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import smollm2
 from duat_jax.cli import application
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
+OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -36,28 +38,32 @@ def alike(actual, shown):
     return like(actual) == like(shown) and np.allclose(*numbers, rtol=0, atol=0.011)
 
 
-def test_every_python_block_prints_what_is_shown(capsys):
+@pytest.mark.parametrize("page", [pytest.param(README, marks=pytest.mark.slow), OPERATORS], ids=["README", "operators"])
+def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
-    shown = blocks("text")
-    assert len(blocks("python")) == len(shown)
+    shown = [block for block in blocks("text", page) if not block.startswith("$ ")]
+    assert len(blocks("python", page)) == len(shown)
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        for block, expected in zip(blocks("python"), shown):
+        for block, expected in zip(blocks("python", page), shown):
             exec(block, namespace)
             actual = capsys.readouterr().out.splitlines()
             assert len(actual) == len(expected.splitlines())
             assert all(map(alike, actual, expected.splitlines())), actual
 
 
-def test_the_shown_table_is_the_demos():
-    (demo,) = re.findall(r"^DEMO \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    (shown,) = blocks("text", COMMAND_LINE)
+def shown_command(page):
+    """Return the arguments of the explanation that a page shows, and its lines."""
+    (shown,) = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
     command, *expected = shown.strip().splitlines()
-    assert shlex.split(command) == ["$", "duat", "explain", *shlex.split(demo)]
+    return shlex.split(command)[2:], expected
+
+
+def check_shown(arguments, expected):
+    """The command prints what is shown, dots standing for any number of lines."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        result = CliRunner().invoke(application, ["explain", *shlex.split(demo)])
+        result = CliRunner().invoke(application, arguments)
     assert result.exit_code == 0, result.output
     actual = result.stdout.strip().splitlines()
-    # Dots stand for any number of lines.
     place, skipping = 0, False
     for line in expected:
         if line == "…":
@@ -68,6 +74,22 @@ def test_the_shown_table_is_the_demos():
         assert alike(actual[place], line), (actual[place], line)
         place, skipping = place + 1, False
     assert place == len(actual)
+
+
+def test_the_shown_table_is_the_demos():
+    (demo,) = re.findall(r"^DEMO \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    arguments, expected = shown_command(COMMAND_LINE)
+    assert arguments == ["explain", *shlex.split(demo)]
+    check_shown(arguments, expected)
+
+
+@pytest.mark.slow
+def test_the_shown_table_is_that_of_the_language_model(tmp_path):
+    arguments, expected = shown_command(README)
+    model = arguments.index("--model") + 1
+    assert arguments[model] == smollm2.path().name
+    arguments[model], arguments[-1] = str(smollm2.path()), str(tmp_path / arguments[-1])
+    check_shown(arguments, expected)
 
 
 def test_the_error_shown_for_a_forgotten_mark_is_real():

@@ -130,9 +130,11 @@ def test_triplets_of_a_whole_iteration_are_those_of_the_matrix(make, sizes):
     agrees_with_svd(found, dense, 6)
 
 
-@pytest.mark.parametrize("iterations", [4, 20])
-def test_a_singular_value_lies_within_the_error(iterations):
-    made, dense = function(3, (4, 6), INPUTS)
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "iterations"), [((4, 6), INPUTS, 4), (INPUTS, (4, 6), 4), ((4, 6), INPUTS, 20)]
+)
+def test_a_singular_value_lies_within_the_error(outputs, inputs, iterations):
+    made, dense = function(3, outputs, inputs)
     found = duat.singular_triplets(made, 4, key=KEY, iterations=iterations)
     values = np.linalg.svd(dense, compute_uv=False)
     nearest = np.abs(np.asarray(found.values)[:, None] - values).min(1)

@@ -26,8 +26,9 @@ def test_the_split_depends_on_names_only():
 @pytest.fixture
 def tiny(monkeypatch):
     """A model and batch small enough to train in a test."""
-    block = dataclasses.replace(train.CONFIG.block, features=8, heads=2, neurons=16)
-    config = dataclasses.replace(train.CONFIG, block=block, vocab=300, positions=16, layers=2)
+    block = dataclasses.replace(train.CONFIG.blocks[0], features=8, heads=2, neurons=16)
+    head = dataclasses.replace(train.CONFIG.head, outputs=300)
+    config = dataclasses.replace(train.CONFIG, blocks=(block,) * 2, vocab=300, positions=16, head=head)
     monkeypatch.setattr(train, "CONFIG", config)
     monkeypatch.setattr(train, "BATCH", 4)
     return config

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import NamedSharding
 from jaxtyping import Shaped
 
 from duat_jax.explanation.inputs import Inputs
@@ -46,7 +46,7 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def shards_of(sharding: Sharding | None) -> int:
+def shards_of(sharding: NamedSharding | None) -> int:
     """Return into how many parts a sharding cuts the first axis.
 
     Args:
@@ -57,7 +57,9 @@ def shards_of(sharding: Sharding | None) -> int:
     return sharding.num_devices // sharding.shard_shape((sharding.num_devices,))[0]
 
 
-def batches(inputs: Sequence[Inputs], longest: int, targets: int, sharding: Sharding | None = None) -> Iterator[Batch]:
+def batches(
+    inputs: Sequence[Inputs], longest: int, targets: int, sharding: NamedSharding | None = None
+) -> Iterator[Batch]:
     """Return all texts or images, padded; the number of rows is a power of two, so that few programs are compiled.
 
     Args:

@@ -37,8 +37,8 @@ class Text:
     Example:
         >>> import duat_jax as duat
         >>> pair = duat.load_tokenizer().encode("import os", "import sys")
-        >>> len(Text(pair.ids, pair.type_ids).segments)
-        6
+        >>> Text(pair.ids, pair.type_ids).segments
+        [0, 0, 1, 1]
     """
 
     ids: Any

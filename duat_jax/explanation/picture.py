@@ -10,6 +10,9 @@ from duat_jax.explanation.table import token_label
 if TYPE_CHECKING:
     from duat_jax.explanation.result import Explanation
 
+RED, BLUE = "#c0504d", "#4a7fb5"
+"""Of what raises the value, and of what lowers it."""
+
 LABELLED = 80
 """Up to this many tokens every token is labelled; beyond, every n-th."""
 
@@ -41,7 +44,7 @@ def draw(explanation: "Explanation") -> Figure:
     heat.set_xlim(-0.5, columns - 0.5)
 
     sums = table.sum(0)
-    above.bar(range(columns), sums, color=np.where(sums < 0, "#4a7fb5", "#c0504d"))
+    above.bar(range(columns), sums, color=np.where(sums < 0, BLUE, RED))
     above.step(
         np.arange(-1, columns + 1),
         np.pad(explanation.input_tokens, 1),
@@ -56,17 +59,25 @@ def draw(explanation: "Explanation") -> Figure:
     above.legend(frameon=False, fontsize="small")
 
     sums = table.sum(1)
-    right.barh(range(rows), sums, color=np.where(sums < 0, "#4a7fb5", "#c0504d"))
+    right.barh(range(rows), sums, color=np.where(sums < 0, BLUE, RED))
     right.axvline(0, color="black", linewidth=0.6)
     right.tick_params(labelleft=False)
     right.set_xlabel("per term")
 
     figure.colorbar(image, ax=right, label="contribution")
+    figure.suptitle(title(explanation), fontsize="medium")
+    return figure
+
+
+def title(explanation: "Explanation") -> str:
+    """Return what is explained, and its sums.
+
+    Args:
+        explanation: what is drawn.
+    """
     bias = sum(explanation.biases.values())
-    figure.suptitle(
+    return (
         f"{explanation.target} = {explanation.value:.4f}".replace("$", r"\$")
         + f"\nembedding {explanation.embedding.sum():+.4f}   terms {explanation.term_tokens.sum():+.4f}"
-        + f"   biases {bias:+.4f}   (error {float(explanation.completeness.error):+.1e})",
-        fontsize="medium",
+        + f"   biases {bias:+.4f}   (error {float(explanation.completeness.error):+.1e})"
     )
-    return figure

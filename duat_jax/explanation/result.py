@@ -187,7 +187,11 @@ class Explanation:
         return as_html(self)
 
     def plot(self) -> "Figure":
-        """Return the layer × token picture."""
+        """Return the layer × token picture; of an image, one that lies over it."""
+        if self.image is not None:
+            from duat_jax.explanation.image_picture import draw_over_image
+
+            return draw_over_image(self, self.image)
         from duat_jax.explanation.picture import draw
 
         return draw(self)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import AxisType, NamedSharding
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
@@ -50,7 +50,7 @@ def explain(
     against: Any = None,
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
-    sharding: Sharding | None = None,
+    sharding: NamedSharding | None = None,
 ) -> Any:
     """Explain numbers that a model computes, down to every neuron at every token.
 
@@ -78,6 +78,7 @@ def explain(
 
     Raises:
         BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
+        DuatError: for a sharding that the texts can't have, or other devices than the model's.
 
     Example:
         >>> import duat_jax as duat
@@ -91,7 +92,8 @@ def explain(
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
     question = inputs.check(model.config, given, target, contrast, against, position, tokenizer)
-    _require_same_devices(model, sharding)
+    if sharding is not None:
+        _require_spread(model, sharding)
     words = [words_of(model.config, one, tokenizer) for one in question.inputs]
     streams = tuple(one.stream for one in question.targets[0])
     found: dict[int, list[Explanation]] = {}
@@ -109,13 +111,19 @@ def explain(
     return answers if question.many_inputs else answers[0]
 
 
-def _require_same_devices(model: Transformer, sharding: Sharding | None) -> None:
-    devices = {device for leaf in jax.tree.leaves(model) for device in leaf.devices()}
-    if sharding is not None and devices != sharding.device_set:
-        raise DuatError(
-            f"the model lies on {len(devices)} devices and the texts on {len(sharding.device_set)}: put it there, for"
-            " example by duat.load(path, device=NamedSharding(mesh, P()))"
+def _require_spread(model: Transformer, sharding: NamedSharding) -> None:
+    problems = []
+    if len(sharding.spec) > 1:
+        problems.append(f"{sharding.spec} spreads more than the axis of texts: give P(axis)")
+    if any(axis is not AxisType.Auto for axis in sharding.mesh.axis_types):
+        problems.append("the mesh has explicit axes: make it by jax.sharding.Mesh(devices, names)")
+    if {device for leaf in jax.tree.leaves(model) for device in leaf.devices()} != sharding.device_set:
+        problems.append(
+            "the model lies on other devices than the texts: put it there, for example by"
+            " duat.load(path, device=NamedSharding(mesh, P()))"
         )
+    if problems:
+        raise DuatError("; ".join(problems))
 
 
 @partial(jax.jit, static_argnames="streams")

@@ -75,7 +75,7 @@ class ReadOut(nnx.Module):
         return jnp.take_along_axis(states, last[..., None, None], axis=-2)[..., 0, :]
 
     def logits(
-        self, states: Float[Array, "... features"], embedding: Float[Array, "vocab features"] | None
+        self, states: Float[Array, "... features"], embedding: Float[Array, "vocab width"] | None
     ) -> Float[Array, "... outputs"]:
         """Return the logits.
 
@@ -88,7 +88,7 @@ class ReadOut(nnx.Module):
             logits = logits + offset(self.bias[...], "head.bias")
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
-    def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab features"] | None) -> "Logits":
+    def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":
         """Return one state's logits, and how they are read out of it.
 
         Args:
@@ -102,7 +102,7 @@ class ReadOut(nnx.Module):
         ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)
         return Logits(logits * ratio, rows, ratio * jnp.asarray(self.config.scale, ratio.dtype), ratio * bias)
 
-    def rows(self, embedding: Float[Array, "vocab features"] | None) -> Float[Array, "outputs features"]:
+    def rows(self, embedding: Float[Array, "vocab width"] | None) -> Float[Array, "outputs features"]:
         """Return the matrix whose rows read logits out of a prepared state, before their scale, bias and cap.
 
         Args:

@@ -29,6 +29,7 @@ from duat_jax.models.families import (
     gemma3_text,
     gpt2,
     gpt_neox,
+    gpt_oss,
     gptj,
     llama,
     mistral,
@@ -67,6 +68,7 @@ FAMILIES: dict[str, ModuleType] = {
     "phi3": phi3,
     "qwen3_moe": qwen3_moe,
     "gemma3_text": gemma3_text,
+    "gpt_oss": gpt_oss,
 }
 """The module of each `model_type`: what its fields and tensors are called (`HARMLESS`, `PREFIX`, `IGNORED`, `HEADS`,
 `LAYER`, `OLDER`, `COPIES`), `read_config` and `tensor_map`."""
@@ -79,9 +81,7 @@ def _open(path: Path | str | None) -> Checkpoint:
     return open_checkpoint(EMBEDDED if path is None else path)
 
 
-def load_config(
-    path: Path | str | None = None, *, head: str | None = None, carries: str | None = None
-) -> Config:
+def load_config(path: Path | str | None = None, *, head: str | None = None, carries: str | None = None) -> Config:
     """Return the shape of a checkpoint.
 
     Args:
@@ -107,7 +107,7 @@ def _config(checkpoint: Checkpoint, head: str | None, carries: str | None) -> Co
         raise BadCheckpoint(f"{file}: model_type = {shown(family)} isn't supported, only {', '.join(FAMILIES)} are")
     settings = Settings(values, head)
     config = FAMILIES[family].read_config(settings)
-    raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS))
+    raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS) or config.problems())
     return config if carries is None else with_carries(config, carries)
 
 

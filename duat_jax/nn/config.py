@@ -48,12 +48,13 @@ class BlockConfig:
             together, or `"none"`.
         sinks: whether each head may attend to nothing, by a learned score.
         mlp: `"plain"`, `"gated"` or `"experts"`, gated too.
-        mlp_bias: whether the MLP has biases; experts have none.
+        mlp_bias: whether the MLP has biases; of experts the router too.
         activation: a name in `ACTIVATIONS`.
         carries: what carries the neurons of a gated MLP, a name in `CARRIERS`.
         experts: number of experts.
         chosen_experts: how many of them are chosen for a token.
         normalised_experts: whether the weights of the chosen ones are divided by their sum.
+        expert_limit: what experts' gates stay below, and their factors' size before one is added; neither if absent.
         norm: `"layer"`, `"rms"` or `"none"`.
         norm_1: whether the first norm of the arrangement is there.
         norm_2: whether the second one is.
@@ -86,6 +87,7 @@ class BlockConfig:
     experts: int | None = None
     chosen_experts: int | None = None
     normalised_experts: bool = True
+    expert_limit: float | None = None
     norm: str = "layer"
     norm_1: bool = True
     norm_2: bool = True
@@ -134,6 +136,8 @@ class BlockConfig:
             found.append(f"sliced attention has no {', '.join(given)}")
         if any((number is not None) != (self.mlp == "experts") for number in (self.experts, self.chosen_experts)):
             found.append("experts and chosen_experts go with mlp = 'experts', both of them")
+        elif self.expert_limit is not None and self.mlp != "experts":
+            found.append("expert_limit goes with mlp = 'experts'")
         elif (self.chosen_experts or 0) > (self.experts or 0):
             found.append(f"chosen_experts = {self.chosen_experts} is more than experts = {self.experts}")
         return found
@@ -232,6 +236,8 @@ def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> ML
         chosen=config.chosen_experts or 1,
         normalised=config.normalised_experts,
         carries=config.carries,
+        bias=config.mlp_bias,
+        limit=config.expert_limit,
         dtype=dtype,
         rngs=rngs,
     )

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.nn.linear import PRECISION, Linear, initial
 from duat_jax.nn.mlp import ACTIVATIONS, gated_term
-from duat_jax.transform.marks import hold
+from duat_jax.transform.marks import hold, offset
 
 
 @final
@@ -19,7 +19,7 @@ class Experts(nnx.Module):
 
     The router's choice and its weights `w = softmax(x W_r)` are held; the term has the chosen experts' neurons one
     after another, `[tokens, chosen · neurons]`, and its outer weight carries `w`. Every expert is computed for every
-    token, and the chosen ones are taken.
+    token, and the chosen ones are taken.  With a limit `l` a gate is `σ(min(g, l))`, a factor `1 + clip(u, −l, l)`.
 
     Args:
         features: width of the residual stream.
@@ -29,6 +29,8 @@ class Experts(nnx.Module):
         chosen: how many are chosen for a token.
         normalised: whether the weights of the chosen ones are divided by their sum.
         carries: what carries the neurons, a name in `CARRIERS`.
+        bias: whether experts and router have biases.
+        limit: what gates stay below, and factors' size before one is added to them; neither if absent.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
 
@@ -45,6 +47,8 @@ class Experts(nnx.Module):
         chosen: int,
         normalised: bool = True,
         carries: str = "gate",
+        bias: bool = False,
+        limit: float | None = None,
         dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs | None,
     ) -> None:
@@ -52,9 +56,14 @@ class Experts(nnx.Module):
         self.chosen = chosen
         self.normalised = normalised
         self.carries = carries
-        self.router = Linear(features, experts, "experts.router", bias=False, dtype=dtype, rngs=rngs)
+        self.limit = limit
+        self.router = Linear(features, experts, "experts.router", bias=bias, dtype=dtype, rngs=rngs)
         self.input, self.factor = (initial((experts, features, neurons), dtype, rngs) for _ in range(2))
         self.output = initial((experts, neurons, features), dtype, rngs)
+        sizes = (neurons, neurons, features)
+        self.input_bias, self.factor_bias, self.output_bias = (
+            nnx.Param(jnp.zeros((experts, size), dtype)) if bias else None for size in sizes
+        )
 
     def __call__(self, x: Float[Array, "... tokens features"]) -> Float[Array, "... tokens features"]:
         """Apply the chosen experts to every token.
@@ -67,10 +76,11 @@ class Experts(nnx.Module):
             weights = weights / weights.sum(-1, keepdims=True)
         weights, experts = hold(weights, "experts.weight"), hold(experts, "experts.chosen")
 
-        def of_the_chosen(kernel: Float[Array, "experts features neurons"]) -> Array:
-            every = jnp.einsum("...tf,efn->...ten", x, kernel, precision=PRECISION)
+        def of_the_chosen(kernel: nnx.Param, bias: nnx.Param | None, name: str) -> Array:
+            every = jnp.einsum("...tf,efn->...ten", x, kernel[...], precision=PRECISION)
             found = jnp.take_along_axis(every, experts[..., None], axis=-2)
-            return found.reshape(*found.shape[:-2], -1)
+            found = found.reshape(*found.shape[:-2], -1)
+            return found if bias is None else found + offset(bias[...][experts].reshape(found.shape), name)
 
         routed = jax.nn.one_hot(experts, len(self.output), dtype=x.dtype) * weights[..., None]
 
@@ -79,5 +89,16 @@ class Experts(nnx.Module):
             by_expert = jnp.einsum("...tce,...tcn->...ten", routed, by_choice, precision=PRECISION)
             return jnp.einsum("...ten,enf->...tf", by_expert, self.output[...], precision=PRECISION)
 
-        gate, factor = of_the_chosen(self.input[...]), of_the_chosen(self.factor[...])
-        return gated_term(ACTIVATIONS[self.activation], gate, factor, self.carries, outer)
+        gate = of_the_chosen(self.input, self.input_bias, "mlp.input.bias")
+        factor = of_the_chosen(self.factor, self.factor_bias, "mlp.factor.bias")
+        y = gated_term(self._gate, gate, factor, self.carries, outer, self._factor)
+        if self.output_bias is None:
+            return y
+        biases = jnp.matmul(routed.sum(-2), self.output_bias[...], precision=PRECISION)
+        return y + offset(biases, "mlp.output.bias")
+
+    def _gate(self, gate: Array) -> Array:
+        return ACTIVATIONS[self.activation](gate if self.limit is None else jnp.minimum(gate, self.limit))
+
+    def _factor(self, factor: Array) -> Array:
+        return factor if self.limit is None else 1 + jnp.clip(factor, -self.limit, self.limit)

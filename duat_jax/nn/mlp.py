@@ -18,6 +18,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
+    "quick_gelu": lambda z: z * jax.nn.sigmoid(1.702 * z),
     "tanh": jnp.tanh,
     "sigmoid": jax.nn.sigmoid,
 }
@@ -129,8 +130,9 @@ def gated_term(
     factor: Float[Array, "... neurons"],
     carries: str,
     outer: Callable[[Array], Array],
+    factor_activation: Callable[[Array], Array] = _identity,
 ) -> Float[Array, "... features"]:
-    """Return `outer(σ(g) ⊙ u)`, marked.
+    """Return `outer(σ(g) ⊙ τ(u))`, marked.
 
     Args:
         activation: `σ`.
@@ -138,13 +140,14 @@ def gated_term(
         factor: `u`, `[..., neurons]`.
         carries: which of them flows, a name in `CARRIERS`.
         outer: the linear map `W3`.
+        factor_activation: `τ`, the identity in most models.
     """
     if carries == "gate":
-        held = hold(factor, "mlp.factor")
+        held = hold(factor_activation(factor), "mlp.factor")
         return term(activation, gate, "mlp", outer=lambda activated: outer(activated * held))
     if carries == "factor":
         open_ = hold(activation(gate), "mlp.gate")
-        return term(_identity, factor, "mlp", outer=lambda carried: outer(carried * open_))
-    held, open_ = hold(factor, "mlp.factor"), hold(activation(gate), "mlp.gate")
+        return term(factor_activation, factor, "mlp", outer=lambda carried: outer(carried * open_))
+    held, open_ = hold(factor_activation(factor), "mlp.factor"), hold(activation(gate), "mlp.gate")
     by_gate = term(activation, gate, "mlp.by_gate") * held
-    return outer(0.5 * (by_gate + term(_identity, factor, "mlp.by_factor") * open_))
+    return outer(0.5 * (by_gate + term(factor_activation, factor, "mlp.by_factor") * open_))

@@ -12,7 +12,6 @@ from matfree.eig import svd_partial
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.base import LinearMap, shown
-from duat_jax.operators.entries import at_once
 
 
 class SingularTriplets(NamedTuple):
@@ -39,8 +38,8 @@ def singular_triplets(
 ) -> SingularTriplets:
     """Return the leading singular triplets of a map, by Golub and Kahan's iteration from a random vector.
 
-    Every iteration applies the map and its transpose once, and all vectors are kept orthogonal; so do the errors at the
-    end, once for each triplet.  The leading values converge first, and the faster the larger the gaps between them:
+    Every iteration applies the map and its transpose once, and so does each triplet's error at the end; all vectors are
+    kept orthogonal.  The leading values converge first, and the faster the larger the gaps between them:
     `errors` says how far each has come.  Singular values that are equal are found once.
 
     Args:
@@ -107,8 +106,7 @@ def _finite_bidiag(iterations: int) -> Any:
 
 @partial(jax.jit, static_argnames=("count", "iterations"))
 def _triplets(linear: LinearMap, count: int, iterations: int, key: Array) -> SingularTriplets:
-    def error(triplet: tuple[Array, Array, Array]) -> Array:
-        u, value, v = triplet
+    def error(u: Array, value: Array, v: Array) -> Array:
         difference = jnp.hypot(norm(_apply(linear, v) - value * u), norm(_apply(linear.T, u) - value * v))
         return difference / jnp.sqrt(2 * norm(u) * norm(v))
 
@@ -119,10 +117,10 @@ def _triplets(linear: LinearMap, count: int, iterations: int, key: Array) -> Sin
     turned = math.prod(linear.output.shape) < math.prod(linear.input.shape)
     begun = linear.T if turned else linear
     start = jax.random.normal(key, begun.input.shape)
-    left, values, right = (
-        part[:count] for part in svd_partial(_finite_bidiag(iterations))(partial(_apply, begun), start)
-    )
+    # Some accelerators round products, and vectors wouldn't stay orthogonal.
+    with jax.default_matmul_precision("highest"):
+        triplets = svd_partial(_finite_bidiag(iterations))(partial(_apply, begun), start)
+    left, values, right = (part[:count] for part in triplets)
     if turned:
         left, right = right, left
-    errors = jax.lax.map(error, (left, values, right), batch_size=at_once(linear))
-    return SingularTriplets(left, values, right, errors)
+    return SingularTriplets(left, values, right, jax.vmap(error)(left, values, right))

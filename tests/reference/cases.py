@@ -20,6 +20,15 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 """Of the largest entry."""
 
 
+REFUSED = {
+    ("albert", "inner_group_num"),
+    ("gpt_oss", "swiglu_alpha"),
+    ("opt", "norms without parameters"),
+    ("opt", "word_embed_proj_dim"),
+}
+"""Switches that the reference has and we refuse by name."""
+
+
 class Case(NamedTuple):
     """A checkpoint that both sides read.
 
@@ -39,6 +48,11 @@ class Case(NamedTuple):
     def architecture(self) -> str:
         """The reference's class."""
         return FAMILIES[self.family].heads[self.head]
+
+    @property
+    def refused(self) -> bool:
+        """Whether we refuse it by name."""
+        return (self.family, self.switch) in REFUSED
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ EPSILON = st.sampled_from([1e-12, 1e-5, 1e-2])
 WINDOW = st.integers(1, 14)
 LAYERS = st.integers(1, 3)
 CAP = st.sampled_from([None, 0.5, 5.0, 50.0])
+LIMIT = st.sampled_from([0.5, 7.0])
 THETA = st.sampled_from([10.0, 100.0, 10_000, 1_000_000.0])
 FACTOR = st.sampled_from([1.0, 1.5, 4.0, 32.0])
 CONTEXT = st.sampled_from([8, 16, 64])
@@ -76,8 +77,9 @@ def _rotary(draw: Callable, rotated: int) -> Settings:
     # Only dynamic positions are made for texts that are longer than this.
     context = {"max_position_embeddings": draw(CONTEXT if kind == "dynamic" else LONG_ENOUGH)}
     if draw(FLAG):
-        return {**context, "rope_theta": ABSENT, "rope_parameters": {**scaling, "rope_theta": theta}}
-    older = {} if kind == "default" else {"rope_scaling": scaling}
+        newer = {"rope_theta": ABSENT, "rope_scaling": ABSENT, "rope_parameters": {**scaling, "rope_theta": theta}}
+        return {**context, **newer}
+    older = {"rope_scaling": ABSENT if kind == "default" else scaling}
     return {**context, "rope_theta": theta, **older}
 
 
@@ -211,6 +213,13 @@ DRAWS: dict[str, Strategy[dict[str, Any]]] = {
         moe_intermediate_size=st.sampled_from([4, 12]),
     ),
     "phi3": _phi3(),
+    "gpt_oss": _decoder(
+        layer_types=True,
+        attention_bias=FLAG,
+        sliding_window=WINDOW,
+        swiglu_limit=st.sampled_from([0.5, 7.0]),
+        **_EXPERTS,
+    ),
     "olmo2": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG),
     "opt": _some(
         **_SMALL,

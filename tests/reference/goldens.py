@@ -59,7 +59,6 @@ GOLDENS: dict[str, Case] = {
             ("gemma3_text", "linear"),
             ("qwen3_moe", "decoder_sparse_step"),
             ("phi3", "longrope"),
-            ("opt", "word_embed_proj_dim"),
             ("opt", "post-norm"),
             ("albert", "num_hidden_groups"),
         ]

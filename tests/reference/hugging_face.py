@@ -98,13 +98,14 @@ def in_float64(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
     return double
 
 
-def run(model: PreTrainedModel, layer: str, inputs: np.ndarray) -> Outputs:
+def run(model: PreTrainedModel, layer: str, inputs: np.ndarray, segments: np.ndarray | None = None) -> Outputs:
     """Run the reference on one text or image.
 
     Args:
         model: the reference's model.
         layer: the name of its layers' class.
         inputs: token ids, `[tokens]`, or an image, `[channels, height, width]`.
+        segments: of each token the segment, `[tokens]`; all of segment 0 if absent.
     """
     streams: list[torch.Tensor] = []
 
@@ -120,8 +121,11 @@ def run(model: PreTrainedModel, layer: str, inputs: np.ndarray) -> Outputs:
     hooks += [module.register_forward_hook(leave) for module in layers]
     dtype = next(model.parameters()).dtype
     given = torch.as_tensor(inputs)[None]
+    arguments = {"input_ids": given} if given.dtype == torch.int64 else {"pixel_values": given.to(dtype)}
+    if segments is not None:
+        arguments["token_type_ids"] = torch.as_tensor(segments)[None]
     with torch.no_grad():
-        result = model(given) if given.dtype == torch.int64 else model(pixel_values=given.to(dtype))
+        result = model(**arguments)
     for hook in hooks:
         hook.remove()
     value = result.logits if hasattr(result, "logits") else result.last_hidden_state

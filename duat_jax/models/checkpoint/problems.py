@@ -13,7 +13,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
 def shown(value: Any) -> str:
-    """Return a value read from a file in a few characters.
+    """Return a value read from a file in a few characters of one line.
 
     Args:
         value: what was read.
@@ -22,7 +22,7 @@ def shown(value: Any) -> str:
         >>> shown([1, {"a": [[[[[2]]]]]}])
         "[1, {'a': [[[[...]]]]}]"
     """
-    return _SHORT.repr(value)
+    return " ".join(_SHORT.repr(value).split())
 
 
 def raise_problems(path: Path, problems: list[str]) -> None:

@@ -55,25 +55,23 @@ def read_config(
     width = settings.integer("head_dim", head_features or max(features // heads, 1))
     positions = rotary(settings, width)
     vocab = settings.integer("vocab_size")
-    block = BlockConfig(
-        **{
-            "arrangement": "pre-norm",
-            "features": features,
-            "heads": heads,
-            "neurons": settings.integer("intermediate_size"),
-            "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or heads,
-            "head_features": width,
-            "rotary": positions.rotary,
-            "attention_bias": False,
-            "output_bias": False,
-            "mlp": "gated",
-            "mlp_bias": False,
-            "activation": settings.activation(*activation),
-            "norm": "rms",
-            "epsilon": settings.number("rms_norm_eps", epsilon),
-        }
-        | parts
-    )
+    usual: dict[str, Any] = {
+        "arrangement": "pre-norm",
+        "features": features,
+        "heads": heads,
+        "neurons": settings.integer("intermediate_size"),
+        "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or heads,
+        "head_features": width,
+        "rotary": positions.rotary,
+        "attention_bias": False,
+        "output_bias": False,
+        "mlp": "gated",
+        "mlp_bias": False,
+        "activation": settings.activation(*activation),
+        "norm": "rms",
+        "epsilon": settings.number("rms_norm_eps", epsilon),
+    }
+    block = BlockConfig(**usual | parts)
     kind = settings.head(kinds, "next token")
     return Config(
         family=family,

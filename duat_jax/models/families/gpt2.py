@@ -61,18 +61,18 @@ def read_config(settings: Settings) -> Config:
         features=features,
         heads=heads,
         neurons=settings.integer("n_inner", 4 * features),
-        scale=1.0 if not settings.boolean("scale_attn_weights", True) else max(features // heads, 1) ** -0.5,
         activation=settings.activation("activation_function", "gelu_new"),
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )
-    layers = settings.layers("n_layer")
+    layers, size = settings.layers("n_layer"), max(features // heads, 1)
+    scale = size**-0.5 if settings.boolean("scale_attn_weights", True) else 1.0
     by_layer = settings.boolean("scale_attn_by_inverse_layer_idx", False)
-    scales = [(block.scale or 1.0) / (i + 1 if by_layer else 1) for i in range(layers)]
+    scales = [scale / (i + 1 if by_layer else 1) for i in range(layers)]
     vocab = settings.integer("vocab_size")
     kind = settings.head(("next token", "classes", "hidden"), "next token")
     return Config(
         family="gpt2",
-        blocks=tuple(dataclasses.replace(block, scale=scale) for scale in scales),
+        blocks=tuple(dataclasses.replace(block, scale=None if scale == size**-0.5 else scale) for scale in scales),
         vocab=vocab,
         positions=settings.integer("n_positions"),
         head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=True),

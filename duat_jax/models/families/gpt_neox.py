@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.heads import classes, next_token, unembedding
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
@@ -77,10 +77,9 @@ def tensor_map(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
-    unembedding = "score.weight" if config.head.kind == "classes" else "embed_out.weight"
     return [
         Entry("embed_in.weight", ("embedding.token",)),
         *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
         *norm("final_layer_norm", "final_norm"),
-        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *unembedding(config, "embed_out.weight"),
     ]

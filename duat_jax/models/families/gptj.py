@@ -4,7 +4,7 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.heads import classes, next_token, unembedding
 from duat_jax.models.families.tensor_map import SHARED, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.position import Rotary, rotary_frequencies
@@ -88,11 +88,10 @@ def tensor_map(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
-    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
     return [
         Entry("wte.weight", ("embedding.token",)),
         *in_every_layer(config.layers, BLOCK),
         *norm("ln_f", "final_norm"),
-        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *unembedding(config),
         *([Entry("lm_head.bias", ("head.bias",))] if config.head.bias else []),
     ]

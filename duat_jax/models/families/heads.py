@@ -1,7 +1,8 @@
 """The heads that many families share: how a configuration says them."""
 
 from duat_jax.models.checkpoint.settings import Settings
-from duat_jax.models.config import Head
+from duat_jax.models.config import Config, Head
+from duat_jax.models.families.tensor_map import Entry
 
 
 def next_token(settings: Settings, kind: str, vocab: int, *, tied: bool) -> Head:
@@ -33,3 +34,14 @@ def classes(
     settings.boolean("tie_word_embeddings", False)  # of the read-out that isn't there
     labels = settings.labels()
     return Head(kind=kind, outputs=len(labels), labels=labels, bias=bias, pool=pool, dense=dense, dense_bias=dense_bias)
+
+
+def unembedding(config: Config, stored: str = "lm_head.weight") -> list[Entry]:
+    """Return the entry of the matrix that reads a decoder's logits: none where it is tied, or where there are none.
+
+    Args:
+        config: the checkpoint's parts.
+        stored: its name where it reads the next token's.
+    """
+    name = "score.weight" if config.head.kind == "classes" else stored
+    return [Entry(name, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []

@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.heads import classes, next_token, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
@@ -76,11 +76,10 @@ def tensor_map(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
-    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
     return [
         Entry("decoder.embed_tokens.weight", ("embedding.token",)),
         Entry("decoder.embed_positions.weight", ("embedding.position",)),
         *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
         *(norm("decoder.final_layer_norm", "final_norm") if config.final_norm else []),
-        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *unembedding(config),
     ]

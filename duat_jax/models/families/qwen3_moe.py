@@ -1,6 +1,7 @@
 """The Qwen 3 mixture-of-experts family: configuration and tensor map of Hugging Face's `qwen3_moe` checkpoints."""
 
 import dataclasses
+from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
@@ -44,7 +45,7 @@ def read_config(settings: Settings) -> Config:
         output_bias=bias,
         query_key_norm="head",
     )
-    routed = {
+    routed: dict[str, Any] = {
         "mlp": "experts",
         "neurons": settings.integer("moe_intermediate_size", 768),
         "experts": settings.integer("num_local_experts", 128),

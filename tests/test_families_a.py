@@ -322,6 +322,12 @@ def test_other_names_of_a_scaling_say_the_same(tmp_path, kind):
     assert read(tmp_path, "phi3", rope_scaling={**LONG, "type": kind}) == read(tmp_path, "phi3", rope_scaling=LONG)
 
 
+@pytest.mark.parametrize("inside", [{}, {"original_max_position_embeddings": 8}])
+def test_an_original_context_that_is_not_said_is_the_usual_one(tmp_path, inside):
+    config = read(tmp_path, "phi3", max_position_embeddings=8192, rope_scaling=LONG | inside)
+    assert config.blocks[0].rotary.longer.original == 4096
+
+
 @pytest.mark.parametrize("field", ["attn_logit_softcapping", "final_logit_softcapping"])
 def test_a_cap_that_is_null_is_no_cap(tmp_path, field):
     config, without = read(tmp_path, "gemma2"), read(tmp_path, "gemma2", **{field: None})

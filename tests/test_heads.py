@@ -107,7 +107,7 @@ def explained(name):
     return duat.explain(model_of(name), GIVEN[name], ASKED[name])
 
 
-SLOW = ("next token", "first", "mean")
+SLOW = ("next token", "first", "last", "mean")
 
 
 @pytest.mark.parametrize(
@@ -353,6 +353,7 @@ def test_the_command_explains_a_mask():
     assert list(found["contributions"]["terms"]) == ["layers.0.mlp", "layers.1.mlp", "head"]
 
 
+@pytest.mark.slow
 def test_the_command_explains_a_class_of_an_image(vision):
     pixels = load(vision, SQUARE)
     arguments = ("--image", vision / "image.png", "--model", vision, "--target", "b", "--contrast", 0)

@@ -35,8 +35,8 @@ ENCODERS: dict[str, Family] = {
     "roberta": Family(
         "RobertaLayer",
         _encoder("Roberta"),
-        {**_BERT, "max_position_embeddings": 20, "pad_token_id": 1, "type_vocab_size": 1},
-        {**_BERT_SWITCHES, "pad_token_id": {"pad_token_id": 3}},
+        {**_BERT, "max_position_embeddings": 24, "pad_token_id": 1, "type_vocab_size": 1},
+        {**_BERT_SWITCHES, "pad_token_id in the text": {"pad_token_id": 6}},
     ),
     "distilbert": Family(
         "TransformerBlock",

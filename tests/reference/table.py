@@ -55,6 +55,8 @@ def row(case: Case) -> list[str]:
     Args:
         case: the case.
     """
+    if case.refused:
+        return [case.switch, case.head, "refused by name", "", ""]
     with tempfile.TemporaryDirectory() as folder:
         expected = reference(case, Path(folder))
         parity = [max(errors(case, Path(folder), expected[dtype], dtype).values()) for dtype in DTYPES]

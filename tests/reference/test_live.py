@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from .families import FAMILIES
 
 CASES = {case.name: case for case in cases()}
 LOADING = [name for name, case in CASES.items() if not case.refused]
-EXAMPLES = 8
+EXAMPLES = 6
 
 
 @pytest.fixture(scope="module")
@@ -135,4 +136,5 @@ def test_no_configuration_loads_and_disagrees(family, tmp_path_factory):
             assert max(found.values()) < TOLERANCE[dtype], (case.settings, dtype, found)
 
     agree()
+    jax.clear_caches()  # no other test has these shapes
     assert np.mean(loaded) > 0.6, f"only {sum(loaded)} of {len(loaded)} drawn configurations load"

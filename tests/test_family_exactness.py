@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import pytest
 from cases import GOLDEN, Case
-from helpers import weights_of
+from helpers import close, weights_of
 from lies import answers, collapsed_answers, disagreement, how
-from test_parity import CHECKPOINTS, golden
+from test_parity import CHECKPOINTS, agree, golden
 
 import duat_jax as duat
 from duat_jax.forms.completeness import HOLDS
@@ -56,4 +56,22 @@ def test_every_gauge_of_a_gated_term_is_exact(name, carries):
     assert {block.carries for block in model.config.blocks} == {carries}
     _, given, outputs = golden(name)
     assert jnp.allclose(model(given), outputs["float64"], rtol=0, atol=1e-10)
+    require_exact(case_of(model, given), name)
+
+
+LONG = ("llama", "gemma2", "mistral-window", "modernbert", "gpt_oss", "vit")
+"""Grouped heads; caps and windows; a window of every layer; windows both ways; sinks; no causality."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "gemma2")) for name in LONG])
+def test_without_a_stored_pattern_everything_is_the_same(name, monkeypatch):
+    model, given, outputs = golden(name)
+    attention = model.stack.blocks[0].attention
+    stored = duat.record(model.output)(model.embed(given)).dynamics.held
+    monkeypatch.setattr("duat_jax.nn.attention.LONGEST_STORED", 1)
+    agree(model(given), outputs["float64"])
+    held = duat.record(model.output)(model.embed(given)).dynamics.held
+    assert not any("pattern" in str(key) for key in held)
+    again = attention.pattern(*(held[f"layers.0.attention.{part}"] for part in ("queries", "keys")))
+    close(again, stored["layers.0.attention.pattern"])
     require_exact(case_of(model, given), name)

@@ -79,17 +79,21 @@ def _on_the_linear_path(explanation: "Explanation") -> list[tuple[str, float]]:
     return sorted(found, key=lambda item: -abs(item[1]))
 
 
-def _biases(explanation: "Explanation") -> Table:
+def _biases(explanation: "Explanation") -> list[RenderableType]:
+    """Return the biggest biases; nothing of a model without any."""
+    ordered = _on_the_linear_path(explanation)
+    if not ordered:
+        return []
     table = _table()
     table.add_column("name")
     table.add_column("contribution", justify="right")
-    ordered = _on_the_linear_path(explanation)
     for name, value in ordered[:BIASES]:
         table.add_row(name, _number(value))
     others = ordered[BIASES:]
     if others:
         table.add_row(f"{len(others)} others", _number(sum(value for _, value in others)))
-    return table
+    title = f"The biggest of {len(ordered)} biases and norm offsets on the linear path"
+    return [Text(title, style="bold"), table, ""]
 
 
 def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
@@ -134,12 +138,7 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
         _layers(explanation),
         Text(collapse_note, style="dim"),
         "",
-        Text(
-            f"The biggest of {len(_on_the_linear_path(explanation))} biases and norm offsets on the linear path",
-            style="bold",
-        ),
-        _biases(explanation),
-        "",
+        *_biases(explanation),
         Text.assemble(
             ("embedding ", "bold"),
             f"{total[0]:+.4f}",

@@ -4,6 +4,7 @@ from duat_jax.nn.attention import Attention as Attention
 from duat_jax.nn.attention import SlicedAttention as SlicedAttention
 from duat_jax.nn.block import ARRANGEMENTS as ARRANGEMENTS
 from duat_jax.nn.block import Block as Block
+from duat_jax.nn.blockwise import attend as attend
 from duat_jax.nn.config import BLOCKS as BLOCKS
 from duat_jax.nn.config import BlockConfig as BlockConfig
 from duat_jax.nn.config import make_block as make_block

@@ -1,16 +1,20 @@
 """Attention, linear in its value path once the pattern is held."""
 
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.nn.blockwise import attend, pattern
 from duat_jax.nn.linear import PRECISION, Linear, initial
 from duat_jax.nn.norm import RMSNorm
 from duat_jax.nn.pattern import attention_mask, attention_pattern
 from duat_jax.nn.position import Rotary
+
+LONGEST_STORED = 512
+"""The longest text, in tokens, of which the pattern is stored; of longer ones queries and keys are held instead."""
 
 
 def _mix(
@@ -24,7 +28,8 @@ def _mix(
 class Attention(nnx.Module):
     """Standard multi-head attention: `MHA(x) = Σ_h H_h x W_{V,h} W_{O,h} + bias`, scores scaled by `1/√head_features`.
 
-    With fewer key/value heads than query heads, neighbouring query heads share one.
+    With fewer key/value heads than query heads, neighbouring query heads share one. The pattern is held; in texts of
+    more than `LONGEST_STORED` tokens queries and keys are, and `pattern` computes it from them.
 
     Args:
         features: width of the residual stream.
@@ -94,11 +99,39 @@ class Attention(nnx.Module):
         queries = self._heads(self.query(x), self.query_norm, padding)
         keys = self._heads(self.key(x), self.key_norm, padding)
         values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
+        if x.shape[-2] > LONGEST_STORED:
+            mixed = attend(queries, keys, values, padding=padding, **self._switches)
+            return self.output(mixed.reshape(*x.shape[:-1], -1))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
         mask = attention_mask(x.shape[-2], causal=self.causal, window=self.window, padding=padding)
-        sinks = None if self.sinks is None else self.sinks[...]
+        sinks = self._switches["sinks"]
         return self.output(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap, sinks), values))
+
+    def pattern(
+        self,
+        queries: Float[Array, "... tokens heads head_features"],
+        keys: Float[Array, "... tokens key_value_heads head_features"],
+        padding: Bool[Array, "... tokens"] | None = None,
+    ) -> Float[Array, "... heads queries keys"]:
+        """Return the attention pattern of a long text, of which queries and keys were held.
+
+        Args:
+            queries: the held `"attention.queries"`, `[..., tokens, heads, head_features]`.
+            keys: the held `"attention.keys"`, `[..., tokens, key_value_heads, head_features]`.
+            padding: true for real tokens, `[..., tokens]`.
+        """
+        return pattern(queries, keys, padding=padding, **self._switches)
+
+    @property
+    def _switches(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale,
+            "causal": self.causal,
+            "window": self.window,
+            "cap": self.cap,
+            "sinks": None if self.sinks is None else self.sinks[...],
+        }
 
     def _heads(
         self,

@@ -4,8 +4,9 @@
     python -m benchmarks.neighbours --python .venv-neighbours/bin/python
 
 GPT-2-small's shape, random weights, float32, the same machine, in turn: TransformerLens runs the model with its cache,
-stacks what every neuron writes at the last position, and projects it on one logit's direction; ours is the complete
-table, every neuron at every position, carried through all later attention. Compile time stands apart.
+takes the residual stream at the last position apart down to neurons, and projects the parts on one logit's direction;
+ours is the complete table, every neuron at every position, carried through all later attention. Compile time stands
+apart.
 """
 
 import argparse
@@ -33,9 +34,8 @@ model = HookedTransformer(config).eval()
 text = torch.arange(tokens)[None]
 def run():
     logits, cache = model.run_with_cache(text)
-    written = cache.stack_neuron_results(layer=-1, pos_slice=-1)
-    scaled = cache.apply_ln_to_stack(written, layer=-1, pos_slice=-1)
-    return scaled @ model.W_U[:, 11]
+    parts = cache.get_full_resid_decomposition(layer=-1, expand_neurons=True, apply_ln=True, pos_slice=-1)
+    return cache.logit_attrs(parts, tokens=11, pos_slice=-1, has_batch_dim=True)
 seconds = []
 with torch.no_grad():
     for _ in range(repeats + 1):

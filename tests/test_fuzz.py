@@ -167,7 +167,10 @@ def test_any_question(name, ids, target, contrast, against, position):
             assert 0 < len(text) <= config.positions
             assert text.min() >= 0
             assert text.max() < config.vocab
-            assert all(0 <= asked.position < len(text) if config.causal else len(asked.against) for asked in targets)
+            if config.head.kind == "hidden":
+                assert all(len(asked.against) for asked in targets)
+            else:
+                assert all(0 <= asked.position < len(text) for asked in targets)
 
 
 ARGUMENT = st.sampled_from(["w5", "w6 w7", "w8 w9 w10", "", " ", "[CLS]", "é", "\udcff", "-1", "0", "1e9"]) | st.text(

@@ -42,7 +42,7 @@ CONFIGS = {
         blocks=(DECODER,),
         vocab=11,
         positions=16,
-        head=Head(kind="next token", outputs=11, bias=True, scale=0.5, cap=0.7),
+        head=Head(kind="next token", outputs=11, bias=True, cap=0.7),
     ),
     "masked token": duat.Config(
         **BERT,

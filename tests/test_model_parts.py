@@ -62,7 +62,7 @@ CHOICES = [
     {"embedding_scale": 3.0},
     {"final_norm": False},
     {"head": Head()},
-    {"head": dataclasses.replace(NEXT_TOKEN, tied=False, bias=True, scale=0.5)},
+    {"head": dataclasses.replace(NEXT_TOKEN, tied=False, bias=True)},
     {"head": dataclasses.replace(NEXT_TOKEN, cap=2.0)},
     {"head": MASKED},
     {"head": CLASSES},
@@ -101,7 +101,7 @@ def read_out(model, x):
         x = np.asarray(ACTIVATIONS[of.dense](jnp.asarray(linear(head.dense, x))))
     x = layer_norm(head.norm, x) if of.norm else x
     rows = model.embedding.token if of.tied else head.unembedding
-    logits = of.scale * (x @ np.asarray(rows[...]).T) + (np.asarray(head.bias[...]) if of.bias else 0)
+    logits = x @ np.asarray(rows[...]).T + (np.asarray(head.bias[...]) if of.bias else 0)
     logits = logits if of.cap is None else of.cap * np.tanh(logits / of.cap)
     return logits if of.kind != "classes" else logits[{"first": 0, "last": -1, "mean": 1}[of.pool]]
 
@@ -135,6 +135,17 @@ def test_each_part_of_a_model_is_chosen_on_its_own(choice):
         assert (found is not None) == bool(present)
     parts = duat.decompose(lambda x: model.output(x).reshape(-1)[-1], model.embed(ids))
     assert parts.completeness.holds
+
+
+def test_a_class_is_read_before_what_fills_a_text_up():
+    head = dataclasses.replace(CLASSES, pool="last", filler=1)
+    model = make_model(dataclasses.replace(CONFIG, head=head))
+    ids = jnp.array([3, 1, 4, 1, 1])
+    close(model(ids), model(ids[:3]))
+    close(model(ids, jnp.arange(5) < 4), model(ids[:3]))
+    assert not np.allclose(model(ids[:4].at[3].set(2)), model(ids[:3]))
+    with pytest.raises(duat.BadText, match="ends with token 1, which fills texts up"):
+        duat.explain(model, ids)
 
 
 @pytest.mark.parametrize("pool", ["first", "last", "mean"])

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 from helpers import BLOCK_NAMES, close, randomised
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ def cases(draw):
     return randomised(stack, seed), jax.random.normal(jax.random.key(seed), (tokens, features)), jnp.array(padding)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(cases())
 def test_decomposition_form_and_collapse_all_give_the_plain_value(case):

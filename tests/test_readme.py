@@ -38,7 +38,8 @@ def alike(actual, shown):
     return like(actual) == like(shown) and np.allclose(*numbers, rtol=0, atol=0.011)
 
 
-@pytest.mark.parametrize("page", [pytest.param(README, marks=pytest.mark.slow), OPERATORS], ids=["README", "operators"])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [README, OPERATORS], ids=["README", "operators"])
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
     shown = [block for block in blocks("text", page) if not block.startswith("$ ")]
@@ -134,6 +135,7 @@ def test_every_python_block_of_the_derivations_page_runs(capsys):
     assert "[4. 1.]" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_every_python_block_of_the_page_on_blocks_runs(capsys):
     namespace = {}
     with jax.numpy_dtype_promotion("standard"):

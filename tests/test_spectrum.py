@@ -67,6 +67,7 @@ def test_in_batches_every_entry_is_met_once(at_once, monkeypatch):
     close(duat.token_norms(made), norms_of(dense, INPUTS, INPUTS))
 
 
+@pytest.mark.slow
 def test_memory_doesnt_grow_with_the_matrix(optimised):
     factors = jnp.ones((128, 256), jnp.float32)
     made = LinearFunction(jnp.multiply, factors, jax.ShapeDtypeStruct(factors.shape, factors.dtype))
@@ -75,9 +76,7 @@ def test_memory_doesnt_grow_with_the_matrix(optimised):
         assert numbers < 4 * entries.NUMBERS < factors.size**2 / 60
 
 
-@pytest.mark.parametrize(
-    "block", [pytest.param(name, marks=[] if name == "pre-norm" else pytest.mark.slow) for name in BLOCK_NAMES]
-)
+@pytest.mark.parametrize("block", [pytest.param(name, marks=pytest.mark.slow) for name in BLOCK_NAMES])
 def test_of_a_collapse_norms_diagonal_and_triplets_are_those_of_its_matrix(block):
     x = make_input(3)
     linear = jax.jit(lambda x: duat.collapse(make_stack(block, 1), x).linear)(x)

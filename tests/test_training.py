@@ -34,6 +34,7 @@ def tiny(monkeypatch):
     return config
 
 
+@pytest.mark.slow
 def test_training_learns_and_resumes(tiny, tmp_path):
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         stream = np.tile(np.arange(50, dtype=np.uint16), 40)

@@ -153,6 +153,8 @@ def checked_input(config: Config, given: Any, name: str, problems: list[str]) ->
         return Inputs(pixels, np.ones(config.positions, bool), None)
     text = given if isinstance(given, Text) else Text(given)
     ids = checked_ids(config, text.ids, name, problems)
+    if len(ids) and ids[-1] == config.head.filler:
+        problems.append(f"{name} ends with token {ids[-1]}, which fills texts up and says nothing here: leave it out")
     return Inputs(ids, np.ones(len(ids), bool), checked_segments(config, text.segments, len(ids), name, problems))
 
 

@@ -56,7 +56,7 @@ class DecodedTriplet(NamedTuple):
             are, `Σ strength · u = W x_0`.
         reads: `v` at each token of the text; a token's score is its embedding's cosine with it.
         writes: `u` at each place of the output, or at the only one; a token's score is what `u` adds to its logit,
-            before a model's own factor or soft cap.
+            before a model's soft cap.
     """
 
     value: float

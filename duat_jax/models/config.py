@@ -21,9 +21,9 @@ class Head:
         labels: what the classes are called; their numbers if empty.
         tied: whether the unembedding is the token embedding.
         bias: whether the logits have a bias.
-        scale: what the logits are multiplied by.
         cap: what the logits' size stays below; no limit if absent.
         pool: which token classes are read at: the `"first"`, the `"last"`, or the `"mean"` of all.
+        filler: the token that fills texts up at their end, which isn't the last one; none if absent.
         dense: the activation of a dense layer before the read-out, one more term; no such layer if absent.
         dense_bias: whether that layer has a bias.
         norm: whether its activation is normalised.
@@ -34,9 +34,9 @@ class Head:
     labels: tuple[str, ...] = ()
     tied: bool = False
     bias: bool = False
-    scale: float = 1.0
     cap: float | None = None
     pool: str | None = None
+    filler: int | None = None
     dense: str | None = None
     dense_bias: bool = True
     norm: bool = False
@@ -140,11 +140,6 @@ class Config:
     def state_features(self) -> int:
         """Width of the states that logits are read out of: that of the stream, or of a masked token's embedding."""
         return (self.head.kind == "masked token" and self.embedding_features) or self.features
-
-    @property
-    def causal(self) -> bool:
-        """Whether a token sees only itself and what came before, in every block."""
-        return all(block.causal for block in self.blocks)
 
     def problems(self) -> list[str]:
         """Return everything that keeps this model from being made."""

@@ -18,7 +18,7 @@ from duat_jax.transform.marks import offset, term
 
 @final
 class ReadOut(nnx.Module):
-    """Prepare the hidden states, token by token, and read logits out of them: `l = r ⊙ (c E h + b)`.
+    """Prepare the hidden states, token by token, and read logits out of them: `l = r ⊙ (E h + b)`.
 
     What comes before the read-out, a dense layer with its activation and a norm, is one more term. A read-out of one
     logit is linear in the prepared states, with the ratio `r` of a soft cap held.
@@ -83,7 +83,7 @@ class ReadOut(nnx.Module):
             states: the prepared states, `[..., features]`.
             embedding: the token embedding, for a read-out that is tied to it.
         """
-        logits = self._scaled(states, self.rows(embedding))
+        logits = jnp.matmul(states, self.rows(embedding).T, precision=PRECISION)
         if self.bias is not None:
             logits = logits + offset(self.bias[...], "head.bias")
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
@@ -96,14 +96,14 @@ class ReadOut(nnx.Module):
             embedding: the token embedding, for a read-out that is tied to it.
         """
         rows = self.rows(embedding)
-        logits = self._scaled(state, rows)
+        logits = jnp.matmul(state, rows.T, precision=PRECISION)
         bias = jnp.zeros_like(logits) if self.bias is None else self.bias[...]
         logits = logits + bias
         ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)
-        return Logits(logits * ratio, rows, ratio * jnp.asarray(self.config.scale, ratio.dtype), ratio * bias)
+        return Logits(logits * ratio, rows, ratio, ratio * bias)
 
     def rows(self, embedding: Float[Array, "vocab width"] | None) -> Float[Array, "outputs features"]:
-        """Return the matrix whose rows read logits out of a prepared state, before their scale, bias and cap.
+        """Return the matrix whose rows read logits out of a prepared state, before their bias and cap.
 
         Args:
             embedding: the token embedding, for a read-out that is tied to it.
@@ -117,24 +117,20 @@ class ReadOut(nnx.Module):
             raise DuatError("the model has no read-out: it returns its last hidden states")
         return embedding
 
-    def _scaled(self, states: Array, rows: Array) -> Array:
-        logits = jnp.matmul(states, rows.T, precision=PRECISION)
-        return logits if self.config.scale == 1.0 else logits * jnp.asarray(self.config.scale, logits.dtype)
-
 
 class Logits(NamedTuple):
-    """The logits at one position, and how they are read out of its state: `l = factors ⊙ (rows h) + constants`.
+    """The logits at one position, and how they are read out of its state: `l = ratios ⊙ (rows h) + constants`.
 
     Args:
         values: the logits, `[outputs]`.
         rows: the unembedding, `[outputs, features]`.
-        factors: their scale and the held ratios of their soft cap, `[outputs]`.
+        ratios: the held ratios of their soft cap, `[outputs]`.
         constants: what their bias adds, `[outputs]`.
     """
 
     values: Float[Array, "outputs"]
     rows: Float[Array, "outputs features"]
-    factors: Float[Array, "outputs"]
+    ratios: Float[Array, "outputs"]
     constants: Float[Array, "outputs"]
 
     def direction(self, output: Any) -> Float[Array, "features"]:
@@ -143,4 +139,4 @@ class Logits(NamedTuple):
         Args:
             output: which one.
         """
-        return self.factors[output] * self.rows[output]
+        return self.ratios[output] * self.rows[output]

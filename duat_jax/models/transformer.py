@@ -116,7 +116,7 @@ class Transformer(nnx.Module):
 
     @property
     def unembedding(self) -> Float[Array, "outputs features"]:
-        """The matrix whose rows read logits out of the states, before their scale, bias and cap."""
+        """The matrix whose rows read logits out of the states, before their bias and cap."""
         return self.head.rows(self._token_embedding)
 
     @property
@@ -151,4 +151,8 @@ class Transformer(nnx.Module):
             padding: true for real tokens, `[..., tokens]`.
             segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
         """
+        if self.config.head.filler is not None:
+            # A causal model's real tokens see nothing of what follows them.
+            real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
+            padding = real if padding is None else padding & real
         return self.output(self.embed(inputs, segments), padding)

@@ -57,16 +57,16 @@ class Directory:
         Raises:
             BadCheckpoint: naming everything that is wrong with the files' headers or the index.
         """
-        if (self.path / WEIGHTS).is_file():
-            return Safetensors(self.path / WEIGHTS, [self.path / WEIGHTS])
-        if (self.path / INDEX).is_file():
-            return self._sharded(self.path / INDEX)
-        if pickled := [name for name in PICKLED if (self.path / name).exists()]:
-            raise BadCheckpoint(
-                f"{self.path} has no {WEIGHTS}, only {pickled[0]}, whose pickled weights can run any program: save the"
-                " model again as safetensors (model.save_pretrained in transformers does)"
-            )
-        return Safetensors(self._file(WEIGHTS), [])
+        weights, index = self.path / WEIGHTS, self.path / INDEX
+        if not weights.is_file():
+            if index.is_file():
+                return self._sharded(index)
+            if pickled := [name for name in PICKLED if (self.path / name).exists()]:
+                raise BadCheckpoint(
+                    f"{self.path} has no {WEIGHTS}, only {pickled[0]}, whose pickled weights can run any program: save"
+                    " the model again as safetensors (model.save_pretrained in transformers does)"
+                )
+        return Safetensors(weights, [self._file(WEIGHTS)])
 
     def _sharded(self, index: Path) -> "Safetensors":
         content = read_json(index)

@@ -22,7 +22,7 @@ SIZES = {
 }
 """Sizes that every file gives, and what they are called in a `config.json`."""
 
-_CAPS = {
+_CAPS_AND_WINDOW = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
     "attention.sliding_window": "sliding_window",
@@ -117,7 +117,7 @@ ARCHITECTURES = {
         gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", _DECODER + _ROUTED + _QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
     ),
     "gemma2": Architecture(
-        gguf.MODEL_ARCH.GEMMA2, "gemma2", _DECODER + _GATED + _AROUND_MLP, _CAPS, _gemma2, shifted=True
+        gguf.MODEL_ARCH.GEMMA2, "gemma2", _DECODER + _GATED + _AROUND_MLP, _CAPS_AND_WINDOW, _gemma2, shifted=True
     ),
 }
 """What is read, by `general.architecture`."""

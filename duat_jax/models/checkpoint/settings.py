@@ -29,11 +29,11 @@ ACTIVATION_NAMES = {
 LARGEST = 2**31 - 1
 """The largest size that a field may ask for."""
 
-LARGEST_VOCABULARY = 10**6
+MOST_CLASSES = 10**6
 """The largest number of classes that are given by number alone, so that an absurd one takes no memory."""
 
-MOST_LAYERS = 10_000
-"""The largest number of layers, so that an absurd one takes no memory."""
+MOST_PARTS = 10_000
+"""The largest number of layers or experts, so that an absurd one takes no memory."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,8 +133,16 @@ class Settings:
             return self.wanted_head
         names = self._take("architectures")
         name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-        kind = next((kind for end, kind in HEAD_KINDS.items() if name.endswith(end)), default)
-        return kind if kind in supported else default
+        kind = next((kind for end, kind in HEAD_KINDS.items() if name.endswith(end)), None)
+        if kind in supported:
+            return kind
+        # Hidden states are what they are under any head; another read-out would be one that the model doesn't have.
+        if name and default != "hidden":
+            choices = " or ".join(repr(kind) for kind in supported if kind != "classes")
+            self._problem(
+                "architectures", f"= {shown(names)} reads out what isn't supported: load it with head={choices}"
+            )
+        return default
 
     def labels(self) -> tuple[str, ...]:
         """Return what the classes are called, in the order of their numbers; two without names if nothing is said."""
@@ -146,7 +154,7 @@ class Settings:
         if value is not None:
             self._problem("id2label", f"must name the classes 0, 1, …, not {shown(value)}")
         classes = 2 if count is None else count
-        if not isinstance(classes, int) or isinstance(classes, bool) or not 1 <= classes <= LARGEST_VOCABULARY:
+        if not isinstance(classes, int) or isinstance(classes, bool) or not 1 <= classes <= MOST_CLASSES:
             self._problem("num_labels", f"must be a positive whole number, not {shown(count)}")
             classes = 2
         return tuple(f"LABEL_{i}" for i in range(classes))
@@ -228,15 +236,16 @@ class Settings:
         """
         return None if self._take(name, default) is None else self.number(name, default or 1.0)
 
-    def layers(self, name: str) -> int:
-        """Return the number of layers, each of which is a part of the configuration.
+    def count(self, name: str, default: int | None = None) -> int:
+        """Return a number of layers, of experts or of a head's features, each of which is counted one by one.
 
         Args:
             name: the field.
+            default: what an absent or null field means; without it the field is required.
         """
-        value = self.integer(name)
-        if value > MOST_LAYERS:
-            self._problem(name, f"= {value} is more layers than any model has: up to {MOST_LAYERS} are supported")
+        value = self.integer(name, default)
+        if value > MOST_PARTS:
+            self._problem(name, f"= {value} is more than any model has: up to {MOST_PARTS} are supported")
             return 1
         return value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.rotary import Positions, read_rotary
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm, stacked
 from duat_jax.nn.config import BlockConfig
@@ -19,9 +19,11 @@ OLDER: dict[str, str] = {}
 COPIES = {"lm_head.weight": "embed_tokens.weight"}
 """What a tied checkpoint may store a second time."""
 
+NAMES = PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES
+"""What tensors are called, for families that call them the same."""
 
-LAYER_TYPES = ("full_attention", "sliding_attention")
-"""What a layer's attention may be called: whether it sees only a window is the place in this list."""
+FULL, SLIDING = LAYER_TYPES = ("full_attention", "sliding_attention")
+"""What a layer's attention may be called: of all tokens, or of a window."""
 
 
 def read_config(
@@ -34,7 +36,7 @@ def read_config(
     epsilon: float = 1e-6,
     key_value_heads: int | None = None,
     head_features: int | None = None,
-    kinds: tuple[str, ...] = ("next token", "classes", "hidden"),
+    filler: int | None = None,
     **parts: Any,
 ) -> Config:
     """Return the parts of a decoder whose layers are alike.
@@ -48,7 +50,7 @@ def read_config(
         epsilon: what an absent `rms_norm_eps` means.
         key_value_heads: what an absent `num_key_value_heads` means; as many as query heads if absent.
         head_features: what an absent `head_dim` means; a head's share of the features if absent.
-        kinds: the heads that the family has.
+        filler: what an absent `pad_token_id` means.
         **parts: what differs from Llama in each block, by the names of `BlockConfig`.
     """
     features, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
@@ -72,14 +74,13 @@ def read_config(
         "epsilon": settings.number("rms_norm_eps", epsilon),
     }
     block = BlockConfig(**usual | parts)
-    kind = settings.head(kinds, "next token")
     return Config(
         family=family,
-        blocks=(block,) * settings.layers("num_hidden_layers"),
+        blocks=(block,) * settings.count("num_hidden_layers"),
         vocab=vocab,
         positions=positions.longest,
         position_embedding=False,
-        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=tied),
+        head=of_decoder(settings, vocab, tied=tied, filler=filler),
     )
 
 
@@ -106,10 +107,10 @@ def with_windows(settings: Settings, config: Config, window: int | None, slides:
     """
     kinds = settings.choices("layer_types", LAYER_TYPES, config.layers)
     if kinds is None:
-        kinds = tuple(LAYER_TYPES[slides(i)] for i in range(config.layers))
-    if window is None and LAYER_TYPES[True] in kinds:
-        settings.problems.append(f"a layer is of {LAYER_TYPES[True]}, but there is no window")
-    return with_blocks(config, window=tuple(window if kind == LAYER_TYPES[True] else None for kind in kinds))
+        kinds = tuple(SLIDING if slides(i) else FULL for i in range(config.layers))
+    if window is None and SLIDING in kinds:
+        settings.problems.append(f"a layer is of {SLIDING}, but there is no window")
+    return with_blocks(config, window=tuple(window if kind == SLIDING else None for kind in kinds))
 
 
 def attention(block: BlockConfig) -> list[Entry]:
@@ -188,11 +189,10 @@ def outside(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
-    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
     return [
         Entry("embed_tokens.weight", ("embedding.token",)),
         *norm("norm", "final_norm", bias=False),
-        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *unembedding(config),
     ]
 
 

@@ -46,7 +46,7 @@ def read_config(settings: Settings) -> Config:
     vocab = settings.integer("vocab_size")
     return Config(
         family="distilbert",
-        blocks=(block,) * settings.layers("n_layers"),
+        blocks=(block,) * settings.count("n_layers"),
         vocab=vocab,
         positions=settings.integer("max_position_embeddings"),
         embedding_norm=True,

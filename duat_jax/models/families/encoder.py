@@ -37,7 +37,7 @@ def read_head(settings: Settings, vocab: int, *, masked: str, pooled: str) -> He
         case "masked token":
             return Head(kind="masked token", outputs=vocab, tied=tied, bias=True, dense=masked, norm=True)
         case "classes":
-            return classes(settings, "classes", "first", bias=True, dense=pooled)
+            return classes(settings, "first", bias=True, dense=pooled)
     return Head()
 
 
@@ -64,7 +64,7 @@ def read_config(settings: Settings, family: str, *, activation: str = "gelu", ma
     vocab = settings.integer("vocab_size")
     return Config(
         family=family,
-        blocks=(block,) * settings.layers("num_hidden_layers"),
+        blocks=(block,) * settings.count("num_hidden_layers"),
         vocab=vocab,
         positions=settings.integer("max_position_embeddings"),
         segments=settings.integer("type_vocab_size", 2),

@@ -7,12 +7,8 @@ from typing import Any
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
-from duat_jax.models.families.tensor_map import Entry
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How texts are sampled; and an older name of `hidden_activation`, which alone is read.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act"))
 """Fields of this family that leave the computation as it is."""
@@ -31,6 +27,7 @@ def read_gemma(settings: Settings, family: str, **parts: Any) -> Config:
         settings,
         family,
         tied=True,
+        filler=0,
         activation=("hidden_activation", "gelu_pytorch_tanh"),
         key_value_heads=4,
         head_features=256,
@@ -70,10 +67,4 @@ def read_config(settings: Settings) -> Config:
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping", 30.0))
 
 
-def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config)
+tensor_map = decoder.tensor_map

@@ -5,12 +5,8 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.gemma2 import read_gemma, with_capped_logits
 from duat_jax.models.families.rotary import Positions, parameters_of, read_rotary
-from duat_jax.models.families.tensor_map import Entry
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How texts are sampled; an older name of `hidden_activation`, which alone is read; the pattern out of which
 # `layer_types` was made.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
@@ -23,7 +19,7 @@ def _of_full_attention(settings: Settings, head_features: int) -> Positions:
         settings,
         head_features,
         base=1e6,
-        parameters=parameters_of(settings, "full_attention") if older is None else older,
+        parameters=parameters_of(settings, decoder.FULL) if older is None else older,
     )
 
 
@@ -45,16 +41,10 @@ def read_config(settings: Settings) -> Config:
         settings,
         config.blocks[0].head_features or 1,
         base_field="rope_local_base_freq",
-        parameters=parameters_of(settings, "sliding_attention"),
+        parameters=parameters_of(settings, decoder.SLIDING),
     ).rotary
     config = decoder.with_blocks(config, rotary=tuple(b.rotary if b.window is None else local for b in config.blocks))
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping"))
 
 
-def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config)
+tensor_map = decoder.tensor_map

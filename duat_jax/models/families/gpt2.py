@@ -4,7 +4,7 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token
+from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import AS_IT_IS, SIDE_BY_SIDE, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
@@ -64,18 +64,17 @@ def read_config(settings: Settings) -> Config:
         activation=settings.activation("activation_function", "gelu_new"),
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )
-    layers, size = settings.layers("n_layer"), max(features // heads, 1)
+    layers, size = settings.count("n_layer"), max(features // heads, 1)
     scale = size**-0.5 if settings.boolean("scale_attn_weights", True) else 1.0
     by_layer = settings.boolean("scale_attn_by_inverse_layer_idx", False)
     scales = [scale / (i + 1 if by_layer else 1) for i in range(layers)]
     vocab = settings.integer("vocab_size")
-    kind = settings.head(("next token", "classes", "hidden"), "next token")
     return Config(
         family="gpt2",
         blocks=tuple(dataclasses.replace(block, scale=None if scale == size**-0.5 else scale) for scale in scales),
         vocab=vocab,
         positions=settings.integer("n_positions"),
-        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=True),
+        head=of_decoder(settings, vocab, tied=True),
     )
 
 
@@ -85,13 +84,12 @@ def tensor_map(config: Config) -> list[Entry]:
     Args:
         config: the checkpoint's parts.
     """
-    unembedding = "score.weight" if config.head.kind == "classes" else "lm_head.weight"
     return [
         Entry("wte.weight", ("embedding.token",)),
         Entry("wpe.weight", ("embedding.position",)),
         *in_every_layer(config.layers, BLOCK),
         *norm("ln_f", "final_norm"),
-        *([Entry(unembedding, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []),
+        *unembedding(config),
     ]
 
 

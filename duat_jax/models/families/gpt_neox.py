@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token, unembedding
+from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
@@ -47,14 +47,13 @@ def read_config(settings: Settings) -> Config:
         epsilon=settings.number("layer_norm_eps", 1e-5),
     )
     vocab = settings.integer("vocab_size")
-    kind = settings.head(("next token", "classes", "hidden"), "next token")
     return Config(
         family="gpt_neox",
-        blocks=(block,) * settings.layers("num_hidden_layers"),
+        blocks=(block,) * settings.count("num_hidden_layers"),
         vocab=vocab,
         positions=positions.longest,
         position_embedding=False,
-        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=False),
+        head=of_decoder(settings, vocab, tied=False),
     )
 
 

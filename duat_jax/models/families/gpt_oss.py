@@ -7,10 +7,7 @@ from duat_jax.models.families.rotary import Positions, read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, linear
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
 # The original context, which the scaling of the rotary positions says itself.
 _OTHERS = "initial_context_length"
@@ -68,7 +65,7 @@ def read_config(settings: Settings) -> Config:
         sinks=True,
         mlp="experts",
         mlp_bias=True,
-        experts=settings.integer("num_local_experts", 128),
+        experts=settings.count("num_local_experts", 128),
         chosen_experts=chosen,
         expert_limit=settings.number("swiglu_limit", 7.0),
     )

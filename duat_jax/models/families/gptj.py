@@ -4,7 +4,7 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token, unembedding
+from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import SHARED, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.position import Rotary, rotary_frequencies
@@ -57,15 +57,14 @@ def read_config(settings: Settings) -> Config:
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )
     vocab = settings.integer("vocab_size")
-    kind = settings.head(("next token", "classes", "hidden"), "next token")
-    head = classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=False)
+    head = of_decoder(settings, vocab, tied=False)
     return Config(
         family="gptj",
-        blocks=(block,) * settings.layers("n_layer"),
+        blocks=(block,) * settings.count("n_layer"),
         vocab=vocab,
         positions=settings.integer("n_positions"),
         position_embedding=False,
-        head=dataclasses.replace(head, bias=kind == "next token"),
+        head=dataclasses.replace(head, bias=head.kind == "next token"),
     )
 
 

@@ -1,39 +1,42 @@
 """The heads that many families share: how a configuration says them."""
 
+from typing import Any
+
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head
 from duat_jax.models.families.tensor_map import Entry
 
 
-def next_token(settings: Settings, kind: str, vocab: int, *, tied: bool) -> Head:
-    """Return the head of a decoder: the next token's logits, or none.
+def of_decoder(settings: Settings, vocab: int, *, tied: bool, filler: int | None = None) -> Head:
+    """Return the head of a decoder: the next token's logits, classes that are read at the last token, or none.
 
     Args:
         settings: the checkpoint's `config.json`.
-        kind: `"next token"` or `"hidden"`.
         vocab: number of tokens.
         tied: what an absent `tie_word_embeddings` means.
+        filler: what an absent `pad_token_id` means; null is no token.
     """
+    kind = settings.head(("next token", "classes", "hidden"), "next token")
+    if kind == "classes":
+        # An id of no token, such as -1, fills up nothing.
+        filler = settings.values.get("pad_token_id", filler)
+        known = isinstance(filler, int) and not isinstance(filler, bool) and 0 <= filler < vocab
+        return classes(settings, "last", filler=filler if known else None)
     tied = settings.boolean("tie_word_embeddings", tied)
-    return Head(kind="next token", outputs=vocab, tied=tied) if kind == "next token" else Head()
+    return Head(kind=kind, outputs=vocab, tied=tied) if kind == "next token" else Head()
 
 
-def classes(
-    settings: Settings, kind: str, pool: str, *, bias: bool = False, dense: str | None = None, dense_bias: bool = True
-) -> Head:
+def classes(settings: Settings, pool: str, **parts: Any) -> Head:
     """Return the head of a classifier.
 
     Args:
         settings: the checkpoint's `config.json`.
-        kind: `"classes"`.
         pool: which token they are read at.
-        bias: whether the logits have a bias.
-        dense: the activation of a dense layer before them.
-        dense_bias: whether that layer has a bias.
+        **parts: what else it has, by the names of `Head`.
     """
     settings.boolean("tie_word_embeddings", False)  # of the read-out that isn't there
     labels = settings.labels()
-    return Head(kind=kind, outputs=len(labels), labels=labels, bias=bias, pool=pool, dense=dense, dense_bias=dense_bias)
+    return Head(kind="classes", outputs=len(labels), labels=labels, pool=pool, **parts)
 
 
 def unembedding(config: Config, stored: str = "lm_head.weight") -> list[Entry]:

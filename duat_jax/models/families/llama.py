@@ -3,12 +3,8 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
-from duat_jax.models.families.tensor_map import Entry
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How the same products were cut up in training.
 HARMLESS = frozenset(("attention_dropout", "pretraining_tp"))
 """Fields of this family that leave the computation as it is."""
@@ -30,10 +26,4 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config)
+tensor_map = decoder.tensor_map

@@ -9,10 +9,7 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef router_jitter_noise"
 HARMLESS = frozenset(_TRAINING.split())
 """Fields of this family that leave the computation as it is."""
@@ -38,7 +35,7 @@ def read_config(settings: Settings) -> Config:
         key_value_heads=8,
         window=settings.optional("sliding_window"),
         mlp="experts",
-        experts=settings.integer("num_local_experts", 8),
+        experts=settings.count("num_local_experts", 8),
         chosen_experts=settings.integer("num_experts_per_tok", 2),
     )
 

@@ -1,12 +1,14 @@
 """The ModernBERT family: configuration and tensor map of Hugging Face's `modernbert` checkpoints."""
 
 import dataclasses
-from functools import partial
+from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head
+from duat_jax.models.families.decoder import FULL, LAYER_TYPES, SLIDING
 from duat_jax.models.families.encoder import logits, refuse_decoders
-from duat_jax.models.families.rotary import Positions, read_rotary
+from duat_jax.models.families.heads import classes
+from duat_jax.models.families.rotary import Positions, parameters_of, read_rotary
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
 
@@ -26,21 +28,23 @@ _KERNELS = "deterministic_flash_attn reference_compile repad_logits_with_grad"
 HARMLESS = frozenset(f"{_TRAINING} {_KERNELS}".split())
 """Fields of this family that leave the computation as it is."""
 
-FULL, SLIDING = KINDS = ("full_attention", "sliding_attention")
 POOLS = {"cls": "first", "mean": "mean"}
 
 
 def _read_head(settings: Settings, vocab: int) -> Head:
     activation = settings.activation("classifier_activation", "gelu")
-    prepared = partial(Head, dense=activation, dense_bias=settings.boolean("classifier_bias", False), norm=True)
+    prepared: dict[str, Any] = {
+        "dense": activation,
+        "dense_bias": settings.boolean("classifier_bias", False),
+        "norm": True,
+    }
     tied, bias = settings.boolean("tie_word_embeddings", True), settings.boolean("decoder_bias", True)
     pool = POOLS[settings.choice("classifier_pooling", POOLS, "cls")]
     match settings.head(("masked token", "classes", "hidden"), "hidden"):
         case "masked token":
-            return prepared(kind="masked token", outputs=vocab, tied=tied, bias=bias)
+            return Head(kind="masked token", outputs=vocab, tied=tied, bias=bias, **prepared)
         case "classes":
-            labels = settings.labels()
-            return prepared(kind="classes", outputs=len(labels), labels=labels, bias=True, pool=pool)
+            return classes(settings, pool, bias=True, **prepared)
     return Head()
 
 
@@ -52,10 +56,9 @@ def read_config(settings: Settings) -> Config:
     """
     refuse_decoders(settings)
     features, heads = settings.integer("hidden_size"), settings.divisor("num_attention_heads", "hidden_size")
-    nested = settings.group("rope_parameters") or Settings({})
 
     def rotary(kind: str, field: str, base: float) -> Positions:
-        parameters = nested.group(kind) or Settings({})
+        parameters = parameters_of(settings, kind)
         return read_rotary(settings, features // heads, base=base, base_field=field, parameters=parameters)
 
     epsilon = settings.number("norm_eps", 1e-5)
@@ -84,10 +87,10 @@ def read_config(settings: Settings) -> Config:
         window=settings.integer("local_attention", 128) // 2 + 1,
         rotary=rotary(SLIDING, "local_rope_theta", 10_000.0).rotary,
     )
-    layers, period = settings.layers("num_hidden_layers"), settings.integer("global_attn_every_n_layers", 3)
+    layers, period = settings.count("num_hidden_layers"), settings.integer("global_attn_every_n_layers", 3)
     usual = tuple(SLIDING if i % period else FULL for i in range(layers))
     first, *others = (
-        block if kind == FULL else sliding for kind in settings.choices("layer_types", KINDS, layers) or usual
+        block if kind == FULL else sliding for kind in settings.choices("layer_types", LAYER_TYPES, layers) or usual
     )
     vocab = settings.integer("vocab_size")
     return Config(

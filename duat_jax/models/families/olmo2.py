@@ -3,18 +3,14 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
-from duat_jax.models.families.tensor_map import Entry
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a OLMo 2 checkpoint.
+    """Return the parts of an OLMo 2 checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -24,6 +20,7 @@ def read_config(settings: Settings) -> Config:
         settings,
         "olmo2",
         epsilon=1e-5,
+        filler=1,
         attention_bias=bias,
         output_bias=bias,
         query_key_norm="all heads",
@@ -33,10 +30,4 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config)
+tensor_map = decoder.tensor_map

@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import classes, next_token, unembedding
+from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
@@ -44,15 +44,14 @@ def read_config(settings: Settings) -> Config:
         epsilon=1e-5,
     )
     vocab = settings.integer("vocab_size")
-    kind = settings.head(("next token", "classes", "hidden"), "next token")
     return Config(
         family="opt",
-        blocks=(block,) * settings.layers("num_hidden_layers"),
+        blocks=(block,) * settings.count("num_hidden_layers"),
         vocab=vocab,
         positions=settings.integer("max_position_embeddings"),
         position_offset=FIRST_PLACE,
         final_norm=before and not removed,
-        head=classes(settings, kind, "last") if kind == "classes" else next_token(settings, kind, vocab, tied=True),
+        head=of_decoder(settings, vocab, tied=True, filler=1),
     )
 
 

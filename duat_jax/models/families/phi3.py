@@ -9,13 +9,9 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, linear, transposed
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
 """Fields of this family that leave the computation as it is."""
-
 
 OWN_CODE = {
     "AutoConfig": "configuration_phi3.Phi3Config",
@@ -60,6 +56,7 @@ def read_config(settings: Settings) -> Config:
         "phi3",
         rotary=partial(read_rotary, partial=1.0, kinds=SCALINGS, original=original),
         epsilon=1e-5,
+        filler=32_000,
         window=settings.optional("sliding_window"),
     )
 

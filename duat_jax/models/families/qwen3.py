@@ -4,12 +4,8 @@ from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.qwen2 import with_later_windows
-from duat_jax.models.families.tensor_map import Entry
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
 
@@ -33,10 +29,4 @@ def read_config(settings: Settings) -> Config:
     return with_later_windows(settings, config)
 
 
-def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config)
+tensor_map = decoder.tensor_map

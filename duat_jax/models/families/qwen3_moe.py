@@ -10,10 +10,7 @@ from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = (
-    *(decoder.PREFIX, decoder.IGNORED, decoder.HEADS),
-    *(decoder.LAYER, decoder.OLDER, decoder.COPIES),
-)
+PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # A size of the family's dense models is read nowhere here.
 _OTHERS = "max_window_layers"
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
@@ -48,7 +45,7 @@ def read_config(settings: Settings) -> Config:
     routed: dict[str, Any] = {
         "mlp": "experts",
         "neurons": settings.integer("moe_intermediate_size", 768),
-        "experts": settings.integer("num_local_experts", 128),
+        "experts": settings.count("num_local_experts", 128),
         "chosen_experts": settings.integer("num_experts_per_tok", 8),
         "normalised_experts": settings.boolean("norm_topk_prob", False),
     }

@@ -11,6 +11,10 @@ KINDS = {kind: kind for kind in ("default", "linear", "dynamic", "llama3", "yarn
 """The kinds of scaling, by the names that configurations give them."""
 
 
+MOST_TURNED = 2**16
+"""The largest number of a head's features that are turned, so that an absurd one takes no memory."""
+
+
 class Positions(NamedTuple):
     """Rotary positions, and how far they reach.
 
@@ -30,7 +34,6 @@ def read_rotary(
     base: float = 10_000.0,
     base_field: str = "rope_theta",
     partial: float | None = None,
-    interleaved: bool = False,
     kinds: Mapping[str, str] = KINDS,
     original: int | None = None,
     parameters: Settings | None = None,
@@ -46,7 +49,6 @@ def read_rotary(
         base: what an absent `rope_theta` means.
         base_field: what `rope_theta` is called outside of `rope_parameters`.
         partial: what an absent `partial_rotary_factor` means; absent where heads are always turned whole.
-        interleaved: whether a pair is two neighbouring features.
         kinds: the kinds of scaling that the family has, names in `KINDS`, by the names that configurations give them.
         original: what an absent `original_max_position_embeddings` means outside of `rope_parameters`.
         parameters: the fields of `rope_parameters`, where each kind of layers has its own; the whole if absent.
@@ -65,26 +67,33 @@ def read_rotary(
     found.rename("type", "rope_type")
     name = kinds[found.choice("rope_type", kinds, "default")]
     turned = int(head_features * min(partial, 1.0))
-    if turned % 2 or turned < 2 or partial > 1:
+    if turned % 2 or not 2 <= turned <= MOST_TURNED or partial > 1:
         settings.problems.append(
-            f"rotary positions turn {turned} of a head's {head_features} features: not a number of pairs"
+            f"rotary positions turn {turned} of a head's {head_features} features: not a number of pairs up to"
+            f" {MOST_TURNED} features"
         )
         turned = 2
+    if base <= 1:
+        settings.problems.append(f"{base_field} = {base} must be more than one: pairs turn ever slower")
+        base = 10_000.0
     usual = rotary_frequencies(turned, base)
     if name == "default":
-        return Positions(Rotary(usual, interleaved), positions)
+        return Positions(Rotary(usual), positions)
     if name in ("linear", "dynamic"):
         factor = found.number("factor", 1.0)
         rotary = (
-            Rotary(tuple(f / factor for f in usual), interleaved)
+            Rotary(tuple(f / factor for f in usual))
             if name == "linear"
-            else Rotary(usual, interleaved, longer=Stretched(positions, factor))
+            else Rotary(usual, longer=Stretched(positions, factor))
         )
         return Positions(rotary, int(positions * max(factor, 1.0)))
     inside = found.integer("original_max_position_embeddings", positions)
     original = settings.integer("original_max_position_embeddings", original or inside)
-    scale = {"llama3": _by_wave_length, "yarn": _by_parts, "longrope": _switched}[name]
-    return Positions(scale(found, usual, interleaved, original, positions, base), positions)
+    if name == "llama3":
+        return Positions(_by_wave_length(found, usual, original), positions)
+    if name == "yarn":
+        return Positions(_by_parts(found, usual, original, positions, base), positions)
+    return Positions(_switched(found, usual, original, positions), positions)
 
 
 def parameters_of(settings: Settings, kind: str) -> Settings:
@@ -97,9 +106,7 @@ def parameters_of(settings: Settings, kind: str) -> Settings:
     return (settings.group("rope_parameters") or Settings({})).group(kind) or Settings({})
 
 
-def _by_wave_length(
-    found: Settings, usual: tuple[float, ...], interleaved: bool, original: int, positions: int, base: float
-) -> Rotary:
+def _by_wave_length(found: Settings, usual: tuple[float, ...], original: int) -> Rotary:
     """Slow pairs, whose wave is longer than the original context, are slowed down; those between are in part."""
     factor, low, high = (
         found.number(name, default)
@@ -111,12 +118,10 @@ def _by_wave_length(
         share = min(max((turns - low) / (high - low), 0.0), 1.0) if high > low else float(turns >= low)
         return (1 - share) * f / factor + share * f
 
-    return Rotary(tuple(map(scaled, usual)), interleaved)
+    return Rotary(tuple(map(scaled, usual)))
 
 
-def _by_parts(
-    found: Settings, usual: tuple[float, ...], interleaved: bool, original: int, positions: int, base: float
-) -> Rotary:
+def _by_parts(found: Settings, usual: tuple[float, ...], original: int, positions: int, base: float) -> Rotary:
     """YaRN: pairs that turn often within the original context stay, those that turn little are slowed down."""
     factor = found.number("factor", positions / original)
 
@@ -141,12 +146,10 @@ def _by_parts(
         slowed = min(max((pair - first) / width, 0.0), 1.0)
         return slowed * f / factor + (1 - slowed) * f
 
-    return Rotary(tuple(scaled(i, f) for i, f in enumerate(usual)), interleaved, strength)
+    return Rotary(tuple(scaled(i, f) for i, f in enumerate(usual)), magnitude=strength)
 
 
-def _switched(
-    found: Settings, usual: tuple[float, ...], interleaved: bool, original: int, positions: int, base: float
-) -> Rotary:
+def _switched(found: Settings, usual: tuple[float, ...], original: int, positions: int) -> Rotary:
     """LongRoPE: each pair is slowed down by a factor of its own, by another in texts beyond the original context."""
     factor = found.number("factor", positions / original)
     usual_magnitude = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0
@@ -155,4 +158,4 @@ def _switched(
         tuple(f / slowed for f, slowed in zip(usual, found.numbers(name, len(usual)), strict=True))
         for name in ("short_factor", "long_factor")
     )
-    return Rotary(short, interleaved, strength, Switched(original, long))
+    return Rotary(short, magnitude=strength, longer=Switched(original, long))

@@ -208,8 +208,11 @@ def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], t
         if not all(_fits(s.shape, shape) for s, shape in zip(stored, expected, strict=True)):
             continue
         values = entry.transform.unpack(stored, shapes)
+        placed: dict[int, jax.Array] = {}
         for path, parameter, value in zip(entry.parameters, parameters, values, strict=True):
-            parameter.set_value(put(path, value))
+            # Where several parameters share a value it is put once: what is in its place already isn't copied.
+            placed[id(value)] = put(path, placed.get(id(value), value))
+            parameter.set_value(placed[id(value)])
     paths = {name: entry.parameters[0] for entry in table for name in entry.names}
     for name, other in copies.items():
         tensors.ignore_copy(name, parameter_at(model, paths[other]).get_value(), other)

@@ -54,11 +54,11 @@ def read_config(settings: Settings) -> Config:
     kind = settings.head(("classes", "hidden"), "hidden")
     return Config(
         family="vit",
-        blocks=(block,) * settings.layers("num_hidden_layers"),
+        blocks=(block,) * settings.count("num_hidden_layers"),
         vocab=0,
         positions=image.patches + 1,
         image=image,
-        head=classes(settings, kind, "first", bias=True) if kind == "classes" else Head(),
+        head=classes(settings, "first", bias=True) if kind == "classes" else Head(),
     )
 
 

@@ -122,7 +122,7 @@ class LogProbability(Target):
         def beside_the_mean(numbers: Array) -> Array:
             return numbers[token] - jnp.dot(held, numbers, precision=PRECISION)
 
-        direction = logits.direction(token) - jnp.dot(held * logits.factors, logits.rows, precision=PRECISION)
+        direction = logits.direction(token) - jnp.dot(held * logits.ratios, logits.rows, precision=PRECISION)
         return reading(
             beside_the_mean(logits.values),
             one_row(passed.states, self.position, direction),

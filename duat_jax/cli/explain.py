@@ -95,7 +95,8 @@ def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | No
     from duat_jax.explanation import inputs
 
     if text is None or tokenizer is None or config.head.kind == "classes":
-        return int(text) if text and text.isdecimal() and text not in config.head.labels else text
+        # A class's number is short; what isn't one stays a name.
+        return int(text) if text and text.isdecimal() and len(text) < 10 and text not in config.head.labels else text
     return inputs.encode_token(tokenizer, text, what)
 
 

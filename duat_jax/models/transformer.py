@@ -154,5 +154,6 @@ class Transformer(nnx.Module):
         if self.config.head.filler is not None:
             # A causal model's real tokens see nothing of what follows them.
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
+            real = real.at[..., 0].set(True)  # a text of nothing else
             padding = real if padding is None else padding & real
         return self.output(self.embed(inputs, segments), padding)

@@ -117,7 +117,8 @@ def read_header(path: Path) -> Header:
     if not isinstance(alignment, int) or alignment < 1:
         problems.append(f"general.alignment = {shown(alignment)} must be a positive whole number")
         alignment = 1
-    if metadata.get("split.count", 1) != 1:
+    parts = metadata.get("split.count", 1)
+    if not isinstance(parts, int) or parts != 1:
         problems.append("it is one part of several: merge them with llama.cpp's gguf-split --merge")
     begin = -(-data.at // alignment) * alignment
     problems += [f"tensor {shown(name)} is given twice" for name in _doubled(infos)]

@@ -140,7 +140,8 @@ def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise BadCheckpoint(f"{path}: general.architecture = {shown(name)} isn't supported, only {known} are")
-    return MIXTRAL if name == "llama" and metadata.get("llama.expert_count") else ARCHITECTURES[name]
+    experts = metadata.get("llama.expert_count")
+    return MIXTRAL if name == "llama" and isinstance(experts, int) and experts else ARCHITECTURES[name]
 
 
 class _Keys:
@@ -209,7 +210,8 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
     config |= {field: keys.size(key) for key, field in SIZES.items()}
     heads, width = config["num_attention_heads"], config["hidden_size"] // config["num_attention_heads"]
     config["num_key_value_heads"] = keys.size("attention.head_count_kv", heads)
-    config["vocab_size"] = keys.size("vocab_size", len(header.metadata.get("tokenizer.ggml.tokens", ())))
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    config["vocab_size"] = keys.size("vocab_size", len(tokens) if isinstance(tokens, list | np.ndarray) else None)
     config["head_dim"] = width = keys.size("attention.key_length", max(width, 1))
     keys.expect("attention.value_length", width)
     keys.expect("attention.causal", True)
@@ -222,10 +224,13 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         keys.expect("expert_count", 0)
         keys.expect("expert_used_count", 0)
     scaling = _scaling(keys)
-    if FACTORS in header.places:
-        scaling |= _llama3(keys, path, header.places[FACTORS], width, config["rope_theta"])
-    if header.metadata.get("general.type", "model") != "model":
-        keys.problems.append(f"general.type = {shown(header.metadata['general.type'])} isn't a model")
+    if FACTORS in header.places and scaling:
+        keys.problems.append(f"rope.scaling.type = {shown(scaling['rope_type'])} and {FACTORS} both change the angles")
+    elif FACTORS in header.places:
+        scaling = _llama3(keys, path, header.places[FACTORS], width, config["rope_theta"])
+    kind = header.metadata.get("general.type", "model")
+    if not isinstance(kind, str) or kind != "model":
+        keys.problems.append(f"general.type = {shown(kind)} isn't a model")
     raise_problems(path, keys.all_problems())
     return config | ({"rope_scaling": scaling} if scaling else {}) | architecture.rest(config, header)
 

@@ -134,7 +134,7 @@ class Settings:
         names = self._take("architectures")
         name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
         kind = next((kind for end, kind in HEAD_KINDS.items() if name.endswith(end)), None)
-        if kind in supported:
+        if kind is not None and kind in supported:
             return kind
         # Hidden states are what they are under any head; another read-out would be one that the model doesn't have.
         if name and default != "hidden":

@@ -155,7 +155,8 @@ def _read(
 
     def read(reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
         kind, place = model.config.head.kind, getattr(reader, "position", None)
-        if kind == "hidden" or (kind != "classes" and place is None):
+        # One output is a number, not the probability of anything.
+        if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
             return reader.read(model, passed), None
         state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
         return reader.read(model, passed), most_probable(model.logits_at(state).values)

@@ -1,5 +1,6 @@
 """Load a Hugging Face checkpoint directory or a GGUF file; a new family is one file and one line in `FAMILIES`."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -173,19 +174,18 @@ def load(
     config = _config(checkpoint, head, carries)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
-    named = {
-        "prefix": family.PREFIX,
-        "ignored": f"{family.IGNORED}|{family.HEADS}",  # another head's tensors are no part of the model
-        "heads": family.HEADS,
-        "older": family.OLDER,
-    }
-    found = len(Tensors(stored, dtype, **named).numbers(family.LAYER))
+    named = {"prefix": family.PREFIX, "heads": family.HEADS, "older": family.OLDER}
+    found = len(Tensors(stored, dtype, **named, ignored="").numbers(family.LAYER))
     if config.stored_layers > found:
         raise BadCheckpoint(
             f"{stored.path}: the configuration says {config.stored_layers} layers, but there are tensors of {found}"
         )
     model = skeleton(config, dtype)
     table, copies = family.tensor_map(config), family.COPIES if config.head.tied else {}
+    # Another head's tensors are no part of the model; whatever stands inside the one that is read is.
+    read = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)
+    inside = "|".join(re.escape(name.rpartition(".")[0]) for name in read)
+    named["ignored"] = rf"(?!(?:{inside})\.)(?:{family.IGNORED}|{family.HEADS})"
 
     def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
         return jax.device_put(value, device(parameter) if callable(device) else device)

@@ -42,7 +42,7 @@ def read_config(settings: Settings) -> Config:
         ("num_hidden_layers", "n_layer"),
     ):
         settings.rename(name, to)
-    features, turned = settings.integer("n_embd"), settings.integer("rotary_dim")
+    features, turned = settings.integer("n_embd"), settings.count("rotary_dim")
     if turned % 2:
         settings.problems.append(f"rotary_dim = {turned} isn't a number of pairs")
     block = BlockConfig(

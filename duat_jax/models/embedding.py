@@ -53,14 +53,16 @@ class TokenEmbedding(nnx.Module):
         if self.config.embedding_scale != 1.0:
             x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
         if self.position is not None:
-            x = x + self._positions(ids)
+            x = x + self._positions(self.position[...], ids)
         if self.segment is not None:
             x = x + self.segment[...][jnp.zeros_like(ids) if segments is None else segments]
         return x
 
-    def _positions(self, ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens features"]:
+    def _positions(
+        self, table: Float[Array, "places features"], ids: Int[Array, "... tokens"]
+    ) -> Float[Array, "... tokens features"]:
         """Return the embeddings of the places."""
-        table, first = self.position[...], self.config.position_offset  # type: ignore[index]
+        first = self.config.position_offset
         if self.config.uncounted is None:
             return table[first : first + ids.shape[-1]]
         counted = ids != self.config.uncounted

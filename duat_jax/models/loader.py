@@ -183,8 +183,8 @@ def load(
     model = skeleton(config, dtype)
     table, copies = family.tensor_map(config), family.COPIES if config.head.tied else {}
     # Another head's tensors are no part of the model; whatever stands inside the one that is read is.
-    read = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)
-    inside = "|".join(re.escape(name.rpartition(".")[0]) for name in read)
+    heads = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)
+    inside = "|".join(re.escape(name.rpartition(".")[0]) for name in heads)
     named["ignored"] = rf"(?!(?:{inside})\.)(?:{family.IGNORED}|{family.HEADS})"
 
     def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:

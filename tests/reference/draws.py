@@ -17,8 +17,8 @@ CAP = st.sampled_from([None, 0.5, 5.0, 50.0])
 LIMIT = st.sampled_from([0.5, 7.0])
 THETA = st.sampled_from([10.0, 100.0, 10_000, 1_000_000.0])
 FACTOR = st.sampled_from([1.0, 1.5, 4.0, 32.0])
-CONTEXT = st.sampled_from([8, 16, 64])
-LONG_ENOUGH = st.sampled_from([16, 64])
+CONTEXTS, LONG_ENOUGH = (8, 16, 64), 16
+CONTEXT = st.sampled_from(CONTEXTS)
 FLAG = st.booleans()
 
 
@@ -69,13 +69,18 @@ def _scaling(kind: str, rotated: int) -> Strategy[Settings]:
     return st.tuples(*parts[kind]).map(lambda drawn: {key: value for part in drawn for key, value in part.items()})
 
 
+def _context(scaling: Settings) -> Strategy[int]:
+    """Draw a context that holds the texts; dynamic positions are made for longer ones by their factor."""
+    factor = scaling["factor"] if scaling.get("rope_type") == "dynamic" else 1
+    return st.sampled_from([context for context in CONTEXTS if context * factor >= LONG_ENOUGH])
+
+
 @st.composite
 def _rotary(draw: Callable, rotated: int) -> Settings:
     """Draw rotary positions in the older or the newer spelling."""
     kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
     scaling, theta = {"rope_type": kind, **draw(_scaling(kind, rotated))}, draw(THETA)
-    # Only dynamic positions are made for texts that are longer than this.
-    context = {"max_position_embeddings": draw(CONTEXT if kind == "dynamic" else LONG_ENOUGH)}
+    context = {"max_position_embeddings": draw(_context(scaling))}
     if draw(FLAG):
         newer = {"rope_theta": ABSENT, "rope_scaling": ABSENT, "rope_parameters": {**scaling, "rope_theta": theta}}
         return {**context, **newer}
@@ -119,7 +124,7 @@ def _phi3(draw: Callable) -> Settings:
     rotated = 16 // drawn["num_attention_heads"] // 2
     partial = draw(FLAG) and rotated % 2 == 0
     drawn |= {"partial_rotary_factor": 0.5 if partial else 1.0, "rope_theta": draw(THETA)}
-    drawn |= {"max_position_embeddings": draw(LONG_ENOUGH), "original_max_position_embeddings": draw(CONTEXT)}
+    drawn |= {"max_position_embeddings": draw(_context({})), "original_max_position_embeddings": draw(CONTEXT)}
     if draw(FLAG):
         factors = _factors(rotated if partial else 2 * rotated)
         drawn["rope_scaling"] = {"type": "longrope", "short_factor": draw(factors), "long_factor": draw(factors)}
@@ -151,8 +156,9 @@ def _gpt_neox(draw: Callable) -> Settings:
             rotary_emb_base=THETA,
         )
     )
-    drawn["max_position_embeddings"] = draw(CONTEXT if kind == "dynamic" else LONG_ENOUGH)
-    return drawn if kind == "default" else {**drawn, "rope_scaling": {"rope_type": kind, **draw(_scaling(kind, 8))}}
+    scaling = {"rope_type": kind, **draw(_scaling(kind, 8))}
+    drawn["max_position_embeddings"] = draw(_context(scaling))
+    return drawn if kind == "default" else {**drawn, "rope_scaling": scaling}
 
 
 _GEMMA = {

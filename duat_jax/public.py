@@ -5,6 +5,8 @@ from duat_jax.errors import BadText as BadText
 from duat_jax.errors import DuatError as DuatError
 from duat_jax.errors import NotAffine as NotAffine
 from duat_jax.errors import UnsupportedProgram as UnsupportedProgram
+from duat_jax.explanation.attends import attends as attends
+from duat_jax.explanation.attention_score import AttentionScore as AttentionScore
 from duat_jax.explanation.images import load_image as load_image
 from duat_jax.explanation.inputs import Text as Text
 from duat_jax.explanation.result import Explanation as Explanation
@@ -19,6 +21,11 @@ from duat_jax.forms.completeness import Completeness as Completeness
 from duat_jax.forms.decomposition import Decomposition as Decomposition
 from duat_jax.forms.decomposition import contributions as contributions
 from duat_jax.forms.decomposition import decompose as decompose
+from duat_jax.forms.score import Score as Score
+from duat_jax.forms.score import ScoreSide as ScoreSide
+from duat_jax.forms.score import split_score as split_score
+from duat_jax.forms.secant import Secant as Secant
+from duat_jax.forms.secant import secant as secant
 from duat_jax.models.config import Config as Config
 from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
@@ -39,10 +46,14 @@ from duat_jax.operators.estimate import estimated_diagonal as estimated_diagonal
 from duat_jax.operators.estimate import estimated_frobenius as estimated_frobenius
 from duat_jax.operators.spectrum import SingularTriplets as SingularTriplets
 from duat_jax.operators.spectrum import singular_triplets as singular_triplets
+from duat_jax.transform.editing import Edit as Edit
+from duat_jax.transform.editing import edit as edit
 from duat_jax.transform.keys import Key as Key
 from duat_jax.transform.keys import Marked as Marked
+from duat_jax.transform.keys import Site as Site
 from duat_jax.transform.marks import hold as hold
 from duat_jax.transform.marks import offset as offset
+from duat_jax.transform.marks import point as point
 from duat_jax.transform.marks import stream as stream
 from duat_jax.transform.marks import term as term
 from duat_jax.transform.query import linear_map as linear_map

@@ -12,6 +12,7 @@ from duat_jax.nn.linear import PRECISION, Linear, initial
 from duat_jax.nn.norm import RMSNorm
 from duat_jax.nn.pattern import attention_mask, attention_pattern
 from duat_jax.nn.position import Rotary
+from duat_jax.transform.marks import point
 
 LONGEST_STORED = 512
 """The longest text, in tokens, of which the pattern is stored; of longer ones queries and keys are held instead."""
@@ -19,9 +20,13 @@ LONGEST_STORED = 512
 
 def _mix(
     pattern: Float[Array, "... heads queries keys"], values: Float[Array, "... keys heads head_features"]
-) -> Float[Array, "... queries width"]:
-    mixed = jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
-    return mixed.reshape(*mixed.shape[:-2], -1)
+) -> Float[Array, "... queries heads head_features"]:
+    return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
+
+
+def _joined(mixed: Float[Array, "... tokens heads head_features"]) -> Float[Array, "... tokens width"]:
+    """Return what the heads mixed side by side, marked: differences are read and edits made head by head."""
+    return point(mixed, "attention.mixed").reshape(*mixed.shape[:-2], -1)
 
 
 @final
@@ -96,17 +101,16 @@ class Attention(nnx.Module):
             x: the residual stream, `[..., tokens, features]`.
             padding: true for real tokens, `[..., tokens]`.
         """
-        queries = self._heads(self.query(x), self.query_norm, padding)
-        keys = self._heads(self.key(x), self.key_norm, padding)
+        queries = point(self._heads(self.query(x), self.query_norm, padding), "attention.queries")
+        keys = point(self._heads(self.key(x), self.key_norm, padding), "attention.keys")
         values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
         if x.shape[-2] > LONGEST_STORED:
-            mixed = attend(queries, keys, values, padding=padding, **self._switches)
-            return self.output(mixed.reshape(*x.shape[:-1], -1))
+            return self.output(_joined(attend(queries, keys, values, padding=padding, **self._switches)))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
         mask = attention_mask(x.shape[-2], causal=self.causal, window=self.window, padding=padding)
         sinks = self._switches["sinks"]
-        return self.output(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap, sinks), values))
+        return self.output(_joined(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap, sinks), values)))
 
     def pattern(
         self,
@@ -186,4 +190,4 @@ class SlicedAttention(nnx.Module):
 
         mask = attention_mask(x.shape[-2], causal=self.causal, padding=padding)
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, mask)
-        return self.output(_mix(pattern, project(self.value)))
+        return self.output(_joined(_mix(pattern, project(self.value))))

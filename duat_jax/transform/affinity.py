@@ -101,7 +101,7 @@ class Affinity:
         return self._results if target is None else [self.at(target)]
 
     def at(self, step: Step) -> Flow:
-        """Return the flow of the value that a stream, a pre-activation or a term's output marks.
+        """Return the flow of the value that a stream, a pre-activation, a term's output or a point marks.
 
         Args:
             step: the mark.
@@ -110,7 +110,7 @@ class Affinity:
             DuatError: if it marks something else.
         """
         if step not in self._at:
-            raise DuatError(f"{step.site.kind} {step} is no stream, pre-activation or term's output of this function")
+            raise DuatError(f"{step.site.kind} {step} is no stream, pre-activation, term's output or point of it")
         return self._at[step]
 
     def adds_a_constant(self, *targets: Step | None) -> bool:

@@ -5,6 +5,7 @@ given.  A mark inside a scan has one value per step, stacked along a new leading
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -16,7 +17,7 @@ from jax.extend import core
 
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import Flows
-from duat_jax.transform.identities import fence_p
+from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import Live, Question, liveness
 from duat_jax.transform.primitives import RECOMPUTED, SubProgram, apply, scan_of
@@ -41,8 +42,8 @@ def evaluate(
         constants: the arrays it closes over.
         arguments: the leaves of its argument.
         question: which marks are given and wanted.
-        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two, and what is added to
-            a stream.
+        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two; of a mark that is
+            edited to `kept · value + added`, either or both.
         live: the equations that are needed; computed from the question if absent.
         flows: from the affine check: with it, what flows through a scan is kept apart from what doesn't, which is the
             form that `jax.linear_transpose` asks for.
@@ -93,17 +94,14 @@ class _Evaluation:
                     dtype = cast(Any, equation.outvars[0].aval).dtype
                     results = [(at_zero + slope * pre_activations[site.key]).astype(dtype)]
                 else:
-                    results = [given[site] if site in given else operands[0]]
+                    results = [self.mark(equation, site, operands[0], given)]
                 if site.kind == marks.PRE_ACTIVATION:
                     pre_activations[site.key] = results[0]
-                if site.kind == marks.STREAM:
-                    added = given.get(Site(marks.ADDED, site.key))
-                    results = [fence_p.bind(results[0] if added is None else results[0] + added)]
             elif inner is None:
                 results = apply(equation, operands)
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, given)
-            elif equation.primitive.name in RECOMPUTED and self.question.affine:
+            elif equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):
                 # What doesn't flow inside isn't kept for the transpose, but computed again by it.
                 call = partial(self.run, inner.jaxpr, here, inner.consts, operands, given)
                 results, inside = jax.checkpoint(call)()
@@ -112,6 +110,19 @@ class _Evaluation:
             seen |= inside
             environment |= dict(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars], seen
+
+    def mark(self, equation: core.JaxprEqn, site: Site, operand: Any, given: dict[Site, Any]) -> Any:
+        """Return the value of a mark: its own or a given one, with what is kept and added."""
+        value = given.get(site, operand)
+        kept, added = (given.get(Site(part[site.kind], site.key)) for part in (marks.KEPT, marks.ADDED))
+        value = value if kept is None else kept * value
+        value = value if added is None else value + added
+        if self.question.marked:
+            with ExitStack() as scopes:
+                for scope in site.key.scope:
+                    scopes.enter_context(jax.named_scope(scope))
+                return mark_p.bind(jnp.asarray(value), **equation.params)
+        return fence_p.bind(value) if site.kind == marks.STREAM else value
 
     def scan(
         self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list, given: dict[Site, Any]

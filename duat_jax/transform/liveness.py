@@ -23,6 +23,7 @@ class Question:
         wanted: marks that are read, each before a given value replaces it.
         value: whether the function's own result is read.
         affine: whether the answer is affine in the argument and in `linear`, and may be carried or transposed so.
+        marked: whether the marks stay marks, so that the answer is a function that can be recorded.
     """
 
     given: frozenset[Site] = frozenset()
@@ -31,6 +32,7 @@ class Question:
     wanted: frozenset[Site] = frozenset()
     value: bool = True
     affine: bool = False
+    marked: bool = False
 
 
 def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:

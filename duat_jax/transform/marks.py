@@ -1,4 +1,4 @@
-"""The four marks that say which part of a function plays which role in its closed form.
+"""The five marks that say which part of a function plays which role in its closed form.
 
 A mark is the identity: it passes through `jit`, `grad`, `vmap`, `scan` and `remat`, and the compiled program is the one
 without marks.  What is said of a mark is checked when a question is asked, not in the forward pass.
@@ -16,14 +16,17 @@ from duat_jax.transform.identities import bind_mark
 HOLD = "hold"
 OFFSET = "offset"
 STREAM = "stream"
+POINT = "point"
 PRE_ACTIVATION = "pre_activation"
 ACTIVATION = "activation"
 TERM_OUTPUT = "term_output"
 OF_A_TERM = frozenset({PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT})
+KINDS = (HOLD, PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT, OFFSET, STREAM, POINT)
 
-SLOPE, AT_ZERO, ADDED = "slope", "at_zero", "added"
-"""No marks, but what a question gives at one: `at_zero + slope · z` for an activation, a summand for a stream."""
-GIVEN_AT = {SLOPE: ACTIVATION, AT_ZERO: ACTIVATION, ADDED: STREAM}
+SLOPE, AT_ZERO = "slope", "at_zero"
+KEPT, ADDED = ({kind: f"{part} {kind}" for kind in KINDS} for part in ("kept", "added"))
+"""No marks, but what a question gives at one: `at_zero + slope · z` at an activation, `kept · value + added` at any."""
+GIVEN_AT = {SLOPE: ACTIVATION, AT_ZERO: ACTIVATION, **{part[kind]: kind for part in (KEPT, ADDED) for kind in KINDS}}
 
 
 def _mark(x: Any, kind: str, name: str, where: str, *, floating: bool = True) -> Array:
@@ -105,6 +108,26 @@ def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
     Source: Wang & Li, Eq. 20 (`x_i`).
     """
     return _mark(x, STREAM, name, f"stream(x, {name!r})")
+
+
+def point(x: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
+    """Mark `x` as a place that has no role in the closed form, where differences are read and edits are made.
+
+    Args:
+        x: any array of floating-point numbers, for example what each head mixes, `[tokens, heads, head_features]`.
+        name: what it is, for example `"attention.mixed"`.
+
+    Returns:
+        `x`, unchanged.
+
+    Raises:
+        DuatError: if `x` isn't floating-point.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = point(jnp.ones((2, 4, 3)), "attention.mixed")
+    """
+    return _mark(x, POINT, name, f"point(x, {name!r})")
 
 
 def term(

@@ -19,7 +19,7 @@ from duat_jax.transform.program import trace
 from duat_jax.transform.recording import KINDS, Dynamics, Recording, Traced
 
 Target = Step | None
-"""What is read: a stream, a pre-activation or a term's output; the function's result where it is `None`."""
+"""What is read: a stream, a pre-activation, a term's output or a point; the function's result where it is `None`."""
 
 
 def is_float(x: Any) -> bool:
@@ -75,7 +75,7 @@ def ask(recording: Recording, question: Question, target: Target, arguments: lis
 
 
 SOURCES = (marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
-TARGETS = (marks.PRE_ACTIVATION, marks.TERM_OUTPUT, marks.STREAM)
+TARGETS = (marks.PRE_ACTIVATION, marks.TERM_OUTPUT, marks.STREAM, marks.POINT)
 """The kinds of mark that a linear map may begin at and end at; what is held does neither."""
 
 
@@ -189,7 +189,7 @@ def _carry(recording: Recording, change: Array, source: Step | None, target: Tar
     place = (
         None
         if source is None
-        else Site(marks.ADDED if source.site.kind == marks.STREAM else source.site.kind, source.site.key)
+        else Site(marks.ADDED[marks.STREAM] if source.site.kind == marks.STREAM else source.site.kind, source.site.key)
     )
     linear = frozenset() if place is None else frozenset({place})
     question = question_of(recording, target, linear=linear)
@@ -209,7 +209,7 @@ def linear_map(recording: Recording, source: Step | None = None, target: Target 
     Args:
         recording: the recording.
         source: a term's activation or output, an offset or a stream; the function's argument if absent.
-        target: a stream, a pre-activation or a term's output; the function's result if absent.
+        target: a stream, a pre-activation, a term's output or a point; the function's result if absent.
 
     Returns:
         The map, without its matrix.

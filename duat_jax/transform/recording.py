@@ -29,6 +29,7 @@ class Dynamics(NamedTuple):
         term_outputs: `W3 σ(z)` of every term that was marked with its outer map.
         offsets: every bias and norm offset.
         streams: the residual stream at every layer boundary.
+        points: what is marked only to be read or edited, such as what each head mixes.
     """
 
     held: Marked[Array]
@@ -37,9 +38,10 @@ class Dynamics(NamedTuple):
     term_outputs: Marked[Array]
     offsets: Marked[Array]
     streams: Marked[Array]
+    points: Marked[Array]
 
 
-KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
+KINDS = marks.KINDS
 """The kind of mark in each field of `Dynamics`, in order."""
 
 

@@ -1,0 +1,250 @@
+"""The change of each primitive's results, linear in the changes of its operands."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jaxtyping import Array
+
+from duat_jax.transform import secants
+from duat_jax.transform.difference_plan import BILINEAR, ORDERED, STEPS, TREES, WINDOWS, is_float
+from duat_jax.transform.normalisers import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, Normaliser
+from duat_jax.transform.primitives import apply, linear_operands
+
+
+@jax.tree_util.register_pytree_node_class
+class Flow:
+    """A value at both inputs, and its change.
+
+    Args:
+        value: the value; of one that moves both, along a new first axis.
+        moves: whether it does.
+        change: linear in the argument's change; `None` where it isn't asked for.
+    """
+
+    def __init__(self, value: Any, moves: bool = False, change: Any = None) -> None:
+        self.value, self.moves, self.change = value, moves, change
+
+    @property
+    def both(self) -> tuple[Any, Any]:
+        """The value at the first input and at the second."""
+        return (self.value[0], self.value[1]) if self.moves else (self.value, self.value)
+
+    @property
+    def middle(self) -> Any:
+        """The mean of both."""
+        return (self.value[0] + self.value[1]) / 2 if self.moves else self.value
+
+    @property
+    def moved(self) -> Any:
+        """The first minus the second."""
+        return self.value[0] - self.value[1]
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], bool]:
+        """Return value and change, for JAX."""
+        return (self.value, self.change), self.moves
+
+    @classmethod
+    def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":
+        """Return it again, for JAX.
+
+        Args:
+            moves: whether it moves.
+            children: value and change.
+        """
+        return cls(children[0], moves, children[1])
+
+
+def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
+    """Return the change of every result of an equation that is no call.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+        results: its results, without their changes.
+        jump: how much of what jumps is added, one number; `None` where nothing can.
+    """
+    name = equation.primitive.name
+    flowing = [] if name in STEPS else [k for k, operand in enumerate(operands) if operand.change is not None]
+    if not flowing:
+        return [
+            jump * result.moved if is_float(v) else None for v, result in zip(equation.outvars, results, strict=True)
+        ]
+    together = linear_operands(equation, flowing)
+    if name == "stop_gradient" or (together is not None and set(flowing) <= set(together)):
+        return _linear(equation, operands, flowing, together or (0,), jump)
+    if name in BILINEAR:
+        return [_product(partial(_apply_one, equation), operands)]
+    if name in ORDERED:
+        return _ordered(equation, operands, results, jump)
+    if name in TREES:
+        return [_tree(TREES[name], operands[0], equation.params["axes"])]
+    if name in WINDOWS:
+        return [_tree(WINDOWS[name], _windows(equation, operands[0]), (0,))]
+    if name == "div":
+        return [_quotient(*operands)]
+    if name == "integer_pow" or name in secants.CLOSED:
+        secant = partial(secants.integer_power, equation.params["y"]) if name == "integer_pow" else secants.CLOSED[name]
+        return [secant(*operands[0].both, *results[0].both) * operands[0].change]
+    return [_elementwise(partial(_apply_one, equation), name, operands)]
+
+
+def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
+    return apply(equation, operands)[0]
+
+
+def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
+    """Return an equation's results at both inputs, along a new first axis.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+    """
+    axes = [0 if operand.moves else None for operand in operands]
+    return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+
+
+def _linear(
+    equation: core.JaxprEqn, operands: list[Flow], flowing: list[int], together: Sequence[int], jump: Array | None
+) -> list[Array]:
+    """Return the changes of what is linear; where it is chosen differently at both inputs, the mean of both choices."""
+
+    def choices(operand: Flow, k: int) -> Flow:
+        if k in flowing:
+            return Flow(operand.change)
+        return Flow(jnp.zeros_like(operand.both[0])) if k in together else operand
+
+    chosen = [choices(operand, k) for k, operand in enumerate(operands)]
+    if jump is None:
+        return apply(equation, [operand.value for operand in chosen])
+    mean = [found.mean(0) for found in at_both(equation, chosen)]
+    middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
+    moved = [found[0] - found[1] for found in at_both(equation, middles)]
+    # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
+    return [change + jump * jnp.where(_endless(part), 0, part) for change, part in zip(mean, moved, strict=True)]
+
+
+def _endless(x: Array) -> Array:
+    """Return where numbers are about as large as their dtype allows, infinite, or none at all."""
+    return ~(jnp.abs(x) < float(jnp.finfo(x.dtype).max) ** 0.75)
+
+
+def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
+    a, b, *rest = operands
+    others = [operand.value for operand in rest]
+    found = []
+    if a.change is not None:
+        found.append(multiply(a.change, b.middle, *others))
+    if b.change is not None:
+        found.append(multiply(a.middle, b.change, *others))
+    return sum(found[1:], start=found[0])
+
+
+def _quotient(a: Flow, b: Flow) -> Array:
+    inverse = Flow(1 / b.value, b.moves)
+    inverse.change = -inverse.both[0] * inverse.both[1] * b.change
+    return _product(jnp.multiply, (a, inverse))
+
+
+def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
+    flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
+    found = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
+    return sum(
+        (c * operands[k].change for c, k in zip(found[1:], flowing[1:], strict=True)),
+        start=found[0] * operands[flowing[0]].change,
+    )
+
+
+def _tree(name: str, flow: Flow, axes: Sequence[int]) -> Array:
+    """Return the change of what folds some axes by a function of two arguments, one half by the other each time."""
+    f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
+    kept = [axis for axis in range(flow.change.ndim) if axis not in axes]
+    order, sizes = [*axes, *kept], [flow.change.shape[axis] for axis in kept]
+    change = flow.change.transpose(order).reshape(-1, *sizes)
+    value = flow.value.transpose([0, *(axis + 1 for axis in order)]).reshape(2, -1, *sizes)
+    while (count := len(change)) > 1:
+        half = count // 2
+        sides = [Flow(value[:, at], True, change[at]) for at in (slice(half), slice(half, 2 * half))]
+        folded = _product(f, sides) if name == "mul" else _elementwise(f, name, sides)
+        change = jnp.concatenate([folded, change[2 * half :]])
+        value = jnp.concatenate([f(sides[0].value, sides[1].value), value[:, 2 * half :]], axis=1)
+    return change[0]
+
+
+def _windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
+    """Return the entries of every window along a new first axis."""
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    window, strides, padding, dilation, steps = (equation.params[name] for name in names)
+    outside = jnp.inf if equation.primitive.name == "reduce_window_min" else -jnp.inf
+    shape = equation.outvars[0].aval.shape  # type: ignore[attr-defined]
+    paddings = [(low, high, inner - 1) for (low, high), inner in zip(padding, dilation, strict=True)]
+
+    def cut(x: Array, fill: float) -> Array:
+        padded = lax.pad(x, jnp.array(fill, x.dtype), paddings)
+        found = []
+        for place in product(*map(range, window)):
+            start = [i * step for i, step in zip(place, steps, strict=True)]
+            limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, shape, strides, strict=True)]
+            found.append(lax.slice(padded, start, limit, strides))
+        return jnp.stack(found)
+
+    return Flow(jax.vmap(partial(cut, fill=outside))(flow.value), True, cut(flow.change, 0))
+
+
+def _ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array | None]:
+    """Return the changes of what brings entries into another order: the order is held."""
+    if equation.primitive.name == "top_k":
+        axis, order = equation.params.get("axis", -1), results[1].value
+    else:
+        axis = equation.params["dimension"]
+        places = Flow(lax.broadcasted_iota(jnp.int32, operands[0].both[0].shape, axis))
+        settings = {name: equation.params[name] for name in ("dimension", "is_stable", "num_keys")}
+        axes = [0 if operand.moves else None for operand in operands]
+        values = [operand.value for operand in operands]
+        order = jax.vmap(lambda *values: lax.sort((*values, places.value), **settings)[-1], axes)(*values)
+
+    def change_of(operand: Flow) -> Array | None:
+        if operand.change is None:
+            return None
+        take = jax.vmap(partial(jnp.take_along_axis, axis=axis), (None, 0))
+        moved = take(operand.middle, order)
+        return take(operand.change, order).mean(0) + jump * (moved[0] - moved[1])
+
+    return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
+
+
+def normalised(normaliser: Normaliser, scores: Flow, result: Flow, jump: Any) -> Array:
+    """Return the change of a softmax or its like, in the logarithmic means `L = ΔP / Δlog P` of the probabilities.
+
+    `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.  Scores that are masked out at one
+    input only have no change; what they take or leave is a jump.
+
+    Args:
+        normaliser: what is computed.
+        scores: the scores `a`.
+        result: its values.
+        jump: how much of what jumps is added, one number; `None` where nothing can.
+    """
+    axes = tuple(axis + 1 for axis in normaliser.axes)
+    if normaliser.kind == SOFTMAX:
+        probabilities = result.value
+        total = scores.value.max(axes, keepdims=True) - jnp.log(probabilities.max(axes, keepdims=True))
+        logs = scores.value - total
+    else:
+        logs = scores.value - jax.nn.logsumexp(scores.value, axes, keepdims=True)
+        probabilities = jnp.exp(logs)
+    gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
+    means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *probabilities))
+    change, carried = scores.change, means * scores.change
+    if jump is not None:
+        carried = carried + jump * jnp.where(gone, jnp.nan_to_num(probabilities[0] - probabilities[1]), 0)
+    weight = means.sum(normaliser.axes, keepdims=True)
+    shift = carried.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
+    if normaliser.kind == LOGSUMEXP:
+        return shift.reshape(result.both[0].shape)
+    return change - shift if normaliser.kind == LOG_SOFTMAX else carried - means * shift

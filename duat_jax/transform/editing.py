@@ -1,0 +1,116 @@
+"""Change marked values, and compute everything after them from the changed values."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Shaped
+
+from duat_jax.errors import DuatError
+from duat_jax.operators.base import shown
+from duat_jax.transform import marks
+from duat_jax.transform.interpret import Seen, evaluate
+from duat_jax.transform.keys import Site
+from duat_jax.transform.liveness import Question, liveness
+from duat_jax.transform.program import Program, trace
+
+
+class Edit(NamedTuple):
+    """What becomes of a marked value: `kept · value + added`.
+
+    To set it, keep 0 and add the new value; to scale it, keep the factor; to steer it, add a direction; to take some
+    entries from another run, keep `mask` and add `(1 − mask) · other`.
+
+    Args:
+        kept: a factor that broadcasts to the mark's value, which is finite where this is 0; 1 if absent.
+        added: a summand that broadcasts to it; 0 if absent.
+    """
+
+    kept: Shaped[Array, "..."] | complex | None = None
+    added: Shaped[Array, "..."] | complex | None = None
+
+
+def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any], Any]:
+    """Transform a function with marks into one in which marked values are changed, and what follows is computed anew.
+
+    At every given mark `m ↦ kept · m + added`.  The marks stay, with the changed values: the new function can be
+    recorded, and edited again.  It composes with `jit`, `vmap` and `grad`, also in what is kept and added.
+
+    Args:
+        fn: a pure function of one pytree of arrays, with marks.
+        edits: of each mark that is changed, how; arrays that broadcast to its value as `record` gives it: inside a scan
+            with a leading axis of its steps.
+
+    Returns:
+        A function of the same argument.
+
+    Raises:
+        DuatError: when called, naming every edit of a mark that isn't there, or of another shape or dtype than its
+            value.
+        UnsupportedProgram: when called, where a mark is inside a `while` or `cond`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import Edit, Key, Site, term
+        >>> fn = lambda x: x + term(jax.nn.relu, 2 * x, "relu")
+        >>> edit(fn, {Site("activation", Key((), "relu", 0)): Edit(kept=0, added=5)})(jnp.array([1.0, -1.0])).tolist()
+        [6.0, 4.0]
+    """
+    edits = dict(edits)
+
+    def edited(x: Any) -> Any:
+        program, constants = trace(fn, x)
+        arguments = jax.tree.leaves(x)
+        given = _given(program, constants, arguments, edits)
+        # Marks that nothing needs any more are read by a recording all the same.
+        live = liveness(program, Question(wanted=frozenset(program.places)))
+        return evaluate(program, constants, arguments, Question(marked=True), given, live)[0]
+
+    return edited
+
+
+def _given(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:
+    """Return what is kept and added at each mark, in its shape and dtype; raise for every edit that doesn't fit."""
+    there = Question(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
+    values = jax.eval_shape(lambda x: evaluate(program, constants, x, there, {})[1], arguments)
+    given: Seen = {}
+    problems = []
+    for site, change in edits.items():
+        if not isinstance(site, Site) or not isinstance(change, Edit):
+            problems.append(f"an edit is given as Site(kind, key): Edit(kept, added), not as {site!r}: {change!r}")
+            continue
+        if site not in values:
+            problems.append(_absent(program, site))
+            continue
+        value = values[site]
+        for kinds, part, number in ((marks.KEPT, "kept", change.kept), (marks.ADDED, "added", change.added)):
+            if number is None:
+                continue
+            array = jnp.asarray(number)
+            if _fits(array, value):
+                given[Site(kinds[site.kind], site.key)] = jnp.broadcast_to(array.astype(value.dtype), value.shape)
+            else:
+                problems.append(
+                    f"what is {part} at {site.kind} {site.key} is {shown(array)}, and doesn't broadcast to its value,"
+                    f" {shown(value)}"
+                )
+    if problems:
+        raise DuatError("; ".join(problems))
+    return given
+
+
+def _fits(array: Array, value: jax.ShapeDtypeStruct) -> bool:
+    try:
+        shape = np.broadcast_shapes(array.shape, value.shape)
+    except ValueError:
+        return False
+    return shape == value.shape and bool(jnp.can_cast(array.dtype, value.dtype, "same_kind"))
+
+
+def _absent(program: Program, site: Site) -> str:
+    if site.kind not in marks.KINDS:
+        return f"there is no kind of mark called {site.kind!r}: choose one of {', '.join(marks.KINDS)}"
+    known = ", ".join(str(other.key) for other in program.of_kind(site.kind)) or "none"
+    return f"there is no {site.kind} called {str(site.key)!r} to be edited; there are {known}"

@@ -29,6 +29,15 @@ def source_line(equation: core.JaxprEqn) -> str | None:
     return None
 
 
+def is_of_a_library(jaxpr: core.Jaxpr) -> bool:
+    """Return whether a program is a library's function: traced once for all its calls, it knows only the first's line.
+
+    Args:
+        jaxpr: the program that a call runs.
+    """
+    return str(getattr(jaxpr.debug_info, "func_filename", "")).startswith(_LIBRARIES)
+
+
 def advice(equation: core.JaxprEqn) -> str:
     """Return why an equation isn't linear in what flows through it, as far as is known, and what to do.
 

@@ -14,8 +14,8 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
-from duat_jax.transform.difference_plan import Plan, branches_of
-from duat_jax.transform.difference_rules import Flow, at_both, changes, normalised
+from duat_jax.transform.difference_plan import Place, Plan, branches_of
+from duat_jax.transform.difference_rules import Flow, at_both, changes, normalised, of_one
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
@@ -74,16 +74,23 @@ class _Difference:
         self, program: Program, plan: Plan, held: frozenset[Site], read: frozenset[Site], jumps: dict[str, Array]
     ) -> None:
         self.program, self.plan, self.held, self.read, self.jumps = program, plan, held, read, jumps
+        self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
 
     def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
         jaxpr, wanted, normalisers = program.jaxpr, self.plan.wanted.get(path, ()), self.plan.normalisers.get(path, {})
         environment: dict[Any, Flow] = {v: Flow(x) for v, x in zip(jaxpr.constvars, program.consts, strict=True)}
-        environment |= dict(zip(jaxpr.invars, arguments, strict=True))
         seen: Seen = {}
+
+        def write(variables: Sequence[Any], flows: Sequence[Flow]) -> None:
+            for v, flow in zip(variables, flows, strict=True):
+                environment[v] = flow
+                if (place := Place(path, v)) in self.origins:
+                    self.origins[place] = flow
 
         def read(v: Any) -> Flow:
             return Flow(v.val) if isinstance(v, core.Literal) else environment[v]
 
+        write(jaxpr.invars, arguments)
         for i, equation in enumerate(jaxpr.eqns):
             here = (*path, i)
             operands = [read(v) for v in equation.invars]
@@ -106,14 +113,16 @@ class _Difference:
             else:
                 results = [Flow(value, True) for value in at_both(equation, operands)]
                 if asked:
-                    found: Sequence[Any] = (
-                        [normalised(normalisers[i], environment[normalisers[i].scores], results[0], self._jump(here))]
-                        if i in normalisers
-                        else changes(equation, operands, results, self._jump(here))
-                    )
+                    if i in normalisers:
+                        scores = environment[normalisers[i].scores]
+                        found: Any = [normalised(normalisers[i], scores, results[0], self._jump(here))]
+                    elif here in self.plan.functions:
+                        found = [of_one(equation, operands, results[0], self.origins[self.plan.functions[here]])]
+                    else:
+                        found = changes(equation, operands, results, self._jump(here))
                     for v, result, change in zip(equation.outvars, results, found, strict=True):
                         result.change = change if v in wanted else None
-            environment |= dict(zip(equation.outvars, results, strict=True))
+            write(equation.outvars, results)
         return [read(v) for v in jaxpr.outvars], seen
 
     def _jump(self, here: Path) -> Any:

@@ -13,10 +13,13 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
-from duat_jax.transform.diagnosis import source_line
+from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.keys import Site
 from duat_jax.transform.normalisers import Normaliser, normalisers
 from duat_jax.transform.primitives import (
+    ELEMENTWISE,
+    KEEPS_PLACE,
+    RECOMPUTED,
     REFUSED,
     SubProgram,
     linear_operands,
@@ -39,6 +42,10 @@ WINDOWS = {"reduce_window_max": "max", "reduce_window_min": "min"}
 
 ORDERED = frozenset(("sort", "top_k"))
 """What brings entries into another order."""
+
+FUNCTIONS = frozenset(("div", "select_n"))
+"""What is split over its operands only where these aren't functions of one value: `where(z > 0, z, exp(z) - 1)` has a
+secant, though the choice jumps, and `tanh(z) / z` has no pole."""
 
 STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
 """What is constant but for jumps."""
@@ -68,21 +75,47 @@ def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, P
     return [(branch, (*here, -1 - k)) for k, branch in enumerate(programs_in(equation))]
 
 
+class Place(NamedTuple):
+    """A variable, and the program that it belongs to.
+
+    Args:
+        path: where the program stands.
+        variable: the variable.
+    """
+
+    path: Path
+    variable: Any
+
+
+class Moving(NamedTuple):
+    """What is known of a value that moves.
+
+    Args:
+        jumps: whether something before it may jump.
+        origin: the value of the same shape of which it is, entry by entry, a function; itself at least.
+    """
+
+    jumps: bool
+    origin: Place
+
+
 @dataclass
 class Plan:
     """What a difference needs of each program within a program, by where it stands.
 
     Args:
-        moving: the variables that move, and whether something before them may jump.
+        moving: the variables that move.
         wanted: the variables whose change is asked for.
         normalisers: the equations that compute a softmax or its like.
+        functions: the quotients and choices that are, entry by entry, a function of one value alone, and of which.
         jumps: the equations at which something may jump, and how its part is called.
         marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
     """
 
-    moving: dict[Path, dict[Any, bool]] = field(default_factory=dict)
+    moving: dict[Path, dict[Any, Moving]] = field(default_factory=dict)
     wanted: dict[Path, set[Any]] = field(default_factory=dict)
     normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
+    functions: dict[Path, Place] = field(default_factory=dict)
     jumps: dict[Path, str] = field(default_factory=dict)
     marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
 
@@ -98,7 +131,8 @@ def make_plan(program: Program, held: frozenset[Site]) -> Plan:
         UnsupportedProgram: naming every operation that isn't followed, and its source line.
     """
     planner = _Planner(program, held)
-    planner.move(SubProgram(program.jaxpr, ()), (), [False] * len(program.jaxpr.invars))
+    arguments = program.jaxpr.invars
+    planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v)) for v in arguments])
     planner.want(program.jaxpr, (), Around((), None), [True] * len(program.jaxpr.outvars))
     if planner.refused:
         raise UnsupportedProgram(
@@ -107,13 +141,22 @@ def make_plan(program: Program, held: frozenset[Site]) -> Plan:
     return planner.plan
 
 
-Moves = bool | None
-"""Of a value that moves, whether something before it may jump; `None` for one that stays."""
+Moves = Moving | None
+"""`None` for a value that stays."""
 
 
 def _join(flags: Iterable[Moves]) -> Moves:
     moving = [flag for flag in flags if flag is not None]
-    return any(moving) if moving else None
+    return Moving(any(flag.jumps for flag in moving), moving[0].origin) if moving else None
+
+
+def _begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
+    """Return what moves as the arguments of a program that is evaluated on its own."""
+    return [flag and Moving(flag.jumps, Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
+
+
+def _shape(v: Any) -> tuple[int, ...]:
+    return tuple(v.aval.shape)
 
 
 class Around(NamedTuple):
@@ -140,7 +183,7 @@ class _Planner:
         self.plan.moving[path] = moving
         for i, equation in enumerate(jaxpr.eqns):
             operands = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
-            if _join(operands) is not None:
+            if any(operands):
                 results = self._moved(equation, (*path, i), operands)
                 moving |= {v: flag for v, flag in zip(equation.outvars, results, strict=True) if flag is not None}
         return [None if isinstance(v, core.Literal) else moving.get(v) for v in jaxpr.outvars]
@@ -150,21 +193,42 @@ class _Planner:
         if site is not None and is_float(equation.outvars[0]):
             aval: Any = equation.outvars[0].aval
             self.plan.marks[site] = jax.ShapeDtypeStruct((*self.program.lengths(site), *aval.shape), aval.dtype)
-        if inner is not None and name != "scan":
+        if inner is not None and name not in {"scan", *RECOMPUTED}:
             return self.move(inner, here, operands)
-        if inner is not None:
-            first, carries, *_ = scan_of(equation)
-            while True:
-                results = self.move(inner, here, operands)
-                before = operands[first : first + carries]
-                carried = [_join(pair) for pair in zip(before, results, strict=False)]
-                if carried == before:
-                    return results
-                operands = [*operands[:first], *carried, *operands[first + carries :]]
-        if name == "cond":
-            each = [self.move(branch, at, operands[1:]) for branch, at in branches_of(equation, here)]
-            return [_join(flags) if operands[0] is None else True for flags in zip(*each, strict=True)]
-        return [bool(_join(operands)) or self._jumps(equation, operands)] * len(equation.outvars)
+        if inner is not None or name == "cond":
+            return [
+                flag and Moving(flag.jumps, Place(here[:-1], v))
+                for v, flag in zip(equation.outvars, self._within(equation, inner, here, operands), strict=True)
+            ]
+        jumps = any(flag is not None and flag.jumps for flag in operands) or self._jumps(equation, operands)
+        origins = {flag.origin for flag in operands if flag is not None}
+        (origin, *others) = origins
+        in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not others
+        return [
+            Moving(jumps, origin if in_place and _shape(v) == _shape(origin.variable) else Place(here[:-1], v))
+            for v in equation.outvars
+        ]
+
+    def _within(
+        self, equation: core.JaxprEqn, inner: SubProgram | None, here: Path, operands: list[Moves]
+    ) -> list[Moves]:
+        """Find what moves in a program that is no part of the one around it."""
+        if inner is None:
+            branches = branches_of(equation, here)
+            each = [self.move(b, at, _begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
+            index = operands[0] and operands[0]._replace(jumps=True)
+            return [_join((index, *flags)) for flags in zip(*each, strict=True)]
+        invars = inner.jaxpr.invars
+        if equation.primitive.name != "scan":
+            return self.move(inner, here, _begin(invars, here, operands))
+        first, carries, *_ = scan_of(equation)
+        while True:
+            results = self.move(inner, here, _begin(invars, here, operands))
+            before = operands[first : first + carries]
+            carried = [_join(pair) for pair in zip(before, results, strict=False)]
+            if [flag and flag.jumps for flag in carried] == [flag and flag.jumps for flag in before]:
+                return results
+            operands = [*operands[:first], *carried, *operands[first + carries :]]
 
     def _jumps(self, equation: core.JaxprEqn, operands: Sequence[Moves]) -> bool:
         chooses = any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, operands, strict=True))
@@ -184,10 +248,11 @@ class _Planner:
             flags = [v in wanted for v in equation.outvars]
             if not any(flags):
                 continue
-            inside = Around((*around.scope, *scopes_of(equation)), source_line(equation) or around.line)
+            own = None if is_of_a_library(jaxpr) else source_line(equation)
+            inside = Around((*around.scope, *scopes_of(equation)), own or around.line)
             if i in found:
                 asked = {found[i].scores}
-                if moving[found[i].scores]:
+                if moving[found[i].scores].jumps:
                     self._name(found[i].kind, here, inside)
             else:
                 operands = self._asked(equation, here, inside, flags)
@@ -221,17 +286,28 @@ class _Planner:
                 self._name(name, here, around)
             each = [self.want(branch.jaxpr, at, around, flags) for branch, at in branches_of(equation, here)]
             return [False, *map(any, zip(*each, strict=True))]
-        if self._jumps(equation, moves):
-            self._name(name, here, around)
         flowing = [
             k
             for k, (v, flag) in enumerate(zip(equation.invars, moves, strict=True))
             if flag is not None and is_float(v)
         ]
+        origin = self._function_of(equation, moves) if flowing else None
+        if origin is not None:
+            self.plan.functions[here] = origin
+            self.plan.wanted[origin.path].add(origin.variable)
+        elif self._jumps(equation, moves):
+            self._name(name, here, around)
         if not flowing or name in STEPS:
             return [False] * len(moves)
         self._check(equation, flowing, moves, around)
         return [k in flowing for k in range(len(moves))]
+
+    def _function_of(self, equation: core.JaxprEqn, moves: Sequence[Moves]) -> Place | None:
+        """Return the one value of which a quotient or a choice is a function, entry by entry."""
+        moving = [flag for flag in moves if flag is not None]
+        origin, *others = {flag.origin for flag in moving}
+        alone = len(moving) > 1 and not others and _shape(origin.variable) == _shape(equation.outvars[0])
+        return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
 
     def _name(self, name: str, here: Path, around: Around) -> None:
         place = f"{name} at {around.line}" if around.line else name

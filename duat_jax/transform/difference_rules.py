@@ -151,6 +151,29 @@ def _quotient(a: Flow, b: Flow) -> Array:
     return _product(jnp.multiply, (a, inverse))
 
 
+def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:
+    """Return the change of a quotient or a choice that is a function of one value.
+
+    Where the choice moves, or the points are far from each other, it is that function's own secant; where they are near
+    that would lose digits, and the operands' changes are carried on.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+        result: its values.
+        origin: the value that it is a function of.
+    """
+    if equation.primitive.name == "div":
+        own = jnp.abs(origin.moved) > jnp.abs(origin.middle)
+        carried = _quotient(*operands)
+    else:
+        chosen, *cases = operands
+        own = jnp.broadcast_to(chosen.both[0] != chosen.both[1], origin.change.shape)
+        changes = [jnp.zeros_like(case.both[0]) if case.change is None else case.change for case in cases]
+        (carried,) = apply(equation, [chosen.both[0], *changes])
+    return jnp.where(own, result.moved / jnp.where(own, origin.moved, 1) * origin.change, carried)
+
+
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
     found = secants.coefficients(f, name, [operand.both for operand in operands], flowing)

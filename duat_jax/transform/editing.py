@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Shaped
+from jaxtyping import Array
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.base import shown
@@ -28,8 +28,8 @@ class Edit(NamedTuple):
         added: a summand that broadcasts to it; 0 if absent.
     """
 
-    kept: Shaped[Array, "..."] | complex | None = None
-    added: Shaped[Array, "..."] | complex | None = None
+    kept: Any = None
+    added: Any = None
 
 
 def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any], Any]:

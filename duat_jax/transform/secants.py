@@ -29,9 +29,10 @@ def _exp(x: Array, y: Array, fx: Array, fy: Array) -> Array:
 
 
 def _log(x: Array, y: Array, fx: Array, fy: Array) -> Array:
-    low = jnp.minimum(x, y)
-    ratio = jnp.abs(x - y) / low
-    return jnp.where(ratio > 0, jnp.log1p(ratio) / jnp.where(ratio > 0, ratio, 1), 1) / low
+    low, distance = jnp.minimum(x, y), jnp.abs(x - y)
+    near, far = (distance > 0) & (distance <= low), distance > low
+    ratio = jnp.where(near, distance / low, 1)
+    return jnp.where(far, (fx - fy) / jnp.where(far, x - y, 1), jnp.where(near, jnp.log1p(ratio) / ratio, 1) / low)
 
 
 def _tanh_over(z: Array) -> Array:
@@ -73,20 +74,30 @@ def integer_power(n: int, x: Array, y: Array, fx: Array, fy: Array) -> Array:
     return _power(n, x, y) if n > 0 else -_power(-n, x, y) * fx * fy
 
 
-_ONE = jnp.ones_like
-SCALES: dict[str, Callable[[Array], Array]] = {
-    **dict.fromkeys(("sin", "cos", "tan", "sinh", "cosh", "expm1", "exp2", "erf", "erfc", "bessel_i0e"), _ONE),
-    **dict.fromkeys(("bessel_i1e", "atan2"), _ONE),
-    **dict.fromkeys(("cbrt", "pow", "lgamma", "digamma", "polygamma", "igamma", "igammac", "log2"), jnp.abs),
+def _pole(z: Array) -> Array:
+    """Return the distance to the nearest of the poles, which are the whole numbers below one."""
+    return jnp.abs(z - jnp.minimum(jnp.round(z), 0))
+
+
+SCALES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("sin", "cos", "sinh", "cosh", "expm1", "exp2", "bessel_i0e", "bessel_i1e"), jnp.ones_like),
+    **dict.fromkeys(("erf", "erfc"), lambda z: 1 / (1 + jnp.abs(z))),
     **dict.fromkeys(("asinh", "atan"), lambda z: 1 + jnp.abs(z)),
     **dict.fromkeys(("asin", "acos", "atanh", "erf_inv"), lambda z: 1 - jnp.abs(z)),
+    **dict.fromkeys(("lgamma", "digamma"), _pole),
+    **dict.fromkeys(("cbrt", "log2"), jnp.abs),
+    **dict.fromkeys(("igamma", "igammac", "polygamma"), lambda *z: [jnp.abs(each) for each in z]),
+    "regularized_incomplete_beta": lambda a, b, z: [jnp.abs(a), jnp.abs(b), jnp.minimum(jnp.abs(z), jnp.abs(1 - z))],
+    "tan": lambda z: jnp.abs(jnp.cos(z)),
     "log1p": lambda z: 1 + z,
     "acosh": lambda z: z - 1,
-    "regularized_incomplete_beta": lambda z: jnp.minimum(jnp.abs(z), jnp.abs(1 - z)),
-    **dict.fromkeys(("max", "min", "abs", "clamp", "rem"), jnp.zeros_like),
+    "atan2": lambda a, b: [jnp.hypot(a, b)] * 2,
+    "pow": lambda a, b: [jnp.abs(a), 1 / jnp.abs(jnp.log(jnp.abs(a)))],
+    **dict.fromkeys(("max", "min", "rem", "clamp"), lambda *z: [jnp.zeros_like(each) for each in z]),
+    "abs": jnp.zeros_like,
 }
-"""Over what distance a function bends: `(f / f''')^(1/3)` in size.  What is made of straight pieces never does: its
-quotient is exact wherever the points differ."""
+"""Over what distance a function bends in each argument: the cube root of `f` over its third derivative, in size.
+What is made of straight pieces never does: its quotient is exact wherever the points differ."""
 
 
 def quotient(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
@@ -106,7 +117,8 @@ def quotient(f: Function, name: str, operands: Sequence[Array], k: int, x: Array
 
     middle, difference = (x + y) / 2, x - y
     derivative = jax.jvp(of, (middle,), (jnp.ones_like(middle),))[1]
-    near = jnp.finfo(x.dtype).eps ** (1 / 3) * SCALES[name](middle)
+    scale = SCALES[name](*operands[:k], middle, *operands[k + 1 :])
+    near = jnp.finfo(x.dtype).eps ** (1 / 3) * (scale[k] if isinstance(scale, list) else scale)
     # Of equal infinities the difference isn't a number.
     far = jnp.abs(difference) > near
     return jnp.where(far, (of(x) - of(y)) / jnp.where(far, difference, 1), derivative)

@@ -32,19 +32,12 @@ def _mix(
     scores = scale * jnp.einsum("...qgf,...kf->...qgk", queries, keys, precision=PRECISION)
     if cap is not None:
         scores = cap * jnp.tanh(scores / cap)
-    scores = jnp.where(visible, scores, -jnp.inf)
-    # Finite, so that a query that sees nothing mixes in nothing.
-    largest = jnp.maximum(scores.max(-1, keepdims=True), jnp.finfo(scores.dtype).min)
+    scores = jnp.where(visible, scores, jnp.finfo(scores.dtype).min)
     if sinks is not None:
-        largest = jnp.maximum(largest, sinks[:, None])
-    largest = lax.stop_gradient(largest)
-    weights = jnp.exp(scores - largest)
-    total = weights.sum(-1, keepdims=True)
-    if sinks is not None:
-        total += jnp.exp(sinks[:, None] - largest)
-    # Rows are divided by their sums after the product, where they are shorter.
-    mixed = jnp.einsum("...qgk,...fk->...qgf", weights, values, precision=PRECISION)
-    return mixed / jnp.where(total == 0, 1, total)
+        scores = jnp.concatenate([scores, jnp.broadcast_to(sinks[:, None], (*scores.shape[:-1], 1))], -1)
+    pattern = jax.nn.softmax(scores)[..., : visible.shape[-1]]
+    # A query that sees nothing mixes in nothing.
+    return jnp.einsum("...qgk,...fk->...qgf", jnp.where(visible, pattern, 0), values, precision=PRECISION)
 
 
 def _attend_head(

@@ -75,9 +75,11 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
         return [
             jump * result.moved if is_float(v) else None for v, result in zip(equation.outvars, results, strict=True)
         ]
+    if name == "stop_gradient":
+        return [operands[0].change]
     together = linear_operands(equation, flowing)
-    if name == "stop_gradient" or (together is not None and set(flowing) <= set(together)):
-        return _linear(equation, operands, flowing, together or (0,), jump)
+    if together is not None and set(flowing) <= set(together):
+        return _linear(equation, operands, flowing, together, jump)
     if name in BILINEAR:
         return [_product(partial(_apply_one, equation), operands)]
     if name in ORDERED:

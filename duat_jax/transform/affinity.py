@@ -5,8 +5,10 @@ sources it depends on (input, terms, offsets, streams), whether it can be nonzer
 operations on the way to it aren't linear in what flows.  What a mark claims is checked where the mark stands.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +19,7 @@ from duat_jax.errors import DuatError, NotAffine
 from duat_jax.transform import marks
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
-from duat_jax.transform.keys import Step
+from duat_jax.transform.keys import Site, Step
 from duat_jax.transform.primitives import adds_a_constant, linear_operands, programs_in, scan_of, sub_program
 from duat_jax.transform.program import Path, Program
 
@@ -101,7 +103,9 @@ class Affinity:
         return self._results if target is None else [self.at(target)]
 
     def at(self, step: Step) -> Flow:
-        """Return the flow of the value that a stream, a pre-activation, a term's output or a point marks.
+        """Return the flow of the value that a stream, a pre-activation, a term's output or a point marks, or a hold.
+
+        Of what is held, it is that before it is held.
 
         Args:
             step: the mark.
@@ -125,21 +129,37 @@ class Affinity:
         sources = reduce(lambda bits, flow: bits | flow.sources, self._flows(target), 0)
         return [s for s in self.sources(sources) if s != INPUT and s.site.kind == marks.ACTIVATION]
 
-    def upstream(self, target: Step | None) -> tuple[Step, ...]:
+    def upstream(self, target: Step | None, factors: Mapping[Site, Site] | None = None) -> tuple[Step, ...]:
         """Return the pre-activations of all terms that a value depends on, directly or through other terms.
 
         Args:
             target: a marked value; `None` is the function's result.
+            factors: of some activations, the held factor that carries their product too: these are returned besides.
         """
         found: dict[Step, None] = {}
         waiting = [target]
         while waiting:
-            for activation in self._activations(waiting.pop()):
-                step = Step(activation.site._replace(kind=marks.PRE_ACTIVATION), activation.iteration)
-                if step not in found:
-                    found[step] = None
-                    waiting.append(step)
+            for site, iteration in self._activations(waiting.pop()):
+                before = [
+                    site._replace(kind=marks.PRE_ACTIVATION),
+                    *([factors[site]] if factors and site in factors else []),
+                ]
+                new = [step for one in before if (step := Step(one, iteration)) not in found]
+                found |= dict.fromkeys(new)
+                waiting += new
         return tuple(found)
+
+    @cached_property
+    def factors(self) -> dict[Site, Site]:
+        """Of every gated activation whose other factor flows, and linearly, where that is held."""
+        flows: dict[Site, list[Flow]] = defaultdict(list)
+        for step, flow in self._at.items():
+            flows[step.site].append(flow)
+        return {
+            gated.activation: gated.held
+            for gated in self.program.gated.values()
+            if all(flow.sources and not flow.offences for flow in flows[gated.held])
+        }
 
     def require(self, *targets: Step, value: bool = True) -> None:
         """Raise unless the function's result, or some marked values, are affine in everything that flows.
@@ -206,6 +226,7 @@ class Affinity:
         step, name = Step(site, index), str(site.key)
         match site.kind:
             case marks.HOLD:
+                self._at[step] = operand
                 return CONSTANT
             case marks.OFFSET:
                 if operand.sources:

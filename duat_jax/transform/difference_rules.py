@@ -256,12 +256,12 @@ def normalised(normaliser: Normaliser, scores: Flow, result: Flow, jump: Any) ->
         jump: how much of what jumps is added, one number; `None` where nothing can.
     """
     axes = tuple(axis + 1 for axis in normaliser.axes)
+    below = scores.value - scores.value.max(axes, keepdims=True)
     if normaliser.kind == SOFTMAX:
         probabilities = result.value
-        total = scores.value.max(axes, keepdims=True) - jnp.log(probabilities.max(axes, keepdims=True))
-        logs = scores.value - total
+        logs = below + jnp.log(probabilities.max(axes, keepdims=True))
     else:
-        logs = scores.value - jax.nn.logsumexp(scores.value, axes, keepdims=True)
+        logs = below - jnp.log(jnp.exp(below).sum(axes, keepdims=True))
         probabilities = jnp.exp(logs)
     gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
     means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *probabilities))

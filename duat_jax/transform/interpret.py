@@ -42,8 +42,8 @@ def evaluate(
         constants: the arrays it closes over.
         arguments: the leaves of its argument.
         question: which marks are given and wanted.
-        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two; of a mark that is
-            edited to `kept · value + added`, either or both.
+        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two, and `factor_slope`
+            where it shares a product; of a mark that is edited to `kept · value + added`, either or both.
         live: the equations that are needed; computed from the question if absent.
         flows: from the affine check: with it, what flows through a scan is kept apart from what doesn't, which is the
             form that `jax.linear_transpose` asks for.
@@ -99,6 +99,9 @@ class _Evaluation:
                     pre_activations[site.key] = results[0]
             elif inner is None:
                 results = apply(equation, operands)
+                if (gated := self.program.gated.get(here)) and gated.activation in self.question.shared:
+                    factor_slope = given[Site(marks.FACTOR_SLOPE, gated.activation.key)]
+                    results = [results[0] + factor_slope * read(gated.factor)]
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, given)
             elif equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):

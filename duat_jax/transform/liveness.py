@@ -20,6 +20,8 @@ class Question:
         given: marks whose value is given instead of computed.
         linear: those of `given` that the answer is linear in.
         linearised: activations replaced by `at_zero + slope · z`, with these two given; none of them is in `given`.
+        shared: those of them that share their product with its other factor `u`: what that flows from arrives as
+            `factor_slope · u`, with this given.
         wanted: marks that are read, each before a given value replaces it.
         value: whether the function's own result is read.
         affine: whether the answer is affine in the argument and in `linear`, and may be carried or transposed so.
@@ -29,6 +31,7 @@ class Question:
     given: frozenset[Site] = frozenset()
     linear: frozenset[Site] = frozenset()
     linearised: frozenset[Site] = frozenset()
+    shared: frozenset[Site] = frozenset()
     wanted: frozenset[Site] = frozenset()
     value: bool = True
     affine: bool = False
@@ -63,6 +66,8 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
                     needed.add(jaxpr.eqns[program.pre_activation_of(here)].outvars[0])
             elif inner is None:
                 operands = [True] * len(equation.invars)
+                if (gated := program.gated.get(here)) and gated.activation in question.shared:
+                    needed.add(gated.factor)
             else:
                 operands = visit(inner.jaxpr, here, flags)
                 if equation.primitive.name == "scan":

@@ -23,10 +23,14 @@ TERM_OUTPUT = "term_output"
 OF_A_TERM = frozenset({PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT})
 KINDS = (HOLD, PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT, OFFSET, STREAM, POINT)
 
-SLOPE, AT_ZERO = "slope", "at_zero"
+SLOPE, AT_ZERO, FACTOR_SLOPE = "slope", "at_zero", "factor_slope"
 KEPT, ADDED = ({kind: f"{part} {kind}" for kind in KINDS} for part in ("kept", "added"))
-"""No marks, but what a question gives at one: `at_zero + slope · z` at an activation, `kept · value + added` at any."""
-GIVEN_AT = {SLOPE: ACTIVATION, AT_ZERO: ACTIVATION, **{part[kind]: kind for part in (KEPT, ADDED) for kind in KINDS}}
+"""No marks, but what a question gives at one: `at_zero + slope · z` at an activation, `factor_slope · u` where it is
+multiplied by a dynamic parameter `u`, `kept · value + added` at any."""
+GIVEN_AT = {
+    **dict.fromkeys((SLOPE, AT_ZERO, FACTOR_SLOPE), ACTIVATION),
+    **{part[kind]: kind for part in (KEPT, ADDED) for kind in KINDS},
+}
 
 
 def _mark(x: Any, kind: str, name: str, where: str, *, floating: bool = True) -> Array:

@@ -58,6 +58,20 @@ class Place(NamedTuple):
     axes: int
 
 
+class Gated(NamedTuple):
+    """A product of a term's activation and a dynamic parameter, and the activation is used for nothing else.
+
+    Args:
+        activation: `σ(g)`.
+        held: where `u` is held.
+        factor: `u` before that, a variable of the program in which the product stands.
+    """
+
+    activation: Site
+    held: Site
+    factor: Any
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A traced function: its equations, its marks, and the structure of its result.
@@ -68,6 +82,7 @@ class Program:
         sites: every mark by where it stands.
         places: of every mark, where it stands; in program order.
         around: every call and scan that has a mark inside, by where it stands.
+        gated: every gated product by where it stands.
     """
 
     jaxpr: core.Jaxpr
@@ -75,6 +90,7 @@ class Program:
     sites: dict[Path, Site]
     places: dict[Site, Place]
     around: frozenset[Path]
+    gated: dict[Path, Gated]
 
     def place(self, site: Site) -> Place:
         """Return where a mark stands, or where a value that a question gives belongs.
@@ -165,6 +181,21 @@ def _walk(
                     raise UnsupportedProgram(_hidden(kind, name, equation.primitive.name))
 
 
+def _gated(jaxpr: core.Jaxpr, path: Path, sites: dict[Path, Site]) -> Iterator[tuple[Path, Gated]]:
+    marked: dict[Any, tuple[Site, Any]] = {}
+    read = [*jaxpr.outvars, *itertools.chain(*(equation.invars for equation in jaxpr.eqns))]
+    uses = Counter(v for v in read if isinstance(v, core.Var))
+    for i, equation in enumerate(jaxpr.eqns):
+        if site := sites.get((*path, i)):
+            marked[equation.outvars[0]] = site, equation.invars[0]
+        elif equation.primitive.name == "mul":
+            factors = {marked[v][0].kind: v for v in equation.invars if isinstance(v, core.Var) and v in marked}
+            if factors.keys() == {marks.ACTIVATION, marks.HOLD} and uses[factors[marks.ACTIVATION]] == 1:
+                yield (*path, i), Gated(marked[factors[marks.ACTIVATION]][0], *marked[factors[marks.HOLD]])
+        elif (inner := sub_program(equation)) is not None:
+            yield from _gated(inner.jaxpr, (*path, i), sites)
+
+
 def _hidden(kind: str, name: str, primitive: str) -> str:
     why = {
         "while": "which runs its body an unknown number of times: use lax.scan, or a Python loop",
@@ -205,4 +236,5 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
             )
         sites[place.path], places[site] = site, place
     around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))
-    return Program(closed.jaxpr, jax.tree.structure(shape), sites, places, around), list(closed.consts)
+    gated = dict(_gated(closed.jaxpr, (), sites))
+    return Program(closed.jaxpr, jax.tree.structure(shape), sites, places, around, gated), list(closed.consts)

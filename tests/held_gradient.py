@@ -19,7 +19,7 @@ from jax.lax import stop_gradient
 
 import duat_jax
 from duat_jax.models import head
-from duat_jax.nn import mlp
+from duat_jax.nn import experts, mlp
 from duat_jax.transform import marks
 
 RUNS_TERMS = (duat_jax, marks, mlp, head)
@@ -43,8 +43,8 @@ class Parts(NamedTuple):
 class _Marks:
     """What replaces the library's marks while a function runs."""
 
-    def __init__(self, taps, *, neurons, forgotten):
-        self.taps, self.neurons, self.forgotten = taps, neurons, forgotten
+    def __init__(self, taps, *, neurons, forgotten, share):
+        self.taps, self.neurons, self.forgotten, self.share = taps, neurons, forgotten, share
         self.holds = Counter()
         self.labels, self.values = [], []
         self.scope, self.iteration, self.number = (), (), Counter()
@@ -75,6 +75,11 @@ class _Marks:
         y = stop_gradient(slope) * z + self.tap(marks.ACTIVATION, name, at)
         return y if outer is None else outer(y)
 
+    def shared_term(self, activation, gate, factor, outer):
+        """A gated term of whose product the factor carries a share."""
+        by_gate = self.collapsed_term(activation, gate, "mlp") * stop_gradient(factor)
+        return outer((1 - self.share) * by_gate + self.share * stop_gradient(activation(gate)) * factor)
+
     @contextmanager
     def named_scope(self, name):
         before, self.scope = self.scope, (*self.scope, name)
@@ -102,6 +107,7 @@ class _Marks:
             *((jax, name, lambda fn, **_: fn) for name in ("jit", "checkpoint")),
             *((jax, name, _Body) for name in ("custom_jvp", "custom_vjp")),
             *((module, "term", self.collapsed_term) for module in RUNS_TERMS if collapsed),
+            *((module, "gated_term", self.shared_term) for module in (mlp, experts) if self.share),
         ]
         with ExitStack() as stack:
             for where, name, new in replaced:
@@ -128,14 +134,14 @@ def _is_float(x):
     return jnp.issubdtype(jnp.result_type(x), jnp.inexact)
 
 
-def _gradients(fn, x, *, neurons=True, collapsed=False, forgotten=None):
+def _gradients(fn, x, *, neurons=True, collapsed=False, forgotten=None, share=0.0):
     """Return the value, and of every argument and every tap the label, the value and the gradient."""
     leaves, tree = jax.tree.flatten(x)
     floats = {i: jnp.asarray(leaf) for i, leaf in enumerate(leaves) if _is_float(leaf)}
     labels = []
 
     def run(floats, taps):
-        replaced = _Marks(taps, neurons=neurons, forgotten=forgotten)
+        replaced = _Marks(taps, neurons=neurons, forgotten=forgotten, share=share)
         with replaced.in_place(collapsed=collapsed):
             value = fn(jax.tree.unflatten(tree, [floats.get(i, leaf) for i, leaf in enumerate(leaves)]))
         labels[:] = replaced.labels
@@ -184,9 +190,15 @@ def held_parts(fn, x, *, neurons=True, forgotten=None):
     return Parts(np.asarray(value), parts, sizes)
 
 
-def collapsed_parts(fn, x):
-    """Return the parts of the collapse, every slope stopped: input and one bias."""
-    value, inputs, taps = _gradients(fn, x, collapsed=True)
+def collapsed_parts(fn, x, *, share=0.0):
+    """Return the parts of the collapse, every slope stopped: input and one bias.
+
+    Args:
+        fn: the function.
+        x: its argument.
+        share: how much of a gated MLP's product its factor carries.
+    """
+    value, inputs, taps = _gradients(fn, x, collapsed=True, share=share)
     parts = {label: _product(leaf, gradient, value.dtype) for label, leaf, gradient in inputs}
     sizes = {label: np.abs(part) for label, part in parts.items()}
     constants = [np.asarray(gradient * leaf) for _, leaf, gradient in taps]

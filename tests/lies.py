@@ -259,9 +259,9 @@ def answers(case, *, neurons=True):
     return _ordered(parts, with_remainder(reference), completeness)
 
 
-def collapsed_answers(case):
+def collapsed_answers(case, *, share=0.5):
     parts, completeness = collapsed(case)
-    return _ordered(parts, with_remainder(collapsed_parts(case.fn, case.x), "bias"), completeness)
+    return _ordered(parts, with_remainder(collapsed_parts(case.fn, case.x, share=share), "bias"), completeness)
 
 
 def _ordered(parts, reference, completeness):

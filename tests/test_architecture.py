@@ -17,6 +17,7 @@ ROOMS = (
     "reference",
     "models",
     "explanation",
+    "analysis",
     "verification",
     "cli",
 )

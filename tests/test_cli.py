@@ -53,7 +53,8 @@ def test_json_of_a_language_model(dtype):
     collapse = found["collapse"]
     assert abs(sum(collapse["tokens"]) + collapse["bias"] - found["value"]) <= collapse["completeness"]["tolerance"]
     assert len(found["top"]) == 4
-    assert set(found["top"][0]) == {"term", "token_index", "neuron", "contribution"}
+    factors = {"coefficient", "activation"}
+    assert set(found["top"][0]) == {"term", "token_index", "neuron", "contribution", *factors}
 
 
 def test_json_of_the_real_encoder():

@@ -1,14 +1,17 @@
 """The collapse is one affine map that equals the output, and is the derivative where the activation is linear."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import BLOCK_NAMES, close, make_input, make_stack
+from helpers import BLOCK_NAMES, close, make_input, make_stack, numbers
 from test_record_replay import scan_of
 
 import duat_jax as duat
-from duat_jax.forms.affine_form import KINDS, collapsed_contributions
+from duat_jax.forms.affine_form import CARRIERS, KINDS, collapsed_contributions
+from duat_jax.forms.coefficients import coefficients
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.transform.recording import record_kinds
 
@@ -75,3 +78,127 @@ def test_an_unmarked_constant_is_in_the_bias_of_the_collapse():
     contributions = collapsed_contributions(record_kinds(lambda x: (x + 3.0).sum(), x, KINDS))
     close(contributions.bias, 3.0 * x.size)
     assert contributions.completeness.holds
+
+
+LAYERS, NEURONS = 3, 8
+GATED = {
+    "gate": (LAYERS, 6, NEURONS),
+    "factor": (LAYERS, 6, NEURONS),
+    "output": (LAYERS, NEURONS, 6),
+    "gate bias": (LAYERS, NEURONS),
+    "factor bias": (LAYERS, NEURONS),
+    "output bias": (LAYERS, 6),
+}
+GATED = {name: jax.random.normal(jax.random.key(i), shape) / 2 for i, (name, shape) in enumerate(GATED.items())}
+READ = numbers(4, 6, key=9)
+
+
+def gated_layer(x, w):
+    gate = x @ w["gate"] + duat.offset(w["gate bias"], "gate bias")
+    factor = duat.hold(x @ w["factor"] + duat.offset(w["factor bias"], "factor bias"), "factor")
+    added = duat.term(jax.nn.sigmoid, gate, "mlp", outer=lambda activated: (factor * activated) @ w["output"])
+    return duat.stream(x + added + duat.offset(w["output bias"], "output bias"), "layer")
+
+
+def gated_network(x, around):
+    if around == "scan":
+        x = jax.lax.scan(lambda x, w: (gated_layer(x, w), None), x, GATED)[0]
+    else:
+        layer = jax.checkpoint(gated_layer) if around == "remat" else gated_layer
+        for i in range(LAYERS):
+            with jax.named_scope(f"layers.{i}"):
+                x = layer(x, {name: values[i] for name, values in GATED.items()})
+    return (x * READ).sum()
+
+
+def carried(x0, share, *, start=0, x=None, more=0.0):
+    """The same by hand, at `x0`: the read-out of what flows from a stream, and of what is added to activations."""
+    held, x = x0, x0 if x is None else x
+    for i in range(LAYERS):
+        w = {name: values[i] for name, values in GATED.items()}
+        gate, factor = held @ w["gate"] + w["gate bias"], held @ w["factor"] + w["factor bias"]
+        activated = 1 / (1 + jnp.exp(-gate))
+        if i >= start:
+            flowing = 0.5 + (activated - 0.5) / gate * (x @ w["gate"] + w["gate bias"])
+            by_factor = activated * (x @ w["factor"] + w["factor bias"])
+            neurons = (1 - share) * flowing * factor + share * by_factor + (factor * more[i] if start == 0 else 0)
+            x = x + neurons @ w["output"] + w["output bias"]
+        held = held + (activated * factor) @ w["output"] + w["output bias"]
+    return (x * READ).sum()
+
+
+@pytest.mark.parametrize(
+    ("carries", "around"), [*((carries, "loop") for carries in CARRIERS), ("halves", "scan"), ("halves", "remat")]
+)
+def test_what_carries_gated_terms_is_asked_of_one_recording(carries, around):
+    x, share = make_input(), CARRIERS[carries]
+    fn = partial(gated_network, around=around)
+    found = collapsed_contributions(record_kinds(fn, x, KINDS), carries=carries)
+    assert found.completeness.verdict == "holds"
+    nothing = jnp.zeros((LAYERS, 4, NEURONS))
+    on_input, on_neurons = jax.grad(lambda x1, more: carried(x, share, x=x1, more=more), (0, 1))(x, nothing)
+    close(found.input, on_input * x)
+    close(found.bias, carried(x, share, x=jnp.zeros_like(x), more=nothing))
+    activations = duat.record(fn)(x).dynamics.activations
+    assert found.neurons.keys() == activations.keys()
+    together = [jnp.stack([*values.values()]).reshape(LAYERS, 4, NEURONS) for values in (found.neurons, activations)]
+    close(together[0], on_neurons * together[1])
+    collapse = duat.collapse(fn, x, carries=carries)
+    close(collapse.linear.T(jnp.ones(())), on_input)
+    assert collapse.completeness.verdict == "holds"
+
+
+@pytest.mark.parametrize("carries", CARRIERS)
+def test_every_cut_of_the_collapse_is_the_value(carries):
+    """What a stream carries on, and the biases after it; a neuron's part is no cut, but each layer's stream is."""
+    x, share = make_input(), CARRIERS[carries]
+    recording = duat.record(partial(gated_network, around="loop"))(x)
+    streams = recording.streams
+    found = coefficients(recording, [step.site for step in streams], slopes=True, carries=carries)
+    parts = [jnp.vdot(found[step.site], recording.at(step)) for step in streams]
+    for i, part in enumerate(parts, 1):
+        close(part + carried(x, share, start=i, x=jnp.zeros_like(x)), recording.value)
+    assert abs(parts[0] - parts[1]) > 0.1
+
+
+def test_without_a_word_halves_carry():
+    recording = record_kinds(partial(gated_network, around="loop"), make_input(), KINDS)
+    close(collapsed_contributions(recording).input, collapsed_contributions(recording, carries="halves").input)
+
+
+def times(activation, factor):
+    return activation * duat.hold(factor, "factor")
+
+
+NOT_SHARED = {
+    "a factor that bends": lambda x: duat.term(jnp.tanh, 2 * x, "mlp", outer=lambda a: times(a, jnp.sin(x))),
+    "a factor that stands still": lambda x: duat.term(
+        jnp.tanh, 2 * x, "mlp", outer=lambda a: times(a, jnp.arange(3.0))
+    ),
+    "an activation used twice": lambda x: duat.term(jnp.tanh, 2 * x, "mlp", outer=lambda a: times(a, x) + a),
+    "no factor": lambda x: duat.term(jnp.tanh, 2 * x, "mlp"),
+}
+
+
+@pytest.mark.parametrize("why", NOT_SHARED)
+def test_only_a_factor_that_flows_linearly_may_carry(why):
+    x = jnp.arange(1.0, 4.0)
+    assert duat.collapse(NOT_SHARED[why], x).completeness.verdict == "holds"
+    for carries in ("factor", "halves"):
+        with pytest.raises(duat.DuatError, match="is for gated terms, whose activation is multiplied"):
+            duat.collapse(NOT_SHARED[why], x, carries=carries)
+
+
+def test_an_unmarked_constant_in_a_factor_is_in_the_bias():
+    def fn(x):
+        return duat.term(jnp.tanh, 2 * x, "mlp", outer=lambda a: a * duat.hold(3 * x + 1.0, "factor")).sum()
+
+    x = jnp.arange(1.0, 4.0)
+    found = collapsed_contributions(record_kinds(fn, x, KINDS), carries="factor")
+    close(found.bias, jnp.tanh(2 * x).sum())
+    assert found.completeness.verdict == "holds"
+
+
+def test_what_carries_has_a_name():
+    with pytest.raises(duat.DuatError, match="carries = 'both' isn't one of gate, factor, halves"):
+        duat.collapse(partial(gated_network, around="loop"), make_input(), carries="both")

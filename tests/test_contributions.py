@@ -108,6 +108,29 @@ def test_a_scanned_stack_has_the_table_of_a_python_loop():
             close(scanned.offsets["mlp.output.bias"][i], looped.offsets[f"layers.{i}.mlp.output.bias"])
 
 
+@pytest.mark.parametrize("neurons", [True, False])
+@pytest.mark.parametrize("scanned", [True, False])
+def test_a_coefficient_is_what_one_unit_more_would_have_added(scanned, neurons):
+    """Under held parameters: change the activation, and evaluate again."""
+    stack, x = make_stack("pre-norm", 2), make_input()
+    fn = scan_of(stack) if scanned else stack
+
+    def readout(x):
+        return fn(x)[-1, 2]
+
+    parts, dynamics = duat.decompose(readout, x, neurons=neurons), recorded(readout)(x)[1]
+    replayed = jax.jit(duat.replay(readout, dynamics))
+    for key, coefficient in parts.coefficients.items():
+        change = weights_of(dynamics.activations[key].shape, key=5)
+        more = duat.Marked({**dynamics.activations, key: dynamics.activations[key] + change})
+        expected = replayed(x, more) - replayed(x)
+        if neurons:
+            close(parts.terms[key], coefficient * dynamics.activations[key])
+            close((coefficient * change).sum(), expected)
+        else:
+            close(parts.terms[key], (coefficient * dynamics.term_outputs[key]).sum(-1))
+
+
 def test_decompose_under_vmap():
     stack = make_stack("post-norm", 2, causal=False)
     xs = jnp.stack([make_input(key=k) for k in range(3)])

@@ -88,8 +88,10 @@ def test_top_lists_the_largest_neurons_in_order():
     top = explanation.top(5)
     sizes = np.sort(np.abs(neurons_of(explanation)).reshape(-1))[::-1]
     np.testing.assert_allclose([abs(n.contribution) for n in top], sizes[:5])
-    for term, token, neuron, value in top:
+    for term, token, neuron, value, *factors in top:
         assert explanation.terms[term][token, neuron] == value
+        assert factors == [part[term][token, neuron] for part in (explanation.coefficients, explanation.activations)]
+        assert np.prod(factors) == value
     assert len(explanation.top(10**6)) == neurons_of(explanation).size
 
 
@@ -293,7 +295,7 @@ def test_padding_has_no_part(name):
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
     passed = run._run(model, batch.inputs, ())
-    ((reading, _),) = run._read(model, run._readers(model, list(question.targets)), passed)
+    ((reading, _),) = run._read(model, run.readers_of(model, list(question.targets)), passed)
     (parts,) = run._split(model, batch.inputs, [reading], (None,))
     for part in (parts.embedding, parts.input_tokens, *parts.terms.values()):
         assert part[0, :6].any()

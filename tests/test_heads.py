@@ -387,8 +387,13 @@ def test_the_command_says_what_a_head_needs(case):
 
 
 def test_another_factor_may_carry_the_neurons():
-    config = duat.load_config(GOLDEN / "llama", carries="halves")
-    assert {block.carries for block in config.blocks} == {"halves"}
-    assert {block.carries for block in duat.load_config(GOLDEN / "llama").blocks} == {"gate"}
+    """The table is the same, and so is what the collapse sums to; its parts are others."""
+    model = duat.load(GOLDEN / "llama", dtype=jnp.float64)
+    gate, factor = (duat.explain(model, [5, 3, 8, 2], 7, carries=carries) for carries in ("gate", "factor"))
+    for key, part in gate.terms.items():
+        np.testing.assert_array_equal(factor.terms[key], part)
+    np.testing.assert_allclose(factor.input_tokens.sum() + factor.input_bias, gate.value, rtol=1e-12)
+    assert factor.collapse_completeness.verdict == "holds"
+    assert np.abs(factor.input_tokens - gate.input_tokens).max() > 1e-3
     with pytest.raises(duat.DuatError, match="carries = 'both' isn't one of gate, factor, halves"):
-        duat.load(GOLDEN / "llama", carries="both")
+        duat.explain(model, [5, 3], 7, carries="both")

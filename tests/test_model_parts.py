@@ -192,7 +192,6 @@ def test_everything_wrong_with_a_configuration_is_said_at_once():
         ({"experts": 4}, "go with mlp = 'experts'"),
         ({"mlp": "experts", "experts": 4}, "go with mlp = 'experts'"),
         ({"mlp": "experts", "experts": 2, "chosen_experts": 3}, "chosen_experts = 3 is more than experts = 2"),
-        ({"mlp": "gated", "carries": "both"}, "carries = 'both' isn't one of gate, factor, halves"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named(change, words):

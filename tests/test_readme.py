@@ -18,6 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -39,7 +40,7 @@ def alike(actual, shown):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [README, OPERATORS], ids=["README", "operators"])
+@pytest.mark.parametrize("page", [README, OPERATORS, INTERVENTIONS], ids=["README", "operators", "interventions"])
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
     shown = [block for block in blocks("text", page) if not block.startswith("$ ")]

@@ -2,7 +2,9 @@
 
 import typer
 
+from duat_jax.cli.attends import attends
 from duat_jax.cli.audit import audit
+from duat_jax.cli.circuit import circuit
 from duat_jax.cli.derive import derive
 from duat_jax.cli.explain import explain
 from duat_jax.cli.output import EXIT_STATUS
@@ -18,5 +20,5 @@ def main() -> None:
     """Explain exactly what a Transformer computes, and derive and check the closed form behind it."""
 
 
-for command in (explain, derive, audit, verify):
+for command in (explain, attends, circuit, derive, audit, verify):
     application.command(epilog=EXIT_STATUS)(command)

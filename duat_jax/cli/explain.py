@@ -12,9 +12,10 @@ from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from tokenizers import Tokenizer
 
-    from duat_jax.explanation.result import Explanation
+    from duat_jax.forms.completeness import Completeness
     from duat_jax.models.config import Config
 
 
@@ -33,11 +34,20 @@ class Carries(StrEnum):
     halves = "halves"
 
 
-def _png(explanation: "Explanation") -> bytes:
+class Baseline(StrEnum):
+    """What can stand in a text's or an image's place."""
+
+    mask = "mask"
+    pad = "pad"
+    mean = "mean"
+    blur = "blur"
+
+
+def _png(figure: "Figure") -> bytes:
     import io
 
     buffer = io.BytesIO()
-    explanation.plot().savefig(buffer, format="png", dpi=150)
+    figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
 
 
@@ -56,38 +66,57 @@ def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: 
             raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
 
 
-def _require_holding(explanation: "Explanation") -> None:
-    for what, found in (
-        ("the table", explanation.completeness),
-        ("the collapse", explanation.collapse_completeness),
-    ):
-        if found.verdict != "holds":
-            raise DoesNotHold(
-                f"{what} is not certified, its completeness {found.verdict}: value {float(found.value):.7g}, sum of all"
-                f" parts {float(found.sum):.7g}, error {float(found.error):+.1e}, tolerance"
-                f" {float(found.tolerance):.1e}, largest part {float(found.largest):.1e} ({found.dtype})"
-            )
+def _require_holding(what: str, found: "Completeness") -> None:
+    if found.verdict != "holds":
+        raise DoesNotHold(
+            f"{what} is not certified, its completeness {found.verdict}: value {float(found.value):.7g}, sum of all"
+            f" parts {float(found.sum):.7g}, error {float(found.error):+.1e}, tolerance {float(found.tolerance):.1e},"
+            f" largest part {float(found.largest):.1e} ({found.dtype})"
+        )
 
 
 def _read_text(
-    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, against: str | None
-) -> "tuple[Tokenizer | None, Any, Any]":
-    """Return the tokenizer, what the model reads, and what it is compared with."""
+    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, others: list[str]
+) -> "tuple[Tokenizer | None, Any, list[Any]]":
+    """Return the tokenizer, what the model reads, and what it is contrasted with."""
     import duat_jax as duat
     from duat_jax.explanation import inputs
 
     if config.image is not None:
         if image is None or text is not None or pair is not None:
             raise BadText(f"a {config.family} model reads images: give --image FILE in the place of texts")
-        other_image = None if against is None else duat.load_image(against, str(model))
-        return None, duat.load_image(image, str(model)), other_image
+        return None, duat.load_image(image, str(model)), [duat.load_image(file, str(model)) for file in others]
     if image is not None or text is None:
         raise BadText(f"a {config.family} model reads texts: give one" + ("" if image is None else " without --image"))
     tokenizer = duat.load_tokenizer(model)
-    other = None if against is None else inputs.encode(tokenizer, against, "the other text")
-    if pair is None:
-        return tokenizer, inputs.encode(tokenizer, text, "the text"), other
-    return tokenizer, inputs.encode_pair(tokenizer, text, pair, config), other
+
+    def encoded(text: str, what: str) -> Any:
+        if pair is None:
+            return inputs.encode(tokenizer, text, what)
+        return inputs.encode_pair(tokenizer, text, pair, config)
+
+    return tokenizer, encoded(text, "the text"), [encoded(other, "the other text") for other in others]
+
+
+def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | None", against: str | None) -> Any:
+    """Return the text or the image that an encoder's one is compared with."""
+    import duat_jax as duat
+    from duat_jax.explanation import inputs
+
+    if against is None:
+        return None
+    if tokenizer is None:
+        return duat.load_image(against, str(model))
+    return inputs.encode(tokenizer, against, "the text to compare with")
+
+
+def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
+    if align is None:
+        return None
+    try:
+        return [(int(place), int(token)) for place, token in (pair.split(":") for pair in align.split(","))]
+    except ValueError:
+        raise BadText(f"--align {align!r} must be pairs of token indices, such as 0:0,1:2") from None
 
 
 def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, what: str) -> int | str | None:
@@ -114,7 +143,7 @@ def explain(
         typer.Option(help="What is read out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
     ] = None,
     carries: Annotated[
-        Carries | None, typer.Option(help="What carries the neurons of a gated model; the gate if absent.")
+        Carries | None, typer.Option(help="What carries a gated model's neurons in the collapse; halves if absent.")
     ] = None,
     target: Annotated[
         str | None,
@@ -131,6 +160,26 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="For encoders: the text to compare with, or the image's file.")
     ] = None,
+    versus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Contrast with this text of as many tokens, or this image's file: the difference is split, layer by"
+            " layer. Given more than once, the average."
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[Baseline] | None,
+        typer.Option(
+            help="Contrast with a baseline: the mask, padding or the vocabulary's mean in every token's place, or of an"
+            " image the blurred one or its mean. Given more than once, the average."
+        ),
+    ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            help="Where --versus is of another length, which of its tokens stand in which places, such as 0:0,1:2."
+        ),
+    ] = None,
     position: Annotated[
         int | None,
         typer.Option(
@@ -138,15 +187,24 @@ def explain(
         ),
     ] = None,
     dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
-    top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list, or heads and neurons.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Write the layer × token picture to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:
-    """Show one output of a model as a complete table of who contributed what, summing to it exactly."""
+    """Show one output of a model as a complete table of who contributed what, summing to it exactly.
+
+    With --versus or --baseline, show why it is this here and that there.
+    """
     with one_line_errors():
-        _check_options((text, pair, head, target, contrast, against), plot, json_file)
+        others = versus or []
+        baselines = [one.value for one in baseline or []]
+        _check_options((text, pair, head, target, contrast, against, *others), plot, json_file)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability goes with --target alone: leave out --contrast and --against")
+        if carries is not None and (others or baselines):
+            raise BadText("--carries is what the collapse asks, and a contrast has none: leave it out")
+        if align is not None and not others:
+            raise BadText("--align says how --versus TEXT lies beside the text: give that too")
 
         # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -161,34 +219,52 @@ def explain(
         import numpy as np
 
         import duat_jax as duat
-        from duat_jax.explanation import inputs
+        from duat_jax.explanation import contrast_table, table
+        from duat_jax.explanation.inputs import check
+        from duat_jax.explanation.others import check_contrast
+        from duat_jax.models.asked import require_gated
 
-        loaded: dict[str, Any] = {"head": head, "carries": None if carries is None else carries.value}
-        config = duat.load_config(model, **loaded)
-        tokenizer, given, other = _read_text(model, config, text, pair, image, against)
+        config, gauge = duat.load_config(model, head=head), None if carries is None else carries.value
+        require_gated(config, gauge)
+        tokenizer, given, read = _read_text(model, config, text, pair, image, others)
         token = _read_output(config, tokenizer, target, "target")
-        asked: dict[str, Any] = {"target": token, "against": other, "position": position}
+        asked: dict[str, Any] = {
+            "target": token,
+            "against": _read_against(model, config, tokenizer, against),
+            "position": position,
+        }
         if log_probability:
             asked = {"target": duat.LogProbability(token, position=position)}
         elif contrast is not None:
             asked["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
-        inputs.check(config, given, **asked, tokenizer=tokenizer)
+        asked["tokenizer"] = tokenizer
+        contrasted = [*read, *baselines]
+        if contrasted:
+            asked["alignment"] = _read_pairs(align)
+            check_contrast(config, given, contrasted, **asked)
+        else:
+            check(config, given, **asked)
         with loading_bar() as progress:
-            loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress, **loaded)
-        explanation = duat.explain(loaded_model, given, **asked, tokenizer=tokenizer)
+            loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), head=head, progress=progress)
         with np.errstate(all="ignore"):
-            _require_holding(explanation)
+            if contrasted:
+                found = duat.contrast(loaded_model, given, contrasted, **asked)
+                _require_holding("the contrast", found.completeness)
+                shown = contrast_table.render(found, top)
+            else:
+                found = duat.explain(loaded_model, given, carries=gauge, **asked)
+                _require_holding("the table", found.completeness)
+                _require_holding("the collapse", found.collapse_completeness)
+                shown = table.render(found, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-            content = to_json(explanation.as_dict(name, top))
+            content = to_json(found.as_dict(name, top))
         if plot is not None:
-            write(plot, _png(explanation))
+            write(plot, _png(found.plot()))
         if json_file is not None:
             write_json(json_file, content)
         if json_file != "-":
             from rich.console import Console
 
-            from duat_jax.explanation.table import WIDTH, render
-
             console = Console()
-            console = console if console.is_terminal else Console(width=WIDTH)
-            console.print(render(explanation, top))
+            console = console if console.is_terminal else Console(width=table.WIDTH)
+            console.print(shown)

@@ -28,7 +28,7 @@ class DoesNotHold(Exception):
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn errors that the user can mend, and results that don't hold, into one line and an exit status."""
-    from duat_jax.errors import DuatError
+    from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
     try:
@@ -38,7 +38,7 @@ def one_line_errors() -> Iterator[None]:
         if isinstance(error, UnicodeEncodeError):
             said = f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
         typer.echo("duat: " + " ".join(said.split()), err=True)
-        raise typer.Exit(DOES_NOT_HOLD if isinstance(error, DoesNotHold) else MISTAKE) from None
+        raise typer.Exit(DOES_NOT_HOLD if isinstance(error, DoesNotHold | NotFinite) else MISTAKE) from None
 
 
 def check_output(path: Path) -> None:

@@ -1,15 +1,24 @@
-"""A bar on standard error while a model is loaded."""
+"""A bar on standard error while a model is loaded, or something else takes its time."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+
+def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show how many of a model's tensors are read."""
+    return progress_bar("Loading", "tensors")
 
 
 @contextmanager
-def loading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show how many of a model's tensors are read, on standard error and only if that is a terminal.
+def progress_bar(doing: str, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how much of something is done, on standard error and only if that is a terminal.
+
+    Args:
+        doing: what is done.
+        what: what is counted.
 
     Yields:
-        What is called with the number of tensors read so far and that of all.
+        What is called with the number done so far and that of all.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -18,7 +27,7 @@ def loading_bar() -> Iterator[Callable[[int, int], None]]:
     if not console.is_terminal:
         yield lambda done, total: None
         return
-    columns = TextColumn("Loading"), BarColumn(), MofNCompleteColumn(), TextColumn("tensors")
+    columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn(what)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)

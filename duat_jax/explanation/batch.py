@@ -78,11 +78,20 @@ def batches(
             chosen = indices[start : start + most]
             each = _power_of_two(-(-len(chosen) // shards))
             rows = chosen + chosen[:1] * (shards * each - len(chosen))
-            padded = jax.tree.map(lambda *same: np.stack(same), *(_padded(inputs[i], length) for i in rows))
-            yield Batch(tuple(chosen), tuple(rows), padded if sharding is None else jax.device_put(padded, sharding))
+            together = jax.tree.map(lambda *same: np.stack(same), *(padded(inputs[i], length) for i in rows))
+            yield Batch(
+                tuple(chosen), tuple(rows), together if sharding is None else jax.device_put(together, sharding)
+            )
 
 
-def _padded(one: Inputs, length: int) -> Inputs:
+def padded(one: Inputs, length: int) -> Inputs:
+    """Return a text padded on the right to a length; an image as it is.
+
+    Args:
+        one: what a model reads.
+        length: the number of tokens.
+    """
+
     def pad(x: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "_"]:
         return np.pad(x, (0, length - len(x)))
 

@@ -37,14 +37,14 @@ def draw_over_image(explanation: "Explanation", image: "SeenImage") -> Figure:
     above, below = figure.subfigures(2, 1, height_ratios=(4.4, 2.3 * rows), squeeze=False).reshape(-1)
 
     seen, together, collapse, bars = above.subplots(1, 4, width_ratios=(1, 1, 1, 1.1))
-    _show(seen, image)
+    show(seen, image)
     seen.set_title("what the model read", fontsize="medium")
     for axes, numbers, what in (
         (together, table.sum(0), "embedding and terms"),
         (collapse, explanation.input_tokens, "collapse"),
     ):
         limit = _limit(numbers[PATCHES])
-        drawn = _overlay(axes, image, numbers[PATCHES], limit)
+        drawn = overlay(axes, image, numbers[PATCHES], limit)
         axes.set_title(f"{what}, by patch\nwhole {numbers[0]:+.4f}", fontsize="medium")
         above.colorbar(drawn, ax=axes, location="bottom", shrink=0.9)
     _draw_bars(bars, table, names)
@@ -52,7 +52,7 @@ def draw_over_image(explanation: "Explanation", image: "SeenImage") -> Figure:
     panels = below.subplots(rows, ACROSS, squeeze=False).reshape(-1)
     limit = _limit(table[:, PATCHES])
     for axes, numbers, name in zip(panels, table, names, strict=False):
-        drawn = _overlay(axes, image, numbers[PATCHES], limit)
+        drawn = overlay(axes, image, numbers[PATCHES], limit)
         axes.set_title(f"{name}\n{numbers[PATCHES].sum():+.4f}", fontsize="small")
     for axes in panels[len(table) :]:
         axes.set_axis_off()
@@ -65,8 +65,14 @@ def _limit(numbers: Float[np.ndarray, "*shape"]) -> float:
     return float(np.abs(numbers).max()) or 1.0
 
 
-def _show(axes: Axes, image: "SeenImage", *, grey: bool = False) -> None:
-    """Show the image: of three channels in colour, of others as their mean; or in light grey, for what lies over it."""
+def show(axes: Axes, image: "SeenImage", *, grey: bool = False) -> None:
+    """Show the image: of three channels in colour, of others as their mean; or in light grey, for what lies over it.
+
+    Args:
+        axes: where.
+        image: the image.
+        grey: whether something lies over it.
+    """
     pixels = np.moveaxis(image.pixels, 0, -1).astype(float)
     least, most = pixels.min(), pixels.max()
     pixels = (pixels - least) / ((most - least) or 1.0)
@@ -77,9 +83,16 @@ def _show(axes: Axes, image: "SeenImage", *, grey: bool = False) -> None:
     axes.set_axis_off()
 
 
-def _overlay(axes: Axes, image: "SeenImage", numbers: Float[np.ndarray, "patches"], limit: float) -> AxesImage:
-    """Lay patches over the image, the smaller ones more transparent."""
-    _show(axes, image, grey=True)
+def overlay(axes: Axes, image: "SeenImage", numbers: Float[np.ndarray, "patches"], limit: float) -> AxesImage:
+    """Lay patches over the image, the smaller ones more transparent.
+
+    Args:
+        axes: where.
+        image: the image.
+        numbers: of each patch, `[patches]`.
+        limit: the size of what has the strongest colour.
+    """
+    show(axes, image, grey=True)
     table = numbers.reshape(image.rows, image.columns)
     height, width = image.pixels.shape[1:]
     return axes.imshow(

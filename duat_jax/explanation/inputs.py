@@ -109,7 +109,7 @@ def check(
     """
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
-    many_inputs = _is_many(config, given)
+    many_inputs = is_many(config, given)
     names = [f"{kind} {i}" for i in range(len(given))] if many_inputs else [f"the {kind}"]
     inputs = [
         checked_input(config, one, name, problems)
@@ -129,8 +129,13 @@ def check(
     return Question(tuple(inputs), targets, many_inputs, many_targets)
 
 
-def _is_many(config: Config, given: Any) -> bool:
-    """Return whether there are many texts or images: a list of them, or an array with one more axis."""
+def is_many(config: Config, given: Any) -> bool:
+    """Return whether there are many texts or images: a list of them, or an array with one more axis.
+
+    Args:
+        config: the model's parts.
+        given: one of them, or many.
+    """
     if isinstance(given, list | tuple):
         one = given[0] if len(given) else None
         if config.image is None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,42 @@ class Neuron(NamedTuple):
     contribution: float
 
 
+class ActiveNeuron(NamedTuple):
+    """One entry of a table of contributions at its finest level.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: index of the token at which the neuron fired.
+        neuron: index of the neuron.
+        contribution: what it adds to the explained value: coefficient times activation.
+        coefficient: what one unit more of its activation would add, everything held.
+        activation: how strongly it fired.
+    """
+
+    term: Key
+    token_index: int
+    neuron: int
+    contribution: float
+    coefficient: float
+    activation: float
+
+
+def largest_entries(parts: Marked[Float[np.ndarray, "tokens units"]], count: int) -> list[tuple[Key, int, int, float]]:
+    """Return the largest entries by size: of which part, at which token, of which unit, and how much.
+
+    Args:
+        parts: a number for each unit at each token, by what it is a part of.
+        count: how many.
+    """
+    found: list[tuple[Key, int, int, float]] = []
+    for key, part in parts.items():
+        sizes = -np.abs(part.reshape(-1))
+        chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]
+        places = (divmod(int(i), part.shape[-1]) for i in chosen)
+        found += [(key, token, unit, float(part[token, unit])) for token, unit in places]
+    return sorted(found, key=lambda entry: -abs(entry[-1]))[:count]
+
+
 class SeenImage(NamedTuple):
     """The image that a model read.
 
@@ -56,7 +93,12 @@ class SeenImage(NamedTuple):
     columns: int
 
 
-def _completeness_as_dict(found: Completeness) -> dict[str, Any]:
+def completeness_as_dict(found: Completeness) -> dict[str, Any]:
+    """Return completeness as plain numbers, and its verdict.
+
+    Args:
+        found: how exactly parts sum to a value.
+    """
     numbers = ("sum", "error", "tolerance", "largest")
     return {name: float(getattr(found, name)) for name in numbers} | {"verdict": found.verdict}
 
@@ -74,7 +116,9 @@ class Explanation:
         predictions: what a language model says at the explained position, or a classifier of the whole; empty for an
             encoder.
         embedding: contribution of every token's embedding, `[tokens]`.
-        terms: contribution of every neuron of every term, `[tokens, neurons]`, in the order of computation.
+        coefficients: what one unit more of every activation would add to the value, everything held,
+            `[tokens, neurons]`, by term in the order of computation.
+        activations: of every neuron of every term, `[tokens, neurons]`.
         biases: contribution of every bias and norm offset; zero for those inside a term or a pattern.
         input_tokens: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
         input_bias: what in the collapse doesn't depend on the tokens.
@@ -88,7 +132,8 @@ class Explanation:
     target: str
     predictions: tuple[Prediction, ...]
     embedding: Float[np.ndarray, "tokens"]
-    terms: Marked[Float[np.ndarray, "tokens neurons"]]
+    coefficients: Marked[Float[np.ndarray, "tokens neurons"]]
+    activations: Marked[Float[np.ndarray, "tokens neurons"]]
     biases: Marked[float]
     input_tokens: Float[np.ndarray, "tokens"]
     input_bias: float
@@ -100,6 +145,11 @@ class Explanation:
     def value(self) -> float:
         """The explained number, from the plain forward pass."""
         return float(self.completeness.value)
+
+    @cached_property
+    def terms(self) -> Marked[Float[np.ndarray, "tokens neurons"]]:
+        """Contribution of every neuron of every term, `[tokens, neurons]`: its coefficient times its activation."""
+        return Marked({key: u * self.activations[key] for key, u in self.coefficients.items()})
 
     @property
     def term_tokens(self) -> Float[np.ndarray, "terms tokens"]:
@@ -116,19 +166,18 @@ class Explanation:
             for key in self.terms
         }
 
-    def top(self, count: int) -> list[Neuron]:
+    def top(self, count: int) -> list[ActiveNeuron]:
         """Return the neurons with the largest contributions by size.
 
         Args:
             count: how many.
         """
-        found: list[Neuron] = []
-        for key, part in self.terms.items():
-            sizes = -np.abs(part.reshape(-1))
-            chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]
-            places = (divmod(int(i), part.shape[-1]) for i in chosen)
-            found += [Neuron(key, token, neuron, float(part[token, neuron])) for token, neuron in places]
-        return sorted(found, key=lambda neuron: -abs(neuron.contribution))[:count]
+        return [
+            ActiveNeuron(
+                key, token, neuron, part, *(float(v[key][token, neuron]) for v in (self.coefficients, self.activations))
+            )
+            for key, token, neuron, part in largest_entries(self.terms, count)
+        ]
 
     def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
         """Return everything but single neurons as plain numbers, for JSON.
@@ -145,7 +194,7 @@ class Explanation:
         `"holds"`, `"fails"` or `"says nothing"` |
         | `contributions` | `embedding`: of every token; `terms`: by term, of every token; `biases`: by name |
         | `collapse` | `tokens`: contribution of every token by `W(x0) x0`; `bias`: `b(x0)`; its own `completeness` |
-        | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution` |
+        | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution`, `coefficient`, `activation` |
 
         Args:
             model: name of the model.
@@ -159,7 +208,7 @@ class Explanation:
             "dtype": str(self.completeness.dtype),
             "predictions": [prediction._asdict() for prediction in self.predictions],
             "value": self.value,
-            "completeness": _completeness_as_dict(self.completeness),
+            "completeness": completeness_as_dict(self.completeness),
             "contributions": {
                 "embedding": self.embedding.tolist(),
                 "terms": dict(zip(map(str, self.terms), self.term_tokens.tolist(), strict=True)),
@@ -168,7 +217,7 @@ class Explanation:
             "collapse": {
                 "tokens": self.input_tokens.tolist(),
                 "bias": self.input_bias,
-                "completeness": _completeness_as_dict(self.collapse_completeness),
+                "completeness": completeness_as_dict(self.collapse_completeness),
             },
             "top": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top(count)],
         }
@@ -177,14 +226,14 @@ class Explanation:
         return f"Explanation({self.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
 
     def __str__(self) -> str:
-        from duat_jax.explanation.table import as_text
+        from duat_jax.explanation.table import as_text, render
 
-        return as_text(self)
+        return as_text(render(self))
 
     def _repr_html_(self) -> str:
-        from duat_jax.explanation.table import as_html
+        from duat_jax.explanation.table import as_html, render
 
-        return as_html(self)
+        return as_html(render(self))
 
     def plot(self) -> "Figure":
         """Return the layer × token picture; of an image, one that lies over it."""

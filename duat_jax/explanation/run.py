@@ -17,6 +17,7 @@ from duat_jax.explanation.result import Explanation, SeenImage
 from duat_jax.explanation.words import Words, most_probable, words_of
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
+from duat_jax.models.asked import require_gated
 from duat_jax.models.config import Image
 from duat_jax.models.target.base import ForwardPass, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
@@ -33,7 +34,7 @@ _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS, marks.ST
 
 class _Parts(NamedTuple):
     embedding: Float[Array, "*batch tokens"]
-    terms: Marked[Float[Array, "*batch tokens neurons"]]
+    coefficients: Marked[Float[Array, "*batch tokens neurons"]]
     biases: Marked[Float[Array, "*batch"]]
     input_tokens: Float[Array, "*batch tokens"]
     input_bias: Float[Array, "*batch"]
@@ -49,6 +50,7 @@ def explain(
     contrast: int | str | None = None,
     against: Any = None,
     position: int | None = None,
+    carries: str | None = None,
     tokenizer: "Tokenizer | None" = None,
     sharding: NamedSharding | None = None,
 ) -> Any:
@@ -68,6 +70,7 @@ def explain(
         against: for an encoder, token ids of the other text, `[other_tokens]`.
         position: at which token the logit is read; negative counts from the end. If absent the last one, or for a
             masked language model the only mask.
+        carries: what carries gated terms in the collapse, as in `duat.collapse`; the table is the same in each.
         tokenizer: makes tokens readable and knows the mask; without it tokens are shown as numbers.
         sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
             has to lie on the same devices.
@@ -78,7 +81,8 @@ def explain(
 
     Raises:
         BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
-        DuatError: for a sharding that the texts can't have, or other devices than the model's.
+        DuatError: for a sharding that the texts can't have, or other devices than the model's; if nothing is gated that
+            could be carried so.
 
     Example:
         >>> import duat_jax as duat
@@ -92,6 +96,7 @@ def explain(
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
     question = inputs.check(model.config, given, target, contrast, against, position, tokenizer)
+    require_gated(model.config, carries)
     if sharding is not None:
         _require_spread(model, sharding)
     words = [words_of(model.config, one, tokenizer) for one in question.inputs]
@@ -100,11 +105,15 @@ def explain(
     for batch in batches(question.inputs, model.config.positions, len(streams), sharding):
         asked = [question.targets[i] for i in batch.rows]
         passed = _run(model, batch.inputs, tuple(sorted({s for s in streams if s is not None})))
-        readings = jax.device_get(_read(model, _readers(model, asked), passed))
-        parts = jax.device_get(_split(model, batch.inputs, [reading for reading, _ in readings], streams))
+        readings = jax.device_get(_read(model, readers_of(model, asked), passed))
+        asked_of = [reading for reading, _ in readings]
+        parts, every = jax.device_get(_split(model, batch.inputs, asked_of, streams, carries))
         for row, i in enumerate(batch.indices):
+            activations = _of_tokens(_at(every, row), len(words[i].names))
             found[i] = [
-                _explanation(model, question.inputs[i], words[i], one, _at(readings[k], row), _at(parts[k], row))
+                _explanation(
+                    model, question.inputs[i], words[i], one, _at(readings[k], row), _at(parts[k], row), activations
+                )
                 for k, one in enumerate(question.targets[i])
             ]
     answers = [found[i] if question.many_targets else found[i][0] for i in range(len(found))]
@@ -132,8 +141,13 @@ def _run(model: Transformer, batch: Inputs, streams: tuple[int, ...]) -> Forward
     return jax.vmap(lambda one: forward(model, one.given, one.real, streams, one.segments))(batch)
 
 
-def _readers(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
-    """Return what reads each target, over all texts of a batch."""
+def readers_of(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
+    """Return what reads each target, over all texts of a batch.
+
+    Args:
+        model: the model.
+        asked: of each text, its targets.
+    """
     known: dict[bytes, tuple[Array, int]] = {}
 
     def states(given: np.ndarray) -> tuple[Array, int]:
@@ -147,28 +161,41 @@ def _readers(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
     return [jax.tree.map(lambda *leaves: np.stack(leaves), *same) for same in zip(*readers, strict=True)]
 
 
+def say(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
+    """Return a target on one text, and the most probable of what the model says there, if it says anything.
+
+    Args:
+        model: the model.
+        reader: what reads the target.
+        passed: the model's forward pass.
+    """
+    kind, place = model.config.head.kind, getattr(reader, "position", None)
+    # One output is a number, not the probability of anything.
+    if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
+        return reader.read(model, passed), None
+    state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
+    return reader.read(model, passed), most_probable(model.logits_at(state).values)
+
+
 @jax.jit
 def _read(
     model: Transformer, readers: list[Any], passed: ForwardPass
 ) -> list[tuple[Reading, tuple[Array, Array] | None]]:
     """Return every target on every text, and what the model says there."""
-
-    def read(reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
-        kind, place = model.config.head.kind, getattr(reader, "position", None)
-        # One output is a number, not the probability of anything.
-        if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
-            return reader.read(model, passed), None
-        state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
-        return reader.read(model, passed), most_probable(model.logits_at(state).values)
-
-    return [jax.vmap(read)(reader, passed) for reader in readers]
+    return [jax.vmap(partial(say, model))(reader, passed) for reader in readers]
 
 
-@partial(jax.jit, static_argnames="streams")
-def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: tuple[int | None, ...]) -> list[_Parts]:
-    """Return the parts of every read-out of every text, from one recording of each."""
+@partial(jax.jit, static_argnames=("streams", "carries"))
+def _split(
+    model: Transformer,
+    batch: Inputs,
+    readings: list[Reading],
+    streams: tuple[int | None, ...],
+    carries: str | None,
+) -> tuple[list[_Parts], Marked[Float[Array, "texts tokens neurons"]]]:
+    """Return the parts of every read-out of every text, from one recording of each, and every activation."""
 
-    def split(one: Any, readings: list[Reading]) -> list[_Parts]:
+    def split(one: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
         constants = jnp.stack([reading.constant for reading in readings])
         biased = model.head.bias is not None
 
@@ -180,10 +207,10 @@ def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: 
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             found = decomposition.contributions(recording, readout, target=target)
-            collapsed = affine_form.collapsed_contributions(recording, readout, target=target)
+            collapsed = affine_form.collapsed_contributions(recording, readout, target=target, carries=carries)
             return _Parts(
                 found.input.sum(-1),
-                found.terms,
+                found.coefficients,
                 found.offsets,
                 collapsed.input.sum(-1),
                 collapsed.bias,
@@ -206,13 +233,18 @@ def _split(model: Transformer, batch: Inputs, readings: list[Reading], streams: 
             together = jax.vmap(partial(parts, target=target))(stacked)
             for row, k in enumerate(same):
                 result[k] = _at(together, row)
-        return result
+        return result, recording.dynamics.activations
 
     return jax.vmap(split)(batch, readings)
 
 
 def _at(tree: Any, row: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[row], tree)
+
+
+def _of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
+    """Return what belongs to a text without its padding, as copies, so that one explanation doesn't keep a batch."""
+    return Marked({key: part[:tokens].copy() for key, part in every.items()})
 
 
 def _explanation(
@@ -222,6 +254,7 @@ def _explanation(
     target: Target,
     said: tuple[Reading, tuple[np.ndarray, np.ndarray] | None],
     parts: Any,
+    activations: Marked[np.ndarray],
 ) -> Explanation:
     reading, predicted = said
     tokens, image = len(words.names), model.config.image
@@ -230,24 +263,35 @@ def _explanation(
         tokens=words.names,
         target=target.label(reading, words),
         predictions=() if predicted is None else words.predictions(*predicted),
-        # Copies, so that one explanation doesn't keep a whole batch.
         embedding=parts.embedding[:tokens].copy(),
-        terms=Marked({key: part[:tokens].copy() for key, part in parts.terms.items()}),
+        coefficients=_of_tokens(parts.coefficients, tokens),
+        activations=activations,
         biases=Marked({key: float(part) for key, part in parts.biases.items()}),
         input_tokens=parts.input_tokens[:tokens].copy(),
         input_bias=float(parts.input_bias),
         # The value is that of the plain forward pass.
-        completeness=_beside(parts.completeness, reading.value),
-        collapse_completeness=_beside(parts.collapse_completeness, reading.value),
-        image=None if image is None else _seen(image, one.given),
+        completeness=beside(parts.completeness, reading.value),
+        collapse_completeness=beside(parts.collapse_completeness, reading.value),
+        image=None if image is None else seen(image, one.given),
     )
 
 
-def _seen(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
-    """Return the part of an image that whole patches cover."""
+def seen(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
+    """Return the part of an image that whole patches cover.
+
+    Args:
+        image: what the model reads.
+        pixels: the image, `[channels, height, width]`.
+    """
     rows, columns = image.height // image.patch_height, image.width // image.patch_width
     return SeenImage(pixels[:, : rows * image.patch_height, : columns * image.patch_width], rows, columns)
 
 
-def _beside(completeness: Completeness, value: Any) -> Completeness:
+def beside(completeness: Completeness, value: Any) -> Completeness:
+    """Return how exactly parts sum to the value of a plain forward pass.
+
+    Args:
+        completeness: the same beside the value of the program that made the parts.
+        value: that of the plain one.
+    """
     return completeness._replace(value=value, error=completeness.sum - value)

@@ -8,15 +8,18 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from duat_jax.forms.completeness import FAILS, HOLDS
+from duat_jax.forms.completeness import FAILS, HOLDS, Completeness
 
 if TYPE_CHECKING:
-    from duat_jax.explanation.result import Explanation
+    from duat_jax.explanation.result import Explanation, Prediction
 
 TERMS, COLUMNS, BIASES = 10, 6, 5
 """How many terms, token columns and biases a table shows."""
 
 WIDTH = 110
+
+USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --versus TEXT."
+"""What the table of a single input is for."""
 
 
 def token_label(token: str) -> str:
@@ -29,22 +32,31 @@ def token_label(token: str) -> str:
     return "·" * (len(shown) - len(shown.lstrip(" "))) + shown.lstrip(" ")
 
 
-def _number(value: float) -> Text:
+def number(value: float) -> Text:
+    """Return a part, coloured by its sign.
+
+    Args:
+        value: the part.
+    """
     return Text(f"{value:+.4f}", style="red" if value < 0 else "green")
 
 
-def _table() -> Table:
+def new_table() -> Table:
+    """Return an empty table without lines."""
     return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
 
 
 def _terms(explanation: "Explanation", count: int) -> Table:
-    table = _table()
-    for column in ("term", "token", "", "neuron", "contribution"):
+    table = new_table()
+    for column in ("term", "token", "", "neuron", "contribution", "= coefficient", "× activation"):
         table.add_column(column, justify="left" if column in ("", "term") else "right")
     labels = explanation.labels
-    for term, token, neuron, value in explanation.top(count):
-        label = Text(token_label(explanation.tokens[token]))
-        table.add_row(labels[term], str(token), label, str(neuron), _number(value))
+    for one in explanation.top(count):
+        label = Text(token_label(explanation.tokens[one.token_index]))
+        factors = (Text(f"{factor:+.4f}") for factor in (one.coefficient, one.activation))
+        table.add_row(
+            labels[one.term], str(one.token_index), label, str(one.neuron), number(one.contribution), *factors
+        )
     return table
 
 
@@ -53,7 +65,7 @@ def _layers(explanation: "Explanation") -> Table:
     totals = embedding + terms.sum(0)
     shown = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
     rest = np.setdiff1d(np.arange(len(totals)), shown)
-    table = _table()
+    table = new_table()
     table.add_column("")
     for index in shown:
         table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
@@ -63,7 +75,7 @@ def _layers(explanation: "Explanation") -> Table:
 
     def add(name: str, row: np.ndarray) -> None:
         numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
-        table.add_row(name, *(_number(float(number)) for number in numbers))
+        table.add_row(name, *(number(float(one)) for one in numbers))
 
     add("embedding", embedding)
     for label, row in zip(explanation.labels.values(), terms, strict=True):
@@ -84,16 +96,45 @@ def _biases(explanation: "Explanation") -> list[RenderableType]:
     ordered = _on_the_linear_path(explanation)
     if not ordered:
         return []
-    table = _table()
+    table = new_table()
     table.add_column("name")
     table.add_column("contribution", justify="right")
     for name, value in ordered[:BIASES]:
-        table.add_row(name, _number(value))
+        table.add_row(name, number(value))
     others = ordered[BIASES:]
     if others:
-        table.add_row(f"{len(others)} others", _number(sum(value for _, value in others)))
+        table.add_row(f"{len(others)} others", number(sum(value for _, value in others)))
     title = f"The biggest of {len(ordered)} biases and norm offsets on the linear path"
     return [Text(title, style="bold"), table, ""]
+
+
+def spoken(predictions: "tuple[Prediction, ...]") -> str:
+    """Return what a model says, and how probable it is.
+
+    Args:
+        predictions: what it may say.
+    """
+    return "   ".join(f"{token_label(token)!r} {probability:.1%}" for token, probability in predictions)
+
+
+def completeness_line(completeness: Completeness, what: str = "value") -> Text:
+    """Return value, sum, error, tolerance and verdict in one line.
+
+    Args:
+        completeness: of one number.
+        what: what the number is.
+    """
+    verdict = completeness.verdict
+    return Text.assemble(
+        (f"{what} ", "bold"),
+        f"{float(completeness.value):.7g}",
+        ("   sum of all parts ", "bold"),
+        f"{float(completeness.sum):.7g}",
+        ("   error ", "bold"),
+        (f"{float(completeness.error):+.1e}", "green" if verdict == HOLDS else "bold red"),
+        f"  {'>' if verdict == FAILS else '≤'} tolerance {float(completeness.tolerance):.1e} ({completeness.dtype}): ",
+        (verdict, "bold green" if verdict == HOLDS else "bold red"),
+    )
 
 
 def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
@@ -105,27 +146,13 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
     """
     head: list[RenderableType] = []
     if explanation.predictions:
-        said = "   ".join(f"{token_label(token)!r} {p:.1%}" for token, p in explanation.predictions)
-        head.append(Text.assemble(("The model says:  ", "bold"), said))
+        head.append(Text.assemble(("The model says:  ", "bold"), spoken(explanation.predictions)))
     head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
-    completeness = explanation.completeness
     collapse_note = (
         "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"
         f" b(x0) = {explanation.input_bias:+.4f}"
     )
     total = explanation.embedding.sum(), explanation.term_tokens.sum(), sum(explanation.biases.values())
-    verdict = completeness.verdict
-    comparison = ">" if verdict == FAILS else "≤"
-    line = Text.assemble(
-        ("value ", "bold"),
-        f"{float(completeness.value):.7g}",
-        ("   sum of all parts ", "bold"),
-        f"{float(completeness.sum):.7g}",
-        ("   error ", "bold"),
-        (f"{float(completeness.error):+.1e}", "green" if verdict == HOLDS else "bold red"),
-        f"  {comparison} tolerance {float(completeness.tolerance):.1e} ({completeness.dtype}): ",
-        (verdict, "bold green" if verdict == HOLDS else "bold red"),
-    )
     return Group(
         *head,
         "",
@@ -147,31 +174,31 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
             (" + biases ", "bold"),
             f"{total[2]:+.4f}",
         ),
-        line,
+        completeness_line(explanation.completeness),
+        Text(USE, style="dim"),
     )
 
 
-def as_text(explanation: "Explanation", count: int = TERMS) -> str:
-    """Return the table as plain text.
+def as_text(table: RenderableType) -> str:
+    """Return a table as plain text.
 
     Args:
-        explanation: what to show.
-        count: how many of the biggest terms.
+        table: what `render` returns.
     """
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     with console.capture() as captured:
-        console.print(render(explanation, count), soft_wrap=False)
+        console.print(table, soft_wrap=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def as_html(explanation: "Explanation") -> str:
-    """Return the table for a notebook.
+def as_html(table: RenderableType) -> str:
+    """Return a table for a notebook.
 
     Args:
-        explanation: what to show.
+        table: what `render` returns.
     """
     console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
-    console.print(render(explanation))
+    console.print(table)
     return console.export_html(
         inline_styles=True,
         code_format='<pre style="font-family:monospace;line-height:1.25;white-space:pre">{code}</pre>',

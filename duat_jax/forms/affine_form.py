@@ -1,6 +1,6 @@
 """The affine form of a function at one input, its collapse: `x_L = W(x_0) x_0 + b(x_0)`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -17,13 +17,20 @@ from duat_jax.operators.base import LinearMap
 from duat_jax.operators.function import LinearFunction
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.keys import Step
+from duat_jax.transform.keys import Marked, Site, Step
 from duat_jax.transform.liveness import Question
-from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back
+from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""
+
+
+CARRIERS = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
+"""What may carry a gated term `σ(g) ⊙ u`, and how much of it the factor `u` does; the gate does the rest."""
+
+CARRIES = "halves"
+"""What does if nothing is said: of the three, it ranks neurons and tokens best (`docs/how-it-works.md`)."""
 
 
 class Collapse(NamedTuple):
@@ -46,31 +53,59 @@ class CollapsedContributions(NamedTuple):
     Args:
         input: contribution of every entry of the argument, in the argument's structure.
         bias: what doesn't depend on the input.
-        completeness: value, sum, error and tolerance.
+        neurons: what goes through every neuron: by how much the read-out moves with its activation, through the slopes
+            of all later terms, times that activation.  The neurons of two terms don't sum: what goes through both is
+            counted in each.
+        completeness: value, sum of input and bias, error and tolerance.
     """
 
     input: Any
     bias: Array
+    neurons: Marked[Array]
     completeness: Completeness
 
 
-def _question(recording: Recording, target: Target) -> Question:
+def shared_factors(recording: Recording, carries: str | None) -> dict[Site, Site]:
+    """Return the gated activations whose other factor carries too, each with where that is held.
+
+    Args:
+        recording: a function's forward pass.
+        carries: a name in `CARRIERS`; `CARRIES` if absent.
+
+    Raises:
+        DuatError: if it is no such name, or if nothing is gated.
+    """
+    if carries not in (None, *CARRIERS):
+        raise DuatError(f"carries = {carries!r} isn't one of {', '.join(CARRIERS)}")
+    factors = recording.traced.affinity.factors
+    if carries is not None and not factors:
+        raise DuatError(
+            f"carries = {carries!r} is for gated terms, whose activation is multiplied by a held factor that is linear"
+            " in what flows, and there are none: leave it out"
+        )
+    return factors if CARRIERS[carries or CARRIES] else {}
+
+
+def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> Question:
     program = recording.program
     activations = program.of_kind(marks.ACTIVATION)
     linear = {*program.of_kind(marks.OFFSET), *(site._replace(kind=marks.AT_ZERO) for site in activations)}
     slopes = {site._replace(kind=marks.SLOPE) for site in activations}
+    slopes |= {site._replace(kind=marks.FACTOR_SLOPE) for site in factors}
     return Question(
         given=frozenset({*program.of_kind(marks.HOLD), *linear, *slopes}),
         linear=frozenset(linear),
         linearised=frozenset(activations),
+        shared=frozenset(factors),
         wanted=frozenset() if target is None else frozenset({target.site}),
         value=target is None,
         affine=True,
     )
 
 
-def _slopes(recording: Recording) -> Seen:
-    """Return `σ(0)` and the slope `(σ(z) − σ(0)) / z` of every term."""
+def _slopes(recording: Recording, carries: str | None) -> Seen:
+    """Return `σ(0)` and the slope `(σ(z) − σ(0)) / z` of every term, or the gate's and the factor's shares of these."""
+    factors, share = shared_factors(recording, carries), CARRIERS[carries or CARRIES]
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
     zeros, ones = jax.tree.map(jnp.zeros_like, z), jax.tree.map(jnp.ones_like, z)
@@ -81,46 +116,53 @@ def _slopes(recording: Recording) -> Seen:
         slope = (seen[site] - constant) / jnp.where(pre_activation == 0, 1, pre_activation)
         # Where σ has no derivative at zero, any slope is exact.
         slope_at_zero = jnp.where(jnp.isfinite(derivative[site]), derivative[site], 0)
+        slope = jnp.where(pre_activation == 0, slope_at_zero, slope)
+        if site in factors:
+            constant, slope = (1 - share) * constant, (1 - share) * slope
+            given[site._replace(kind=marks.FACTOR_SLOPE)] = share * seen[site]
         given[site._replace(kind=marks.AT_ZERO)] = constant
-        given[site._replace(kind=marks.SLOPE)] = jnp.where(pre_activation == 0, slope_at_zero, slope)
+        given[site._replace(kind=marks.SLOPE)] = slope
     return given
 
 
-def _require(recording: Recording, target: Target) -> tuple[Step, ...]:
-    """Return the terms that a target depends on, every one of which has to be affine."""
+def _require(recording: Recording, target: Target, factors: Mapping[Site, Site]) -> tuple[Step, ...]:
+    """Return the terms and factors that a target depends on, every one of which has to be affine."""
     affinity = recording.traced.affinity
-    terms = affinity.upstream(target)
-    affinity.require(*terms, *([] if target is None else [target]), value=target is None)
-    return terms
+    require_affine(recording, target)
+    upstream = affinity.upstream(target, factors)
+    affinity.require(*upstream, value=False)
+    return upstream
 
 
 @dataclass(frozen=True)
 class _Collapsed:
-    target: Target
+    factors: frozenset[Site]
 
     def __call__(self, data: tuple[Recording, Seen], x: Array) -> Array:
-        return _carry(*data, x, self.target)
+        return _carry(*data, x, self.factors)
 
 
-@partial(jax.jit, static_argnames="target")
-def _carry(recording: Recording, given: Seen, x: Array, target: Target) -> Array:
-    question = _question(recording, target)
-    return jax.jvp(lambda x: ask(recording, question, target, [x], given), (jnp.zeros_like(x),), (x,))[1]
+@partial(jax.jit, static_argnames="factors")
+def _carry(recording: Recording, given: Seen, x: Array, factors: frozenset[Site]) -> Array:
+    question = _question(recording, None, factors)
+    return jax.jvp(lambda x: ask(recording, question, None, [x], given), (jnp.zeros_like(x),), (x,))[1]
 
 
-@jax.jit
-def _bias(recording: Recording, given: Seen) -> Any:
-    return ask(recording, _question(recording, None), None, [jnp.zeros_like(recording.arguments[0])], given)
+@partial(jax.jit, static_argnames="factors")
+def _bias(recording: Recording, given: Seen, factors: frozenset[Site]) -> Any:
+    question = _question(recording, None, factors)
+    return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], given)
 
 
-def collapse_of(recording: Recording) -> Collapse:
+def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
     """Return a recorded function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Args:
         recording: the forward pass of a function of one array that returns one array.
+        carries: what carries gated terms, as in `collapse`.
 
     Raises:
-        DuatError: if the argument or the result isn't one array.
+        DuatError: if the argument or the result isn't one array; if nothing is gated that could be carried so.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
     """
     if len(recording.arguments) != 1 or not isinstance(recording.value, jax.Array):
@@ -129,29 +171,40 @@ def collapse_of(recording: Recording) -> Collapse:
             " them, and return one result"
         )
     require_flowing(recording)
-    _require(recording, None)
-    given = jax.jit(_slopes)(recording)
-    x = recording.arguments[0]
-    linear = LinearFunction(_Collapsed(None), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
-    bias = _bias(recording, given)
+    factors = shared_factors(recording, carries)
+    _require(recording, None, factors)
+    given = jax.jit(_slopes, static_argnames="carries")(recording, carries)
+    x, shared = recording.arguments[0], frozenset(factors)
+    linear = LinearFunction(_Collapsed(shared), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
+    bias = _bias(recording, given, shared)
     return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias]))
 
 
-def collapse(fn: Callable[[Array], Array] | Model, x: Any) -> Collapse:
+def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | None = None) -> Collapse:
     """Return a marked function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`), and `σ(0)` is carried as a bias.
-    Where σ is piecewise linear, the map is exact in a neighbourhood.
+    Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two
+    things that flow, so it has a gauge, and the map is exact as a value in each:
+
+    | carries | the term |
+    |---|---|
+    | `"gate"` | `(σ(0) + s g) ⊙ u`, with `u` held |
+    | `"factor"` | `σ(g) ⊙ u`, with `σ(g)` held |
+    | `"halves"` | half of each |
+
+    A factor that isn't linear in what flows, such as one with a limit, stays held.
 
     Args:
         fn: a pure function of one array with marks, or a model; a model is collapsed from its embeddings on.
         x: its argument; for a model, token ids `[tokens]`.
+        carries: what carries gated terms; `"halves"` if absent.
 
     Returns:
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array.
+        DuatError: if `x` or the result isn't one array; if nothing is gated that could be carried so.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -162,39 +215,47 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any) -> Collapse:
         ([[3.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
     fn, x = from_embeddings(fn, x)
-    return collapse_of(record_kinds(fn, x, KINDS))
+    return collapse_of(record_kinds(fn, x, KINDS), carries)
 
 
 def collapsed_contributions(
-    recording: Recording, readout: Any = None, *, target: Target = None
+    recording: Recording, readout: Any = None, *, target: Target = None, carries: str | None = None
 ) -> CollapsedContributions:
     """Split one read-out of a recording over the entries of its input and one bias, by the collapse.
+
+    With slopes held, the read-out is one affine function of every stream: `⟨c, x_i⟩` and the biases after it are the
+    value, whichever layer one cuts at; the first of these cuts is the input's.  A neuron's `c σ(z)` is what of this
+    goes through it.
 
     Args:
         recording: a function's forward pass.
         readout: a covector on the target; may be absent where the target is one scalar.
         target: what is read; the function's result if absent.
+        carries: what carries gated terms, as in `collapse`.
     """
     require_flowing(recording)
-    _require(recording, target)
+    _require(recording, target, shared_factors(recording, carries))
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
-    return _contributions(recording, readout, target)
+    return _contributions(recording, readout, target, carries)
 
 
-@partial(jax.jit, static_argnames="target")
-def _contributions(recording: Recording, readout: Any, target: Target) -> CollapsedContributions:
-    question, given = _question(recording, target), _slopes(recording)
+@partial(jax.jit, static_argnames=("target", "carries"))
+def _contributions(recording: Recording, readout: Any, target: Target, carries: str | None) -> CollapsedContributions:
+    factors, given = shared_factors(recording, carries), _slopes(recording, carries)
+    question = _question(recording, target, factors)
     on_input, on_marks = pull_back(recording, question, target, readout, given)
     read = products(readout, recording.value if target is None else recording.at(target))
     value = reduce(jnp.add, [product.sum() for product in read])
     inputs = inputs_times(on_input, recording.arguments, value.dtype)
     biases = [on * (given[site] if site in given else recording.seen[site]) for site, on in on_marks.items()]
-    terms = recording.traced.affinity.upstream(target)
-    if recording.traced.affinity.adds_a_constant(target, *terms):
+    upstream = recording.traced.affinity.upstream(target, factors)
+    if recording.traced.affinity.adds_a_constant(target, *upstream):
         biases.append(dot(readout, at_zero(recording, question, target, given)))
     bias = sum((b.sum() for b in together(biases)), jnp.zeros_like(value))
+    neurons = {
+        site.key: on_marks[site._replace(kind=marks.AT_ZERO)] * recording.seen[site]
+        for site in recording.program.of_kind(marks.ACTIVATION)
+    }
     # Every activation is rounded on the way, though it is no part.
-    activations = recording.program.of_kind(marks.ACTIVATION)
-    carried = [on_marks[site._replace(kind=marks.AT_ZERO)] * recording.seen[site] for site in activations]
-    completeness = completeness_of(value, [*inputs, *biases], [*inputs, *biases, *carried, *read])
-    return CollapsedContributions(jax.tree.unflatten(recording.in_tree, inputs), bias, completeness)
+    completeness = completeness_of(value, [*inputs, *biases], [*inputs, *biases, *neurons.values(), *read])
+    return CollapsedContributions(jax.tree.unflatten(recording.in_tree, inputs), bias, Marked(neurons), completeness)

@@ -26,6 +26,8 @@ class Decomposition(NamedTuple):
         input: contribution of every entry of the argument, in the argument's structure and shapes.
         terms: contribution of every neuron of every term, in the shape of its activation; without neurons, of every
             token.
+        coefficients: what one unit more would have added, everything held: of every neuron's activation, the `u` of its
+            contribution `u σ(z)`; without neurons, of every entry of a term's output.
         offsets: contribution of every bias and norm offset; those in a scan have one per step.  A bias inside a
             pre-activation or a held parameter has none of its own: its contribution is zero.
         unmarked: what constants without a mark contributed; zero where there are none.
@@ -34,6 +36,7 @@ class Decomposition(NamedTuple):
 
     input: Any
     terms: Marked[Array]
+    coefficients: Marked[Array]
     offsets: Marked[Array]
     unmarked: Array
     completeness: Completeness
@@ -142,7 +145,7 @@ def contributions(
     Args:
         recording: a function's forward pass.
         readout: a covector on the target, of its structure and shapes; may be absent where the target is one scalar.
-        target: what is read: a stream, a pre-activation or a term's output; the function's result if absent.
+        target: what is read: a stream, a pre-activation, a term's output or a point; the function's result if absent.
         neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only, for
             about half of the extra cost.
 
@@ -197,6 +200,7 @@ def _contributions(recording: Recording, readout: Any, target: Target, neurons: 
     return Decomposition(
         jax.tree.unflatten(recording.in_tree, input_parts),
         Marked(term_parts),
+        Marked({site.key: on_marks[site] for site in terms}),
         Marked(offset_parts),
         remainder,
         completeness_of(value, parts, [*input_parts, *finest.values(), remainder, *read]),

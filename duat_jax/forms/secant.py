@@ -12,9 +12,10 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
 from duat_jax.transform.difference import Sources, carry
-from duat_jax.transform.difference_plan import make_plan
+from duat_jax.transform.difference_plan import Plan, make_plan
+from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
-from duat_jax.transform.program import trace
+from duat_jax.transform.program import Program, trace
 from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
 
@@ -34,7 +35,7 @@ class Secant(NamedTuple):
         completeness: the sum of all parts beside the difference.
     """
 
-    values: tuple[Float[Array, ""], Float[Array, ""]]
+    values: tuple[Float[Array, "..."], Float[Array, "..."]]
     multiplier: Any
     parts: Any
     multipliers: Dynamics
@@ -44,7 +45,7 @@ class Secant(NamedTuple):
     completeness: Completeness
 
     @property
-    def difference(self) -> Float[Array, ""]:
+    def difference(self) -> Float[Array, "..."]:
         """`f(x) − f(y)`."""
         return self.completeness.value
 
@@ -55,7 +56,7 @@ class Secant(NamedTuple):
 
 
 def secant(
-    fn: Callable[[Any], Float[Array, ""]], *, at: Iterable[str] = (), held: bool | Iterable[str] = ()
+    fn: Callable[[Any], Float[Array, ""]], *, at: str | Iterable[str] = (), held: bool | str | Iterable[str] = ()
 ) -> Callable[[Any, Any], Secant]:
     """Transform a scalar function into one that splits the difference of its values at two inputs exactly.
 
@@ -65,7 +66,8 @@ def secant(
     as a router's choice, is held, and where it moved its part is named.  `D` is a property of the program: two ways to
     write one function may split its difference differently.
 
-    It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`.
+    It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
+    a function that is asked more than once is compiled once under `jax.jit(secant(fn))`.
 
     Args:
         fn: a pure function of one pytree of arrays, returning a scalar.
@@ -93,13 +95,13 @@ def secant(
     of Shrikumar et al., "Learning Important Features Through Propagating Activation Differences", 2017, for products
     Shapley's value.
     """
-    kinds = tuple(at)
+    kinds = (at,) if isinstance(at, str) else tuple(at)
     known = tuple(kind for kind in KINDS if kind != marks.OFFSET)
     if unknown := [kind for kind in kinds if kind not in known]:
         raise DuatError(
             f"there are no marks of the kind {', '.join(map(repr, unknown))} that move: choose among {known}"
         )
-    names = held if isinstance(held, bool) else tuple(held)
+    names = held if isinstance(held, bool) else (held,) if isinstance(held, str) else tuple(held)
 
     def found(x: Any, y: Any) -> Secant:
         _require_alike(x, y)
@@ -135,33 +137,58 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
     read = frozenset(s for s in program.of_kind(*kinds) if s in plan.marks) | held
 
     xs, ys = (list(map(jnp.asarray, jax.tree.leaves(tree))) for tree in (x, y))
-    floats = {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)}
-    zeros = {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in read}
-    dtype = program.jaxpr.outvars[0].aval.dtype  # type: ignore[attr-defined]
-    sources = Sources(floats, zeros, {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.jumps.values())})
-
-    _, transposed, (values, seen) = jax.vjp(
-        partial(carry, program, plan, constants, xs, ys, held, read), sources, has_aux=True
-    )
-    (found,) = transposed(jnp.ones((), dtype))
-    multipliers = [found.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
-    parts = [
-        found.argument[i] * (a - b) if i in found.argument else multipliers[i]
-        for i, (a, b) in enumerate(zip(xs, ys, strict=True))
-    ]
-    moved = {s: found.marks[s] * seen[s] for s in sorted(held)}
+    found = _split(program, plan, held, read, constants, xs, ys)
+    marked = {s: found.multipliers[s] for s in program.of_kind(*kinds) if s in read}
     in_tree = jax.tree.structure(x)
-    summands = [*parts, *moved.values(), *found.jumps.values()]
     return Secant(
-        (values[0], values[1]),
-        jax.tree.unflatten(in_tree, multipliers),
-        jax.tree.unflatten(in_tree, parts),
-        _by_kind({s: found.marks[s] for s in program.of_kind(*kinds) if s in read}),
-        _by_kind({s: seen[s] for s in program.of_kind(*kinds) if s in read}),
-        Marked({s.key: part for s, part in moved.items()}),
+        (found.values[0], found.values[1]),
+        jax.tree.unflatten(in_tree, found.on_argument),
+        jax.tree.unflatten(in_tree, found.parts),
+        _by_kind(marked),
+        _by_kind({s: found.changes[s] for s in marked}),
+        Marked({s.key: part for s, part in sorted(found.moved.items())}),
         found.jumps,
-        completeness_of(values[0] - values[1], summands, [*summands, *values]),
+        found.completeness,
     )
+
+
+class _Split(NamedTuple):
+    values: Array
+    on_argument: list[Array]
+    parts: list[Array]
+    multipliers: Seen
+    changes: Seen
+    moved: Seen
+    jumps: dict[str, Array]
+    completeness: Completeness
+
+
+@partial(jax.jit, static_argnames=("program", "plan", "held", "read"))
+def _split(
+    program: Program,
+    plan: Plan,
+    held: frozenset[Site],
+    read: frozenset[Site],
+    constants: list[Any],
+    xs: list[Array],
+    ys: list[Array],
+) -> _Split:
+    (output,) = program.jaxpr.outvars
+    dtype = jnp.result_type(output.aval)
+    sources = Sources(
+        {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
+        {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in read},
+        {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.jumps.values())},
+    )
+    change = partial(carry, program, plan, constants, xs, ys, held, read)
+    _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
+    (found,) = transposed(jnp.ones((), dtype))
+    on_argument = [found.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
+    parts = [u * (a - b) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
+    moved = {s: found.marks[s] * changes[s] for s in held}
+    summands = [*parts, *moved.values(), *found.jumps.values()]
+    completeness = completeness_of(values[0] - values[1], summands, [*summands, *values])
+    return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness)
 
 
 def _require_scalar(outputs: list[Any]) -> None:

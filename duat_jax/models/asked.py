@@ -1,6 +1,5 @@
 """What may be asked of a model: whole numbers, token ids, classes and positions within its range."""
 
-import dataclasses
 import operator
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.errors import DuatError
+from duat_jax.forms.affine_form import CARRIERS
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config, Image
 
@@ -204,23 +204,19 @@ def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarra
     return found
 
 
-def with_carries(config: Config, carries: str) -> Config:
-    """Return a configuration whose gated blocks let another factor carry their neurons.
+def require_gated(config: Config, carries: str | None) -> None:
+    """Raise if a model is told what carries its gated terms and has none, or is told what can't.
 
     Args:
         config: the model's parts.
-        carries: `"gate"`, `"factor"` or `"halves"`.
+        carries: what is to carry them, a name in `affine_form.CARRIERS`; nothing is told if absent.
 
     Raises:
-        DuatError: if no block is gated, or it is none of these.
+        DuatError: if no block is gated, or there is no such name.
     """
-    if all(block.mlp == "plain" for block in config.blocks):
+    if carries not in (None, *CARRIERS):
+        raise DuatError(f"carries = {shown(carries)} isn't one of {', '.join(CARRIERS)}")
+    if carries is not None and all(block.mlp == "plain" for block in config.blocks):
         raise DuatError(
             f"carries = {shown(carries)} is for gated models, and a {config.family} has no gate: leave it out"
         )
-    blocks = tuple(
-        block if block.mlp == "plain" else dataclasses.replace(block, carries=carries) for block in config.blocks
-    )
-    if problems := [problem for block in dict.fromkeys(blocks) for problem in block.problems()]:
-        raise DuatError("; ".join(problems))
-    return dataclasses.replace(config, blocks=blocks)

@@ -15,7 +15,6 @@ from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
-from duat_jax.models.asked import with_carries
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import Settings
@@ -82,14 +81,13 @@ def _open(path: Path | str | None) -> Checkpoint:
     return open_checkpoint(EMBEDDED if path is None else path)
 
 
-def load_config(path: Path | str | None = None, *, head: str | None = None, carries: str | None = None) -> Config:
+def load_config(path: Path | str | None = None, *, head: str | None = None) -> Config:
     """Return the shape of a checkpoint.
 
     Args:
         path: a checkpoint directory or a `.gguf` file; the embedded model if absent.
         head: what is read out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; what the checkpoint was
             saved with if absent.
-        carries: what carries the neurons of a gated model: `"gate"`, `"factor"` or `"halves"`, as in `GatedMLP`.
 
     Raises:
         BadCheckpoint: naming every unsupported or unknown field of the configuration at once.
@@ -98,10 +96,10 @@ def load_config(path: Path | str | None = None, *, head: str | None = None, carr
         >>> load_config().family
         'gpt2'
     """
-    return _config(_open(path), head, carries)
+    return _config(_open(path), head)
 
 
-def _config(checkpoint: Checkpoint, head: str | None, carries: str | None) -> Config:
+def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     file, values = checkpoint.settings_path, checkpoint.settings()
     family = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
@@ -109,7 +107,7 @@ def _config(checkpoint: Checkpoint, head: str | None, carries: str | None) -> Co
     settings = Settings(values, head)
     config = FAMILIES[family].read_config(settings)
     raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS) or config.problems())
-    return config if carries is None else with_carries(config, carries)
+    return config
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
@@ -139,7 +137,6 @@ def load(
     *,
     dtype: DTypeLike = jnp.float32,
     head: str | None = None,
-    carries: str | None = None,
     device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer:
@@ -152,7 +149,6 @@ def load(
             `.gguf` file; the embedded model if absent.
         dtype: dtype of the parameters and of everything computed from them: float64, float32, bfloat16 or float16.
         head: what is read out, as in `load_config`.
-        carries: what carries the neurons of a gated model, as in `load_config`.
         device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
         progress: called after each tensor with the number of those read so far and that of all.
@@ -171,7 +167,7 @@ def load(
     """
     dtype = _dtype(dtype)
     checkpoint = _open(path)
-    config = _config(checkpoint, head, carries)
+    config = _config(checkpoint, head)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
     named = {"prefix": family.PREFIX, "heads": family.HEADS, "older": family.OLDER}

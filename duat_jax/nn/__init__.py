@@ -12,7 +12,6 @@ from duat_jax.nn.config import make_stack as make_stack
 from duat_jax.nn.experts import Experts as Experts
 from duat_jax.nn.linear import Linear as Linear
 from duat_jax.nn.mlp import ACTIVATIONS as ACTIVATIONS
-from duat_jax.nn.mlp import CARRIERS as CARRIERS
 from duat_jax.nn.mlp import MLP as MLP
 from duat_jax.nn.mlp import GatedMLP as GatedMLP
 from duat_jax.nn.norm import LayerNorm as LayerNorm

@@ -13,7 +13,7 @@ from duat_jax.errors import DuatError
 from duat_jax.nn.attention import Attention, SlicedAttention
 from duat_jax.nn.block import ARRANGEMENTS, Block
 from duat_jax.nn.experts import Experts
-from duat_jax.nn.mlp import ACTIVATIONS, CARRIERS, MLP, GatedMLP
+from duat_jax.nn.mlp import ACTIVATIONS, MLP, GatedMLP
 from duat_jax.nn.norm import LayerNorm, RMSNorm
 from duat_jax.nn.position import Rotary
 from duat_jax.nn.stack import Stack
@@ -50,7 +50,6 @@ class BlockConfig:
         mlp: `"plain"`, `"gated"` or `"experts"`, gated too.
         mlp_bias: whether the MLP has biases; of experts the router too.
         activation: a name in `ACTIVATIONS`.
-        carries: what carries the neurons of a gated MLP, a name in `CARRIERS`.
         experts: number of experts.
         chosen_experts: how many of them are chosen for a token.
         normalised_experts: whether the weights of the chosen ones are divided by their sum.
@@ -83,7 +82,6 @@ class BlockConfig:
     mlp: str = "plain"
     mlp_bias: bool = True
     activation: str = "gelu"
-    carries: str = "gate"
     experts: int | None = None
     chosen_experts: int | None = None
     normalised_experts: bool = True
@@ -103,7 +101,6 @@ class BlockConfig:
             "attention": ATTENTIONS,
             "mlp": MLPS,
             "activation": ACTIVATIONS,
-            "carries": CARRIERS,
             "norm": NORMS,
             "query_key_norm": QUERY_KEY_NORMS,
         }
@@ -229,13 +226,12 @@ def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> ML
     if config.mlp == "plain":
         return MLP(*sizes, bias=config.mlp_bias, dtype=dtype, rngs=rngs)
     if config.mlp == "gated":
-        return GatedMLP(*sizes, carries=config.carries, bias=config.mlp_bias, dtype=dtype, rngs=rngs)
+        return GatedMLP(*sizes, bias=config.mlp_bias, dtype=dtype, rngs=rngs)
     return Experts(
         *sizes,
         experts=config.experts or 1,
         chosen=config.chosen_experts or 1,
         normalised=config.normalised_experts,
-        carries=config.carries,
         bias=config.mlp_bias,
         limit=config.expert_limit,
         dtype=dtype,

@@ -28,7 +28,6 @@ class Experts(nnx.Module):
         experts: how many there are.
         chosen: how many are chosen for a token.
         normalised: whether the weights of the chosen ones are divided by their sum.
-        carries: what carries the neurons, a name in `CARRIERS`.
         bias: whether experts and router have biases.
         limit: what gates stay below, and factors' size before one is added to them; neither if absent.
         dtype: dtype of the parameters.
@@ -46,7 +45,6 @@ class Experts(nnx.Module):
         experts: int,
         chosen: int,
         normalised: bool = True,
-        carries: str = "gate",
         bias: bool = False,
         limit: float | None = None,
         dtype: DTypeLike = jnp.float32,
@@ -55,7 +53,6 @@ class Experts(nnx.Module):
         self.activation = activation
         self.chosen = chosen
         self.normalised = normalised
-        self.carries = carries
         self.limit = limit
         self.router = Linear(features, experts, "experts.router", bias=bias, dtype=dtype, rngs=rngs)
         self.input, self.factor = (initial((experts, features, neurons), dtype, rngs) for _ in range(2))
@@ -91,7 +88,7 @@ class Experts(nnx.Module):
 
         gate = of_the_chosen(self.input, self.input_bias, "mlp.input.bias")
         factor = of_the_chosen(self.factor, self.factor_bias, "mlp.factor.bias")
-        y = gated_term(self._gate, gate, factor, self.carries, outer, self._factor)
+        y = gated_term(self._gate, gate, self._factor(factor), outer)
         if self.output_bias is None:
             return y
         biases = jnp.matmul(routed.sum(-2), self.output_bias[...], precision=PRECISION)

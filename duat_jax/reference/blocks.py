@@ -149,8 +149,6 @@ def parts_of(block: Any, held: Held) -> Parts:
     mlp: Any = block.mlp
     if type(mlp) not in (MLP, GatedMLP):
         raise _unknown("MLP", mlp, "MLP and GatedMLP")
-    if type(mlp) is GatedMLP and mlp.carries != "gate":
-        raise DuatError(f"the table of block types has gated MLPs whose gate carries, not {mlp.carries!r}")
     tokens = _value(held, "attention.pattern").shape[-1]
     mixed = _attention(block.attention, held)
     mixed = _norm(block.attention_norm, "attention_norm", held, mixed, tokens).after(mixed)

@@ -15,7 +15,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.difference_plan import Place, Plan, branches_of
-from duat_jax.transform.difference_rules import Flow, at_both, changes, normalised, of_one
+from duat_jax.transform.difference_rules import Flow, at_both, changes, normalised, of_one, part_of
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
@@ -190,7 +190,7 @@ class _Difference:
                 return Flow(value, True)
             changes = jnp.stack([flow.change for flow in each])
             moved = (values[i].sum(0) - values[j].sum(0)) / 2
-            return Flow(value, True, (changes[i] + changes[j]) / 2 + jump * moved)
+            return Flow(value, True, (changes[i] + changes[j]) / 2 + part_of(jump, moved))
 
         return [chosen(*each) for each in zip(*(branch(arguments) for branch in branches), strict=True)]
 

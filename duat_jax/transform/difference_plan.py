@@ -99,7 +99,7 @@ class Moving(NamedTuple):
     origin: Place
 
 
-@dataclass
+@dataclass(eq=False)
 class Plan:
     """What a difference needs of each program within a program, by where it stands.
 
@@ -326,6 +326,8 @@ class _Planner:
             return
         elif name in REFUSED:
             why = REFUSED[name]
+        elif name == "shard_map":
+            why = "what each device does isn't followed: call the function itself, under jax.jit with shardings"
         else:
             why = "it has no exact difference here: write it with products, sums and elementwise functions"
         self.refused[f"{around.line}: {name}: {why}" if around.line else f"{name}: {why}"] = None

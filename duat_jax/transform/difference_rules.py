@@ -73,7 +73,8 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     flowing = [] if name in STEPS else [k for k, operand in enumerate(operands) if operand.change is not None]
     if not flowing:
         return [
-            jump * result.moved if is_float(v) else None for v, result in zip(equation.outvars, results, strict=True)
+            part_of(jump, result.moved) if is_float(v) else None
+            for v, result in zip(equation.outvars, results, strict=True)
         ]
     if name == "stop_gradient":
         return [operands[0].change]
@@ -107,8 +108,21 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
         equation: the equation.
         operands: its operands.
     """
+    if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both
+        each = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
+        return [jnp.stack(pair) for pair in zip(*each, strict=True)]
     axes = [0 if operand.moves else None for operand in operands]
     return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+
+
+def part_of(jump: Array, moved: Array) -> Array:
+    """Return as much of what jumped as is added to a change.
+
+    Args:
+        jump: how much, one number.
+        moved: what jumped.
+    """
+    return jump.astype(moved.dtype) * moved
 
 
 def _linear(
@@ -128,7 +142,9 @@ def _linear(
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
     moved = [found[0] - found[1] for found in at_both(equation, middles)]
     # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
-    return [change + jump * jnp.where(_endless(part), 0, part) for change, part in zip(mean, moved, strict=True)]
+    return [
+        change + part_of(jump, jnp.where(_endless(part), 0, part)) for change, part in zip(mean, moved, strict=True)
+    ]
 
 
 def _endless(x: Array) -> Array:
@@ -238,7 +254,7 @@ def _ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
             return None
         take = jax.vmap(partial(jnp.take_along_axis, axis=axis), (None, 0))
         moved = take(operand.middle, order)
-        return take(operand.change, order).mean(0) + jump * (moved[0] - moved[1])
+        return take(operand.change, order).mean(0) + part_of(jump, moved[0] - moved[1])
 
     return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
 
@@ -267,7 +283,7 @@ def normalised(normaliser: Normaliser, scores: Flow, result: Flow, jump: Any) ->
     means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *probabilities))
     change, carried = scores.change, means * scores.change
     if jump is not None:
-        carried = carried + jump * jnp.where(gone, jnp.nan_to_num(probabilities[0] - probabilities[1]), 0)
+        carried = carried + part_of(jump, jnp.where(gone, jnp.nan_to_num(probabilities[0] - probabilities[1]), 0))
     weight = means.sum(normaliser.axes, keepdims=True)
     shift = carried.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
     if normaliser.kind == LOGSUMEXP:

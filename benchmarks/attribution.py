@@ -1,0 +1,72 @@
+"""Claim: the secant scores every unit of a model for 3.5 plain forward passes, integrated gradients for over 20.
+
+Run `make .venv/.smollm2 && python -m benchmarks.attribution`.
+
+SmolLM2-135M, two texts of 14 tokens, one pair at a time, everything jitted, the methods measured in turn in the same
+run. The plain forward pass is the one that gives the same logit difference of one text.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.progress import track
+
+import duat_jax as duat
+from benchmarks import smollm2
+from benchmarks.environment import environment
+from duat_jax.analysis.attribution import METHODS
+from duat_jax.analysis.prompts import logit_difference
+
+TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
+NAMES = " Frank", " Henry"
+REPEATS = 7
+RESULTS = Path(__file__).parent / "results"
+
+
+def forward(model: duat.Transformer, clean: Any, corrupted: Any, right: Any, wrong: Any) -> jax.Array:
+    """Return the logit difference of the clean text, which is all that a plain forward pass gives."""
+    return logit_difference(model, model.embed(clean), right, wrong)
+
+
+def seconds(run: Callable[..., Any], given: tuple[Any, ...]) -> float:
+    """Return how long one call takes.
+
+    Args:
+        run: what is called.
+        given: its arguments.
+    """
+    began = time.perf_counter()
+    jax.block_until_ready(run(*given))
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure, print a line for each method and write the results."""
+    model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
+    clean, corrupted = (jnp.array(tokenizer.encode(TEXTS.format(name.strip())).ids, jnp.int32) for name in NAMES)
+    right, wrong = (jnp.array(tokenizer.encode(name).ids[0], jnp.int32) for name in reversed(NAMES))
+    given = model, clean, corrupted, right, wrong
+    programs = {"forward": jax.jit(forward)} | {name: jax.jit(method) for name, method in METHODS.items()}
+    for program in track(programs.values(), "Compiling"):
+        seconds(program, given)
+    # All in turn, so that what else the machine does falls on each alike.
+    taken = np.array([[seconds(program, given) for program in programs.values()] for _ in range(REPEATS)])
+    ratios = taken / taken[:, :1]
+    costs = {
+        name: {"seconds": float(np.median(taken[:, i])), "forward passes": float(np.median(ratios[:, i]))}
+        for i, name in enumerate(programs)
+    }
+    for name, cost in costs.items():
+        print(f"{name:40} {cost['seconds']:8.3f} s {cost['forward passes']:6.1f}")
+    result = {"environment": environment(), "tokens": len(clean), "repeats": REPEATS, "costs": costs}
+    (RESULTS / "attribution.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The command `duat attends`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.explain import Dtype, _check_options, _png, _read_text, _require_holding
+from duat_jax.cli.output import one_line_errors, to_json, write, write_json
+from duat_jax.cli.progress import loading_bar
+from duat_jax.errors import BadText
+
+
+def attends(
+    text: Annotated[str, typer.Argument(help="The text that the model reads.")],
+    layer: Annotated[int, typer.Option(help="The layer, from 0.")],
+    head: Annotated[int, typer.Option(help="The head, from 0.")],
+    key: Annotated[int, typer.Option(help="The token that is attended to; negative counts from the end.")],
+    query: Annotated[int, typer.Option(help="The token that attends; the last one if absent.")] = -1,
+    versus_key: Annotated[
+        int | None, typer.Option(help="The token whose score is subtracted: why the one rather than the other.")
+    ] = None,
+    through_heads: Annotated[
+        bool, typer.Option("--through-heads", help="What earlier heads brought, by the head instead of its origin.")
+    ] = False,
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
+    ] = None,
+    dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
+    top: Annotated[int, typer.Option(min=1, help="How many of the biggest pairs to list.")] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
+    with one_line_errors():
+        _check_options((text,), plot, json_file)
+
+        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import jax
+
+        if dtype is Dtype.float64:
+            jax.config.update("jax_enable_x64", True)
+        from duat_jax.cli.compiled import keep_compiled
+
+        keep_compiled()
+        import jax.numpy as jnp
+        import numpy as np
+
+        import duat_jax as duat
+        from duat_jax.explanation.attends import check
+
+        config = duat.load_config(model)
+        if config.image is not None:
+            raise BadText(f"a {config.family} model reads images: ask duat.attends in Python about them")
+        tokenizer, given, _ = _read_text(model, config, text, None, None, [])
+        check(config, given, layer, head, query, key, versus_key)
+        with loading_bar() as progress:
+            loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
+        score = duat.attends(
+            loaded,
+            given,
+            layer=layer,
+            head=head,
+            query=query,
+            key=key,
+            versus=versus_key,
+            through_heads=through_heads,
+            tokenizer=tokenizer,
+        )
+        with np.errstate(all="ignore"):
+            _require_holding("the score", score.completeness)
+            name = "embedded" if model is None else str(model).encode(errors="replace").decode()
+            content = to_json(score.as_dict(name, top))
+        if plot is not None:
+            write(plot, _png(score.plot()))
+        if json_file is not None:
+            write_json(json_file, content)
+        if json_file != "-":
+            from rich.console import Console
+
+            from duat_jax.explanation.attends_table import render
+            from duat_jax.explanation.table import WIDTH
+
+            console = Console()
+            console = console if console.is_terminal else Console(width=WIDTH)
+            console.print(render(score, top))

@@ -1,0 +1,144 @@
+"""The command `duat circuit`."""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duat_jax.analysis.tasks import TASKS
+from duat_jax.cli.output import check_output, one_line_errors, to_json, write, write_json
+from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.errors import BadText
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from duat_jax.analysis.comparison import Row
+    from duat_jax.analysis.faithfulness import Measured
+    from duat_jax.analysis.prompts import Drawn
+
+    Tables = Mapping[str, Mapping[str, Row]]
+
+SHOWN = (0.001, 0.01, 0.1)
+"""The sizes of which a table shows the faithfulness; the JSON has all."""
+
+
+def _check_files(plot: Path | None, json_file: str | None) -> None:
+    if plot is not None:
+        if plot.suffix.lower() != ".png":
+            raise BadText(f"{plot} must end in .png")
+        check_output(plot)
+    if json_file not in (None, "-"):
+        check_output(Path(json_file))
+
+
+def _png(tables: "Tables") -> bytes:
+    import io
+
+    from duat_jax.analysis.curve_picture import draw
+
+    buffer = io.BytesIO()
+    draw(tables).savefig(buffer, format="png", dpi=120)
+    return buffer.getvalue()
+
+
+def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
+    from rich.table import Table
+
+    from duat_jax.analysis.faithfulness import FRACTIONS
+
+    def number(measured: "Measured") -> str:
+        return f"{measured.value:.3f} ± {measured.standard_error:.3f}"
+
+    def ahead(measured: "Measured") -> str:
+        low, high = measured.interval
+        return f"{measured.value:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    table.add_column("", max_width=26)
+    shown = [FRACTIONS.index(size) for size in SHOWN]
+    for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for i, (method, row) in enumerate(rows.items()):
+        table.add_row(
+            method,
+            *(f"{row.kept[k]:.2f}" for k in shown),
+            number(row.numbers["logf"]),
+            *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
+            ahead(row.ahead) if i else "",
+        )
+    return table
+
+
+def _said_of(task: str, drawn: "Drawn") -> str:
+    count, tokens = drawn.prompts.clean.shape
+    return f"{task}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
+
+
+def circuit(
+    task: Annotated[list[str], typer.Option(help=f"{'; '.join(TASKS)}. Give several by several --task.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(min=2, help="How many prompts of each task.")] = 30,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="A method; the others are compared with the first one. If absent all of them, secant first."),
+    ] = None,
+    units: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What circuits are made of: 'neuron x position' if absent, 'neuron', 'head x position' or"
+            " 'layer x token'."
+        ),
+    ] = None,
+    mean: Annotated[
+        bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which prompts are drawn.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves to this PNG file.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Try which units of a language model carry a task: keep or remove what methods rank highest, corrupt the rest."""
+    with one_line_errors():
+        _check_files(plot, json_file)
+        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        from duat_jax.cli.compiled import keep_compiled
+
+        keep_compiled()
+        import duat_jax as duat
+        from duat_jax.analysis.attribution import METHODS
+        from duat_jax.analysis.study import check, study
+
+        asked = task, method or list(METHODS), units or ["neuron x position"]
+        check(*asked)
+        tokenizer = duat.load_tokenizer(model)
+        with loading_bar() as progress:
+            loaded = duat.load(model, progress=progress)
+        bar = partial(progress_bar, what="methods on prompts")
+        found = study(loaded, tokenizer, *asked, prompts=prompts, seed=seed, mean=mean, progress=bar)
+        name = "embedded" if model is None else str(model).encode(errors="replace").decode()
+        content = to_json({"model": name, "seed": seed, "others": "mean" if mean else "corrupted", **found.as_dict()})
+        shown = {f"{name}, {kind}": rows for name, tables in found.tables.items() for kind, rows in tables.items()}
+        if len(found.tables) > 1:
+            shown |= {f"mean over {len(found.tables)} tasks, {kind}": rows for kind, rows in found.means.items()}
+        if plot is not None:
+            write(plot, _png(shown))
+        if json_file is not None:
+            write_json(json_file, content)
+        if json_file != "-":
+            from rich.console import Console
+
+            from duat_jax.explanation.table import WIDTH
+
+            console = Console()
+            console = console if console.is_terminal else Console(width=WIDTH)
+            for name, drawn in found.drawn.items():
+                console.print(_said_of(name, drawn))
+            for title, rows in shown.items():
+                console.print()
+                console.print(_table(title, rows))

@@ -1,0 +1,80 @@
+"""By how much a read-out moves with any marked value, everything held staying as it is."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from duat_jax.forms.affine_form import _question, _require, _slopes, shared_factors
+from duat_jax.forms.decomposition import checked_readout
+from duat_jax.transform import marks
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.keys import Site
+from duat_jax.transform.query import pull_back, question_of, require_affine
+from duat_jax.transform.recording import Recording
+
+
+def coefficients(
+    recording: Recording,
+    sites: Iterable[Site],
+    readout: Any = None,
+    *,
+    slopes: bool = False,
+    carries: str | None = None,
+) -> Seen:
+    """Return the derivative of one read-out in every marked value, dynamic parameters held.
+
+    In the closed form terms are held too: what a value adds reaches the read-out through later attention alone. In the
+    collapse a term passes on `(σ(z) − σ(0)) / z` times what reaches its pre-activation.
+
+    Args:
+        recording: a function's forward pass.
+        sites: the marks: streams, terms' outputs, points.
+        readout: a covector on the function's result; may be absent where that is one scalar.
+        slopes: whether terms are replaced by their slopes, as in the collapse, or held.
+        carries: what carries gated terms where there are slopes, as in `collapse`.
+
+    Returns:
+        The derivatives, each of the shape of its mark's value.
+
+    Raises:
+        DuatError: if the read-out isn't of the result's shapes; if nothing is gated that could be carried so.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import Key, Site, point, record, term
+        >>> fn = lambda x: term(jax.nn.silu, point(3 * x, "inner"), "mlp").sum() + x.sum()
+        >>> inner = Site("point", Key((), "inner", 0))
+        >>> recording = record(fn)(jnp.array([1.0]))
+        >>> float(coefficients(recording, [inner])[inner][0])
+        0.0
+        >>> slope = coefficients(recording, [inner], slopes=True)[inner][0]
+        >>> bool(jnp.isclose(slope, jax.nn.sigmoid(3.0)))
+        True
+    """
+    if slopes:
+        _require(recording, None, shared_factors(recording, carries))
+    else:
+        require_affine(recording, None)
+    return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, carries)
+
+
+@partial(jax.jit, static_argnames=("sites", "slopes", "carries"))
+def _coefficients(
+    recording: Recording, readout: Any, sites: tuple[Site, ...], slopes: bool, carries: str | None
+) -> Seen:
+    if slopes:
+        question = _question(recording, None, shared_factors(recording, carries))
+        given = _slopes(recording, carries)
+    else:
+        question, given = question_of(recording, None), {}
+    added = {site: Site(marks.ADDED[site.kind], site.key) for site in sites}
+    given |= {added[site]: jnp.zeros_like(recording.seen[site]) for site in sites}
+    places = frozenset(added.values())
+    question = replace(question, given=question.given | places, linear=question.linear | places)
+    _, on_marks = pull_back(recording, question, None, readout, given)
+    return {site: on_marks[added[site]] for site in sites}

@@ -1,0 +1,226 @@
+"""Why a head attends: a pre-softmax score, split exactly over pairs of sources on the query and the key side."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from duat_jax.forms import decomposition
+from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.forms.decomposition import inputs_times, require_flowing, times
+from duat_jax.transform import marks
+from duat_jax.transform.affinity import INPUT
+from duat_jax.transform.keys import Marked, Site, Step
+from duat_jax.transform.query import at_zero, pull_back, question_of, require_affine
+from duat_jax.transform.recording import Recording
+
+KINDS = (*decomposition.KINDS, marks.POINT)
+"""The marks that a score needs."""
+
+PRECISION = jax.lax.Precision.HIGHEST
+
+
+class ScoreSide(NamedTuple):
+    """Which queries, or which keys, of one head: `v = Σ_t weights_t v_t`.
+
+    Args:
+        head: its number among those of the mark.
+        weights: of each token, `[tokens]`: one at a single token; one and minus one for a difference of two.
+    """
+
+    head: int | Int[Array, ""]
+    weights: Float[Array, "tokens"]
+
+
+class Vector(NamedTuple):
+    """A query or a key, split exactly over its sources: it is the sum of everything here.
+
+    The first axis of each array is the head's features; of what is marked inside a scan the steps follow.
+
+    Args:
+        input: every token of the argument, `[head_features, tokens]`, in the argument's structure.
+        terms: every term at every token, `[head_features, tokens]`.
+        heads: what every head mixed at every token, `[head_features, tokens, heads]`, where it counts as a source.
+        offsets: every bias and norm offset, `[head_features]`.
+        unmarked: constants without a mark, `[head_features]`; zero where there are none.
+    """
+
+    input: Any
+    terms: Marked[Float[Array, "head_features ..."]]
+    heads: Marked[Float[Array, "head_features ..."]]
+    offsets: Marked[Float[Array, "head_features ..."]]
+    unmarked: Float[Array, "head_features"]
+
+    @property
+    def columns(self) -> Float[Array, "head_features sources"]:
+        """All sources side by side, in the order of the fields."""
+        return jnp.concatenate([part.reshape(len(part), -1) for part in jax.tree.leaves(self)], 1)
+
+
+class Score(NamedTuple):
+    """A score, or a difference of scores, as a sum over pairs of sources: `⟨q, k⟩ = Σ_{a,b} ⟨q^a, k^b⟩`.
+
+    Args:
+        queries: the query, split.
+        keys: the key, or the difference of keys, with the factor of the scores in it, split.
+        completeness: the score of the forward pass, the sum of all pairs, error and tolerance.
+    """
+
+    queries: Vector
+    keys: Vector
+    completeness: Completeness
+
+    @property
+    def pairs(self) -> Float[Array, "query_sources key_sources"]:
+        """What every pair of sources adds to the score."""
+        return _pairs(self.queries, self.keys)
+
+
+def _pairs(queries: Vector, keys: Vector) -> Float[Array, "query_sources key_sources"]:
+    return jnp.matmul(queries.columns.T, keys.columns, precision=PRECISION)
+
+
+def split_score(
+    recording: Recording, queries: Step, keys: Step, query: ScoreSide, key: ScoreSide, *, through: tuple[Site, ...] = ()
+) -> Score:
+    """Split a pre-softmax score, or a difference of scores, exactly over pairs of sources.
+
+    With norms held, a query and a key are sums over their sources, carried there through earlier held attention: the
+    input's tokens, the terms at every token, and the biases by name; rotations and norms of queries and keys included.
+    A score is bilinear in the two:
+
+        Σ_t a_t Σ_s b_s ⟨q_t, k_s⟩ = Σ_{a,b} ⟨q^a, k^b⟩
+
+    Where what earlier heads mixed counts as a source (`through`), every other path ends there: all that is left comes
+    straight along the stream.
+
+    Args:
+        recording: a function's forward pass, with marks of all `KINDS`.
+        queries: the point that marks the queries, `[tokens, heads, head_features]`.
+        keys: the point that marks the keys, `[tokens, key_value_heads, head_features]`.
+        query: whose queries, with weights `a`.
+        key: whose keys, with weights `b`: the factor of the scores, and minus it for what is subtracted.
+        through: points of what earlier heads mixed, `[tokens, heads, head_features]`, that count as sources.
+
+    Returns:
+        The two sides, and how exactly all pairs sum to the score.
+
+    Raises:
+        DuatError: if there are no such points; if the argument is all whole numbers.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax import offset, point, record
+        >>> def fn(x):
+        ...     queries = point(x[:, None] + offset(jnp.array([1.0, 0.0]), "bias"), "queries")
+        ...     return queries, point(2 * x[:, None], "keys")
+        >>> recording = record(fn)(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+        >>> queries, keys = recording.program.steps("point")
+        >>> last, first = ScoreSide(0, jnp.array([0.0, 1.0])), ScoreSide(0, jnp.array([1.0, 0.0]))
+        >>> split_score(recording, queries, keys, last, first).pairs[:3, 0].tolist()  # tokens 0 and 1, bias; token 0
+        [0.0, 22.0, 2.0]
+
+    Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
+    """
+    require_flowing(recording)
+    for target in (queries, keys):
+        require_affine(recording, target)
+    return _split_score(recording, queries, keys, query, key, through)
+
+
+@partial(jax.jit, static_argnames=("queries", "keys", "through"))
+def _split_score(
+    recording: Recording, queries: Step, keys: Step, query: ScoreSide, key: ScoreSide, through: tuple[Site, ...]
+) -> Score:
+    q, k = (
+        jnp.einsum("t,tf->f", side.weights, recording.at(step)[:, side.head], precision=PRECISION)
+        for step, side in ((queries, query), (keys, key))
+    )
+    value = jnp.dot(q, k, precision=PRECISION)
+    left, left_rounded = _split(recording, queries, query, k, through)
+    right, right_rounded = _split(recording, keys, key, q, through)
+    pairs = _pairs(left, right)
+    # Rounded are the pairs, and what each side is made of before its parts are summed.
+    completeness = completeness_of(value, [pairs], [pairs, *left_rounded, *right_rounded, q * k])
+    return Score(left, right, completeness)
+
+
+def _split(
+    recording: Recording, target: Step, side: ScoreSide, other: Float[Array, "head_features"], through: tuple[Site, ...]
+) -> tuple[Vector, list[Array]]:
+    """Return one side's sources, and the finest summands of its product with the other side."""
+    program, seen, dtype = recording.program, recording.seen, other.dtype
+    terms, offsets = _sources(recording, target)
+    question = question_of(recording, target, linear=[*terms, *offsets, *through])
+
+    def products(row: Float[Array, "head_features"]) -> tuple[list[Array], dict[Site, Array]]:
+        on_input, on_marks = pull_back(recording, question, target, _readout(recording, target, side, row), {})
+        found = {site: times(u, seen[site], dtype) for site, u in on_marks.items()}
+        return inputs_times(on_input, recording.arguments, dtype), found
+
+    def summed(row: Float[Array, "head_features"]) -> tuple[Any, ...]:
+        of_input, of_marks = products(row)
+        return (
+            jax.tree.unflatten(recording.in_tree, [_over_features(part, 1) for part in of_input]),
+            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s)) + 1) for s in terms}),
+            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s)) + 2) for s in through}),
+            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s))) for s in offsets}),
+        )
+
+    unmarked = jnp.zeros_like(other)
+    if recording.traced.affinity.adds_a_constant(target):
+        constant = at_zero(recording, question, target, {})[:, side.head]
+        unmarked = jnp.einsum("t,tf->f", side.weights, constant, precision=PRECISION)
+    of_input, of_marks = products(other)
+    by_input, by_term, by_head, by_offset = jax.vmap(summed)(jnp.eye(len(other), dtype=dtype))
+    vector = Vector(by_input, by_term, by_head, by_offset, unmarked)
+    return vector, [*of_input, *of_marks.values(), unmarked * other]
+
+
+def _sources(recording: Recording, target: Step) -> tuple[list[Site], list[Site]]:
+    """Return the terms, each by its output if that is marked, and the offsets that a query or a key depends on."""
+    program, affinity = recording.program, recording.traced.affinity
+    reached = {step.site for step in affinity.sources(affinity.at(target).sources) if step != INPUT}
+    outputs = {site.key: site for site in program.of_kind(marks.TERM_OUTPUT)}
+    terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION) if site in reached]
+    return terms, [site for site in program.of_kind(marks.OFFSET) if site in reached]
+
+
+def _readout(recording: Recording, target: Step, side: ScoreSide, row: Float[Array, "head_features"]) -> Array:
+    return jnp.zeros_like(recording.at(target)).at[:, side.head].set(side.weights[:, None] * row)
+
+
+def _over_features(part: Array, kept: int) -> Array:
+    return part.sum(range(kept, part.ndim))
+
+
+def neurons_of(
+    recording: Recording,
+    target: Step,
+    side: ScoreSide,
+    term: Site,
+    token: int | Int[Array, ""],
+    *,
+    through: tuple[Site, ...] = (),
+) -> Float[Array, "head_features neurons"]:
+    """Return one term's part at one token of a query or a key, split over its neurons: they sum to it.
+
+    Args:
+        recording: a function's forward pass, with marks of all `KINDS`.
+        target: the point that marks the queries or the keys.
+        side: whose query or key.
+        term: the activation of the term.
+        token: at which token.
+        through: as in `split_score`.
+    """
+    require_affine(recording, target)
+    question = question_of(recording, target, linear=[term, *through])
+
+    def row(row: Float[Array, "head_features"]) -> Array:
+        _, on_marks = pull_back(recording, question, target, _readout(recording, target, side, row), {})
+        return (on_marks[term] * recording.seen[term])[token]
+
+    return jax.vmap(row)(jnp.eye(recording.at(target).shape[-1], dtype=recording.at(target).dtype))

@@ -1,0 +1,247 @@
+"""Softmax, log-softmax and logsumexp are carried by logarithmic means, however they are written."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from helpers import close, numbers
+from jax import lax
+from two_inputs import each, logarithmic_weights, secant
+
+
+def by_hand(x):
+    powers = jnp.exp(x - lax.stop_gradient(x.max(-1, keepdims=True)))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def by_hand_flowing(x):
+    powers = jnp.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def unshifted(x):
+    powers = jnp.exp(x)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def log_sum_exp_by_hand(x):
+    largest = lax.stop_gradient(x.max(-1, keepdims=True))
+    return jnp.log(jnp.exp(x - largest).sum(-1)) + largest[..., 0]
+
+
+SOFTMAX = {
+    "jax.nn": jax.nn.softmax,
+    "by hand": by_hand,
+    "by hand, the maximum flows": by_hand_flowing,
+    "the power of a logarithm": lambda x: jnp.exp(jax.nn.log_softmax(x)),
+}
+LOG_SOFTMAX = {
+    "jax.nn": jax.nn.log_softmax,
+    "what logsumexp leaves": lambda x: x - jax.nn.logsumexp(x, -1, keepdims=True),
+    "by hand": lambda x: x - log_sum_exp_by_hand(x)[..., None],
+}
+LOGSUMEXP = {
+    "jax.nn": lambda x: jax.nn.logsumexp(x, -1),
+    "by hand": log_sum_exp_by_hand,
+    "from log_softmax": lambda x: x[..., 0] - jax.nn.log_softmax(x)[..., 0],
+}
+
+
+def softmax_expected(scores, other, readout):
+    """Return the multiplier of `⟨readout, softmax⟩` of one row: `L u − L ΣLu / ΣL`."""
+    means, weights = logarithmic_weights(scores, other)
+    drift = mpmath.fsum(mean * u for mean, u in zip(means, readout)) / mpmath.fsum(means)
+    return [float(mean * (u - drift)) for mean, u in zip(means, map(float, readout))]
+
+
+def log_softmax_expected(scores, other, readout):
+    """Return the multiplier of `⟨readout, log softmax⟩` of one row: `u − Σu · L / ΣL`."""
+    _, weights = logarithmic_weights(scores, other)
+    return [float(u - sum(map(float, readout)) * weight) for u, weight in zip(map(float, readout), weights)]
+
+
+def logsumexp_expected(scores, other, readout):
+    """Return the multiplier of `readout · logsumexp` of one row: `u L / ΣL`."""
+    return [float(readout * weight) for weight in logarithmic_weights(scores, other)[1]]
+
+
+def rows_of(expected, x, y, readout):
+    return np.array([expected(*row) for row in zip(np.asarray(x), np.asarray(y), np.asarray(readout))])
+
+
+APART = (0.0, 50.0, 100.0, 1000.0)
+ROWS, WIDTH = 3, 5
+
+
+def scores(dtype, distances=APART):
+    """Return two inputs: for each distance a few rows of which the maxima, and some entries, lie so far apart."""
+    x, y = (numbers(len(distances), ROWS, WIDTH, key=key) for key in (21, 22))
+    for i, apart in enumerate(distances):
+        y[i, 0] += apart
+        y[i, 1, 2] += apart
+        x[i, 1, 3] += apart
+    return jnp.array(x, dtype), jnp.array(y, dtype)
+
+
+def read_out(fn, readout):
+    """Return a function's product with as many numbers as it returns."""
+    return lambda x: jnp.vdot(readout[..., 0] if fn(x).ndim < readout.ndim else readout, fn(x))
+
+
+def agree(found, expected, dtype):
+    """Assert that multipliers are the same up to what rounding does to the logarithms of the smaller probabilities."""
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=32 * float(jnp.finfo(dtype).eps) * size)
+
+
+def agree_with_closed_forms(forms, x, y, readout, dtype):
+    """Assert that the multiplier of every spelling is that of the closed form, at every distance."""
+    functions = {name: read_out(fn, readout) for name, (fn, _) in forms.items()}
+    found, differences = each(functions, dict.fromkeys(forms, x), dict.fromkeys(forms, y))
+    for name, (fn, expected) in forms.items():
+        numbers_read = readout[..., 0] if fn(x).ndim < readout.ndim else readout
+        for i in range(len(x)):
+            agree(found.multiplier[name][i], rows_of(expected, x[i], y[i], numbers_read[i]), dtype)
+        eps, size = float(jnp.finfo(dtype).eps), np.abs(found.parts[name]).max()
+        assert abs(found.parts[name].sum() - differences[name]) <= 32 * eps * size, name
+    assert found.completeness.within
+
+
+CLOSED_FORMS = {
+    **{f"softmax, {name}": (fn, softmax_expected) for name, fn in SOFTMAX.items()},
+    **{f"log softmax, {name}": (fn, log_softmax_expected) for name, fn in LOG_SOFTMAX.items()},
+    **{f"logsumexp, {name}": (fn, logsumexp_expected) for name, fn in LOGSUMEXP.items()},
+}
+
+
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_softmax_and_its_relatives_are_carried_by_logarithmic_means(dtype):
+    (x, y), readout = scores(dtype), numbers(len(APART), ROWS, WIDTH, key=23).astype(dtype)
+    agree_with_closed_forms(CLOSED_FORMS, x, y, readout, dtype)
+
+
+SMALL = {
+    "softmax without a shift": (unshifted, softmax_expected),
+    "the power of what logsumexp leaves": (
+        lambda x: jnp.exp(x - jax.nn.logsumexp(x, -1, keepdims=True)),
+        softmax_expected,
+    ),
+    "the logarithm of softmax": (lambda x: jnp.log(jax.nn.softmax(x)), log_softmax_expected),
+    "logsumexp without a shift": (lambda x: jnp.log(jnp.exp(x).sum(-1)), logsumexp_expected),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_without_a_shift_they_are_too(dtype):
+    """Of scores small enough that their powers are numbers."""
+    (x, y), readout = scores(dtype, (3.0,)), numbers(1, ROWS, WIDTH, key=23).astype(dtype)
+    agree_with_closed_forms(SMALL, x, y, readout, dtype)
+
+
+def mixed_before_divided(x):
+    """Attention whose rows are divided by their sums after the product."""
+    weights = jnp.exp(x - lax.stop_gradient(x.max(-1, keepdims=True)))
+    return (weights @ jnp.eye(5, dtype=x.dtype)) / weights.sum(-1, keepdims=True)
+
+
+def with_a_reciprocal(x):
+    weights = jnp.exp(x - lax.stop_gradient(x.max(-1, keepdims=True)))
+    return weights * (1 / weights.sum(-1, keepdims=True))
+
+
+OTHERWISE = {
+    "divided after the product": mixed_before_divided,
+    "with a reciprocal": with_a_reciprocal,
+    "with weights": lambda x: jax.nn.logsumexp(x, -1, b=jnp.arange(1, 6, dtype=x.dtype)),
+    "with a mask among its arguments": lambda x: jax.nn.softmax(x, where=jnp.arange(5) < 4),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_other_spellings_of_softmax_sum_at_any_distance(dtype):
+    """They are products of other things, and split in another way."""
+    (x, y), readout = scores(dtype), numbers(len(APART), ROWS, WIDTH, key=23).astype(dtype)
+    functions = {
+        (name, i): lambda x, fn=fn, i=i: read_out(fn, readout[i])(x)
+        for name, fn in OTHERWISE.items()
+        for i in range(len(APART))
+    }
+    found, differences = each(functions, *({key: z[key[1]] for key in functions} for z in (x, y)))
+    for key, parts in found.parts.items():
+        eps, size = float(jnp.finfo(dtype).eps), np.abs(parts).max()
+        assert abs(parts.sum() - differences[key]) <= 32 * eps * size, key
+        assert np.abs(found.multiplier[key]).max() < 20, key
+
+
+MASK = jnp.array([[True] * 5, [True, False, True, True, False], [True, False, False, False, False]])
+MASKED = {
+    "the smallest number": lambda x: jax.nn.softmax(jnp.where(MASK, x, jnp.finfo(x.dtype).min)),
+    "minus infinity": lambda x: jax.nn.softmax(jnp.where(MASK, x, -jnp.inf)),
+    "the smallest number, added": lambda x: jax.nn.softmax(x + jnp.where(MASK, 0, jnp.finfo(x.dtype).min)),
+    "minus infinity, added": lambda x: jax.nn.softmax(x + jnp.where(MASK, 0, -jnp.inf)),
+    "minus infinity, by hand": lambda x: by_hand(jnp.where(MASK, x, -jnp.inf)),
+    "zeros of the powers": lambda x: jnp.where(MASK, by_hand(jnp.where(MASK, x, -jnp.inf)), 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_what_is_masked_has_no_part(dtype):
+    (x, y), readout = scores(dtype), numbers(len(APART), ROWS, WIDTH, key=23).astype(dtype)
+    functions = {name: read_out(fn, readout) for name, fn in MASKED.items()}
+    found, differences = each(functions, dict.fromkeys(MASKED, x), dict.fromkeys(MASKED, y))
+    seen, other = (np.where(MASK, z, -np.inf) for z in (x, y))
+    for name in MASKED:
+        for i in range(len(APART)):
+            agree(found.multiplier[name][i], rows_of(softmax_expected, seen[i], other[i], readout[i]), dtype)
+        assert not np.asarray(found.parts[name])[:, ~np.asarray(MASK)].any(), name
+        np.testing.assert_allclose(found.parts[name].sum(), differences[name], rtol=1e3 * float(jnp.finfo(dtype).eps))
+
+
+def test_softmax_goes_over_any_axes():
+    x, y, readout = (numbers(2, 3, 2, key=key) for key in (31, 32, 33))
+    functions = {
+        axes: lambda x, axes=axes: jnp.vdot(readout, jax.nn.softmax(x, axes))
+        for axes in [(0,), (1,), (0, 1), (1, 2), (0, 1, 2)]
+    }
+    found, _ = each(functions, *(dict.fromkeys(functions, jnp.array(z)) for z in (x, y)))
+    for axes, multiplier in found.multiplier.items():
+
+        def rows(z, axes=axes):
+            moved = np.moveaxis(np.asarray(z), axes, range(3 - len(axes), 3))
+            return moved.reshape(-1, int(np.prod(moved.shape[3 - len(axes) :])))
+
+        agree(rows(multiplier), rows_of(softmax_expected, *map(rows, (x, y, readout))), "float64")
+
+
+def test_a_score_that_isnt_read_takes_part_in_softmax():
+    """As attention's sinks: one more score, whose probability is left out."""
+    x, y = (z[0] for z in scores("float64", (2.0,)))
+    readout = numbers(*x.shape, key=23)
+    readout[:, -1] = 0
+    found = secant(lambda x: jnp.vdot(readout[:, :-1], jax.nn.softmax(x)[:, :-1]), x, y)
+    agree(found.multiplier, rows_of(softmax_expected, x, y, readout), "float64")
+
+
+def test_of_attention_it_is_each_of_its_products_and_its_softmax():
+    """Scores, pattern and values of one head of two tokens, by hand."""
+    queries, keys, values = (numbers(2, 2, key=key) for key in (1, 2, 3))
+    x, y, readout = numbers(2, 2, key=4), numbers(2, 2, key=5), numbers(2, 2, key=6)
+
+    def attention(x):
+        return jnp.vdot(readout, jax.nn.softmax((x @ queries) @ (x @ keys).T) @ (x @ values))
+
+    def pattern(x):
+        powers = np.exp(x @ queries @ keys.T @ x.T)
+        return powers / powers.sum(-1, keepdims=True)
+
+    middle = (x + y) / 2
+    on_values = ((pattern(x) + pattern(y)) / 2).T @ readout
+    on_pattern = readout @ (middle @ values).T
+    two = (z @ queries @ keys.T @ z.T for z in (x, y))
+    on_scores = rows_of(softmax_expected, *two, on_pattern)
+    on_queries, on_keys = on_scores @ (middle @ keys), on_scores.T @ (middle @ queries)
+    expected = on_values @ values.T + on_queries @ queries.T + on_keys @ keys.T
+    close(secant(attention, jnp.array(x), jnp.array(y)).multiplier, expected, layers=10)

@@ -24,7 +24,7 @@ from duat_jax.nn import BlockConfig
 READ = ("alone", "ignoring")
 """What is read of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
 LEAST = 1e-6
-"""What is smaller is rounding: a unit that moves by less doesn't, and a score below is zero."""
+"""What is smaller counts as zero: a unit that moves by less doesn't move, and scores below are ties."""
 RESULTS = Path(__file__).parent / "results"
 INTRODUCTION = """# Circuits that are known
 
@@ -47,9 +47,12 @@ those of *B* none does.
 
 {}
 
-The secant comes first, though by little: integrated gradients in 10 steps tie with it or come within 0.05 on every
-program, the gradient within 0.08. Where a pattern decides, as it does in sorting, whatever holds the patterns is at
-chance. What is missing to 1 are units of *A* that move without a part in what is said at the last token.
+The secant comes first, alone or with others, on every program. Integrated gradients in 10 steps lose by 0.05 at most
+where only counts and steps decide, and are near chance in sorting, where a pattern decides: a compiled pattern is so
+sharp that most of its gradients are 1e-19 and less, where the secant's parts are 0.07 to 23. Scores below 1e-6 count
+as zero; if they were ranked all the same, as float64 allows, integrated gradients in 10 steps would have a mean of
+0.96, and the gradient one of 0.95. Whatever holds the patterns is at chance in sorting. What is missing to 1 are units
+of *A* that move without a part in what is said at the last token.
 
 ## Both are read, and one is ignored
 

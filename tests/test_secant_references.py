@@ -241,6 +241,7 @@ def test_of_layer_norm_it_is_squares_mean_and_power():
     close(secant(layer_norm, jnp.array(x), jnp.array(y)).multiplier, expected)
 
 
+@pytest.mark.slow
 def test_of_rms_norm_it_is_squares_mean_and_power():
     x, y, readout = (numbers(5, key=key) for key in (1, 2, 3))
 

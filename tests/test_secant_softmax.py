@@ -200,6 +200,7 @@ def test_what_is_masked_has_no_part(dtype):
         np.testing.assert_allclose(found.parts[name].sum(), differences[name], rtol=1e3 * float(jnp.finfo(dtype).eps))
 
 
+@pytest.mark.slow
 def test_softmax_goes_over_any_axes():
     x, y, readout = (numbers(2, 3, 2, key=key) for key in (31, 32, 33))
     functions = {

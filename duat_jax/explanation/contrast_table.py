@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from duat_jax.explanation.table import COLUMNS, completeness_line, new_table, number, spoken, token_label
+from duat_jax.transform.keys import Key
 
 if TYPE_CHECKING:
     from duat_jax.explanation.contrast_result import Contrast
-    from duat_jax.transform.keys import Key
 
 UNITS = 5
 """How many heads and neurons a table shows, where it isn't said."""
@@ -38,7 +38,7 @@ def token_labels(contrast: "Contrast", between: str = " ") -> list[str]:
     return [one if one == other else f"{one}{between}({other})" for one, other in zip(labels, others, strict=True)]
 
 
-def layer_of(key: "Key") -> str:
+def layer_of(key: Key) -> str:
     """Return the layer of a head or a neuron, in words.
 
     Args:
@@ -84,7 +84,7 @@ def _flow(contrast: "Contrast") -> Table:
 
 
 def _units(
-    title: str, kind: str, entries: Sequence[tuple["Key", int, int, float]], contrast: "Contrast"
+    title: str, kind: str, entries: Sequence[tuple[Key, int, int, float]], contrast: "Contrast"
 ) -> list[RenderableType]:
     if not entries:
         return []

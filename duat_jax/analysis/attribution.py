@@ -215,7 +215,6 @@ def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: A
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
     """Return numbers drawn from a seed that the texts make."""
     neurons, heads, streams = jax.eval_shape(partial(_values, _reader(model, right, wrong)), model.embed(clean))
-    # JAX's own generator takes ten times as long to compile.
     seed = jax.random.key(0)
     keys = jax.random.split(jax.random.fold_in(seed, jnp.polyval(jnp.concatenate([clean, corrupted]), 31)), 3)
     shapes = neurons.shape, heads.shape[:-1], streams.shape[:-1]

@@ -74,6 +74,21 @@ with jax.set_mesh(mesh):
     assert jnp.allclose(jax.device_get(parts.input), jax.device_get(whole.input), atol=1e-12)
 """
 
+TWO_INPUTS = """
+def fn(x):
+    return (jax.nn.softmax(x @ w) * duat.term(jnp.tanh, x @ w, "mlp")).sum() + (x * x).sum()
+ys = jax.random.normal(jax.random.key(2), (4, 4, 6))
+alone = jax.vmap(duat.secant(fn, at=("activation",)), (None, 0))(x, ys)
+rows, baselines = NamedSharding(mesh, P("i", None)), NamedSharding(mesh, P("i", None, None))
+spread = jax.vmap(jax.jit(duat.secant(fn, at=("activation",))), (None, 0))(x, jax.device_put(ys, baselines))
+one = jax.jit(duat.secant(fn, at=("activation",)))(jax.device_put(x, rows), jax.device_put(ys[0], rows))
+assert spread.parts.sharding.spec[0] == "i", spread.parts.sharding
+for found, expected in ((spread, alone), (one, jax.tree.map(lambda leaf: leaf[0], alone))):
+    assert found.completeness.verdict == "holds", found.completeness
+    for ours, theirs in zip(jax.tree.leaves(found[:5]), jax.tree.leaves(expected[:5]), strict=True):
+        assert jnp.allclose(jax.device_get(ours), jax.device_get(theirs), atol=1e-12), (ours, theirs)
+"""
+
 PROGRAMS = {
     "a sharded input": ("Auto", SHARDED),
     "an explicitly sharded input": ("Explicit", SHARDED),
@@ -81,6 +96,8 @@ PROGRAMS = {
     "held shards": ("Auto", HELD_SHARDS),
     "a mark in a shard": ("Auto", MARK_IN_A_SHARD),
     "resharding": ("Explicit", RESHARD),
+    "two inputs": ("Auto", TWO_INPUTS),
+    "two explicitly sharded inputs": ("Explicit", TWO_INPUTS),
 }
 
 

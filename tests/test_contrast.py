@@ -266,6 +266,11 @@ def test_a_contrast_that_can_not_be_is_refused(case):
         check_contrast(CONFIGS["next token"], **(IDS_OF | changed))
 
 
+def test_of_a_text_that_can_not_be_read_its_length_is_not_said():
+    with pytest.raises(duat.BadText, match=r"^the other text has token id 98[^;]*$"):
+        check_contrast(CONFIGS["next token"], IDS, [98])
+
+
 def test_a_number_that_is_not_finite_on_one_side_is_named():
     damaged = nnx.clone(model_of("next token"))
     damaged.embedding.token[...] = damaged.embedding.token[...].at[4].set(jnp.nan)

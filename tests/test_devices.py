@@ -138,8 +138,9 @@ split, tables = run._split, []
 run._split = lambda *asked: tables.append(split(*asked)) or tables[-1]
 spread = jax.device_put(model, NamedSharding(mesh, P()))
 found = duat.explain(spread, texts, targets, sharding=NamedSharding(mesh, P("batch")))
-for parts in tables[0]:
-    for table in (parts.embedding, *parts.terms.values()):
+each, activations = tables[0]
+for parts in each:
+    for table in (parts.embedding, *parts.coefficients.values(), *activations.values()):
         assert [len(part.data) for part in table.addressable_shards] == [2, 2], table.sharding
 for row, alone in zip(found, duat.explain(model, texts, targets), strict=True):
     for ours, theirs in zip(row, alone, strict=True):

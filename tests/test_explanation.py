@@ -296,8 +296,9 @@ def test_padding_has_no_part(name):
     assert batch.inputs.real.shape == (1, 16)
     passed = run._run(model, batch.inputs, ())
     ((reading, _),) = run._read(model, run.readers_of(model, list(question.targets)), passed)
-    (parts,) = run._split(model, batch.inputs, [reading], (None,))
-    for part in (parts.embedding, parts.input_tokens, *parts.terms.values()):
+    (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None)
+    neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
+    for part in (parts.embedding, parts.input_tokens, *neurons):
         assert part[0, :6].any()
         assert not part[0, 6:].any()
 

@@ -79,7 +79,14 @@ NONLINEAR = {
     "tan": lambda x: jnp.tan(inside(x)),
     "tanh": jnp.tanh,
 }
+if hasattr(lax, "polynomial_p"):  # primitives of newer versions
+    NONLINEAR |= {
+        "log2": lambda x: lax.log2(0.1 + x * x),
+        "one_minus_square": lax.one_minus_square,
+        "polynomial": lambda x: lax.polynomial(x, [0.5, -1.0, 0.0, 2.0]),
+    }
 JUMPING = {
+    "nextafter": lambda x: jnp.nextafter(x, 1.0),
     "bitcast_convert_type": lambda x: (lax.bitcast_convert_type(x, jnp.int64) % 7).astype(x.dtype),
     "argmax": lambda x: jnp.argmax(x, 1).astype(x.dtype),
     "argmin": lambda x: jnp.argmin(x, 1).astype(x.dtype),
@@ -176,6 +183,7 @@ REFUSED = {
     "custom_linear_solve": lambda x: jnp.linalg.solve(square_matrix(x), jnp.ones(4)),
     "eigh": lambda x: jnp.linalg.eigh(square_matrix(x))[0],
     "lu": lambda x: lax.linalg.lu(square_matrix(x))[0],
+    "pow": lambda x: lax.pow(1 + x * x, (x > 0).astype(int)),
     "qr": lambda x: jnp.linalg.qr(x)[1],
     "svd": lambda x: jnp.linalg.svd(x)[1],
     "random_gamma": lambda x: jax.random.gamma(jax.random.key(0), 1 + x * x),
@@ -215,7 +223,9 @@ OF_JAX_ITSELF = frozenset(
         *("call_hi_primitive", "composite", "custom_vmap_call", "dce_sink", "linear_call", "remat_opt", "stage", "tie"),
         *("check", "debug_callback", "debug_print", "ffi_call", "io_callback", "inspect_sharding"),
         *("from_edtype", "to_edtype", "preduced", "ragged_all_to_all", "reduced_vary_cast_p", "unreduced_psum"),
-        *("unreduced_reduce_scatter", "vary_unreduced_cast_p"),
+        *("unreduced_reduce_scatter", "vary_unreduced_cast_p", "reduced_vary_cast", "vary_unreduced_cast"),
+        *("relayout", "pbroadcast_dynamic"),
+        *("global_array_to_host_local_array", "host_local_array_to_global_array"),
         *("select_and_gather_add", "select_and_scatter_add", "eig"),
     )
 )

@@ -200,6 +200,25 @@ def test_what_is_masked_has_no_part(dtype):
         np.testing.assert_allclose(found.parts[name].sum(), differences[name], rtol=1e3 * float(jnp.finfo(dtype).eps))
 
 
+def test_what_a_moving_mask_takes_or_leaves_is_named_at_the_softmax():
+    """However infinity is brought in: by a choice, added, or from another branch."""
+    readout = numbers(4, key=61)
+    masks = jnp.array([[0, -jnp.inf, 0, 0], [0, 0, -jnp.inf, 0]])
+    spellings = {
+        "chosen": lambda x: jnp.where(masks[(x[0] > 0).astype(int)] == 0, x, -jnp.inf),
+        "added": lambda x: x + jnp.where((masks == 0)[(x[0] > 0).astype(int)], 0, -jnp.inf),
+        "read": lambda x: x + masks[(x[0] > 0).astype(int)],
+        "branched": lambda x: x + lax.cond(x[0] > 0, lambda: masks[1], lambda: masks[0]),
+    }
+    x, y = jnp.array([0.5, 1.0, -2.0, 0.3]), jnp.array([-0.5, 2.0, 1.0, 0.1])
+    for name, masked in spellings.items():
+        found = secant(lambda x, masked=masked: readout @ jax.nn.softmax(masked(x)), x, y)
+        assert not np.asarray(found.parts)[[1, 2]].any(), name
+        jumps = {at.split()[0]: float(part) for at, part in found.jumps.items() if part}
+        assert jumps.keys() == {"softmax"}, name
+        close(sum(jumps.values()) + found.parts.sum(), found.difference)
+
+
 @pytest.mark.slow
 def test_softmax_goes_over_any_axes():
     x, y, readout = (numbers(2, 3, 2, key=key) for key in (31, 32, 33))
@@ -224,6 +243,33 @@ def test_a_score_that_isnt_read_takes_part_in_softmax():
     readout[:, -1] = 0
     found = secant(lambda x: jnp.vdot(readout[:, :-1], jax.nn.softmax(x)[:, :-1]), x, y)
     agree(found.multiplier, rows_of(softmax_expected, x, y, readout), "float64")
+
+
+def test_of_constant_scores_what_shifts_them_has_no_part():
+    constants, readout, u = numbers(3, 5, key=41), numbers(3, 5, key=42), numbers(3, key=43)
+
+    def shifted(x):
+        scores = constants - x[:, None]
+        powers = jnp.exp(scores)
+        softmax = powers / powers.sum(-1, keepdims=True)
+        log_softmax = scores - jnp.log(powers.sum(-1, keepdims=True))
+        return jnp.vdot(readout, softmax + log_softmax) + u @ (jnp.log(powers.sum(-1)) + x) + u @ x
+
+    close(secant(shifted, *map(jnp.array, (numbers(3, key=44), numbers(3, key=45)))).multiplier, u, layers=10)
+
+
+def test_the_logarithm_of_one_row_and_the_maximum_of_another_are_no_logsumexp():
+    readout = numbers(3, 3, key=51)
+
+    def spread(x, together=True):
+        largest = x.max(-1)
+        log = jnp.log(jnp.exp(x - largest[:, None]).sum(-1))
+        if together:
+            return jnp.vdot(readout, log[:, None] + largest)
+        return readout.sum(1) @ log + readout.sum(0) @ largest
+
+    x, y = (jnp.array(numbers(3, 3, key=key)) for key in (52, 53))
+    close(secant(spread, x, y).multiplier, secant(lambda x: spread(x, False), x, y).multiplier, layers=10)
 
 
 def test_of_attention_it_is_each_of_its_products_and_its_softmax():

@@ -66,6 +66,24 @@ def test_however_near_the_parts_sum(name, smooth):
     assert jnp.isfinite(found.multiplier).all()
 
 
+def test_a_quotient_is_split_at_any_scale():
+    """Of two sums its parts are the same at each, in float32 too, where squares and their inverses are out of range."""
+    multiplier = (1 / X[0] + 1 / Y[0]) / 2 * np.ones(len(X))
+    multiplier[0] -= (X.sum() + Y.sum()) / 2 / (X[0] * Y[0])
+    scales = jnp.array([[1e-25], [1.0], [1e30]])
+    x, y = (jnp.asarray(scales * z, "float32") for z in (X, Y))
+    found = jax.jit(jax.vmap(duat.secant(lambda x: x.sum() / x[0])))(x, y)
+    np.testing.assert_allclose(found.parts, np.tile(multiplier * (X - Y), (3, 1)), rtol=1e-5)
+
+
+def test_a_root_of_zero_that_stays_zero_has_no_part():
+    """As the norm of a row of padding, of which the gradient isn't a number."""
+    rows = jnp.array([1.0, 1.0, 0.0])[:, None]
+    secant = duat.secant(lambda x: jnp.sqrt(jnp.square(rows * x).sum(1)).sum())
+    x, y = (jnp.broadcast_to(jnp.array(z), (3, 4)) for z in (X, Y))
+    close(sums(secant(x, y)).multiplier, rows * (X + Y) / (np.linalg.norm(X) + np.linalg.norm(Y)))
+
+
 # --- With JAX's other transformations -------------------------------------------------------------------------------
 
 

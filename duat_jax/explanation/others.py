@@ -192,7 +192,7 @@ def _aligned(one: Inputs, other: Inputs, alignment: Any, problems: list[str]) ->
         return other
     tokens, others = len(one.given), len(other.given)
     if alignment is None:
-        if tokens == others:
+        if tokens == others or not others:  # of what can't be read it has been said
             return other
         problems.append(
             f"the text has {tokens} tokens and the other text {others}: give texts of as many tokens, or an alignment"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
@@ -115,13 +116,20 @@ def _require_alike(x: Any, y: Any) -> None:
     if structures[0] != structures[1]:
         raise DuatError(f"the two inputs differ in structure, {structures[0]} and {structures[1]}: give two alike")
     problems = [
-        f"{jax.tree_util.keystr(path) or 'the first'} is {jnp.shape(a)} of {jnp.result_type(a)}, the other one"
-        f" {jnp.shape(b)} of {jnp.result_type(b)}"
+        f"{jax.tree_util.keystr(path) or 'the first'} is {_described(a)}, the other one {_described(b)}"
         for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(x), jax.tree.leaves(y), strict=True)
-        if (jnp.shape(a), jnp.result_type(a)) != (jnp.shape(b), jnp.result_type(b))
+        if _described(a) != _described(b) or not _is_array(a)
     ]
     if problems:
-        raise DuatError(f"the two inputs differ in shape or dtype: {'; '.join(problems)}")
+        raise DuatError(f"the two inputs aren't arrays of one shape and dtype: {'; '.join(problems)}")
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, int | float | complex | np.generic) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
+
+
+def _described(leaf: Any) -> str:
+    return f"{jnp.shape(leaf)} of {jnp.result_type(leaf)}" if _is_array(leaf) else f"a {type(leaf).__name__}"
 
 
 def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...], x: Any, y: Any) -> Secant:

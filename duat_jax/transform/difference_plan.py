@@ -194,7 +194,10 @@ class _Planner:
             aval: Any = equation.outvars[0].aval
             self.plan.marks[site] = jax.ShapeDtypeStruct((*self.program.lengths(site), *aval.shape), aval.dtype)
         if inner is not None and name not in {"scan", *RECOMPUTED}:
-            return self.move(inner, here, operands)
+            return [
+                flag and (Moving(flag.jumps, Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
+                for v, flag in zip(equation.outvars, self.move(inner, here, operands), strict=True)
+            ]
         if inner is not None or name == "cond":
             return [
                 flag and Moving(flag.jumps, Place(here[:-1], v))
@@ -236,7 +239,8 @@ class _Planner:
 
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
         """Find whose change is asked for, backwards; return which arguments' is."""
-        moving, found = self.plan.moving[path], normalisers(jaxpr)
+        moving = self.plan.moving[path]
+        found = {i: one for i, one in normalisers(jaxpr).items() if one.scores in moving}
         self.plan.normalisers[path] = found
         wanted = self.plan.wanted[path] = {
             v
@@ -322,7 +326,11 @@ class _Planner:
             jnp.issubdtype(jnp.result_type(v.aval), jnp.complexfloating) for v in (*equation.invars, *equation.outvars)
         ):
             why = "complex numbers aren't followed: take real and imaginary part apart before"
-        elif linear or (name in FOLLOWED and not (name in BILINEAR and self._jumps(equation, moves))):
+        elif (
+            linear
+            or (name == "polynomial" and flowing == [0])
+            or (name in FOLLOWED and not (name in BILINEAR | SCALES.keys() and self._jumps(equation, moves)))
+        ):
             return
         elif name in REFUSED:
             why = REFUSED[name]

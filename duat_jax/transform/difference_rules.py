@@ -91,6 +91,9 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
         return [_tree(WINDOWS[name], _windows(equation, operands[0]), (0,))]
     if name == "div":
         return [_quotient(*operands)]
+    if name == "polynomial":
+        values = [operand.value for operand in operands[1:]]
+        return [secants.polynomial(values, *operands[0].both) * operands[0].change]
     if name == "integer_pow" or name in secants.CLOSED:
         secant = partial(secants.integer_power, equation.params["y"]) if name == "integer_pow" else secants.CLOSED[name]
         return [secant(*operands[0].both, *results[0].both) * operands[0].change]
@@ -122,7 +125,8 @@ def part_of(jump: Array, moved: Array) -> Array:
         jump: how much, one number.
         moved: what jumped.
     """
-    return jump.astype(moved.dtype) * moved
+    # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
+    return jump.astype(moved.dtype) * jnp.where(_endless(moved), 0, moved)
 
 
 def _linear(
@@ -141,10 +145,7 @@ def _linear(
     mean = [found.mean(0) for found in at_both(equation, chosen)]
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
     moved = [found[0] - found[1] for found in at_both(equation, middles)]
-    # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
-    return [
-        change + part_of(jump, jnp.where(_endless(part), 0, part)) for change, part in zip(mean, moved, strict=True)
-    ]
+    return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
 
 
 def _endless(x: Array) -> Array:
@@ -165,8 +166,9 @@ def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
 
 def _quotient(a: Flow, b: Flow) -> Array:
     inverse = Flow(1 / b.value, b.moves)
-    inverse.change = -inverse.both[0] * inverse.both[1] * b.change
-    return _product(jnp.multiply, (a, inverse))
+    # In this order: the product of both inverses leaves the dtype's range sooner.
+    of_b = -a.middle * inverse.both[0] * inverse.both[1] * b.change
+    return of_b if a.change is None else a.change * inverse.middle + of_b
 
 
 def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:

@@ -122,9 +122,11 @@ class _Search:
         return Normaliser(LOGSUMEXP, *found[1:])
 
     def _add(self, equation: core.JaxprEqn) -> Normaliser | None:
+        size = cast(Any, equation.outvars[0]).aval.size
         for log, shift in (equation.invars, equation.invars[::-1]):
             found = self._logarithm(log)
-            if found is not None:
+            # Of two that are spread over each other's rows, the sum is no row's.
+            if found is not None and self._root(log).aval.size == size:
                 scores, subtracted = self._scores(*found)
                 if subtracted is not None and self._root(shift) is subtracted:
                     return Normaliser(LOGSUMEXP, scores, found.axes)

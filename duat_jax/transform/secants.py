@@ -52,9 +52,11 @@ CLOSED: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
     "log": _log,
     "tanh": lambda x, y, fx, fy: _tanh_over(x - y) * (1 - fx * fy),
     "logistic": lambda x, y, fx, fy: _tanh_over((x - y) / 2) / 2 * (fx * (1 - fy) + fy * (1 - fx)),
-    "sqrt": lambda x, y, fx, fy: 1 / (fx + fy),
+    # Of two zeros any slope is exact, and the derivative isn't finite.
+    "sqrt": lambda x, y, fx, fy: 1 / jnp.where(fx + fy == 0, jnp.inf, fx + fy),
     "rsqrt": lambda x, y, fx, fy: -fx * fy / (x * fx + y * fy),
     "square": lambda x, y, fx, fy: x + y,
+    "one_minus_square": lambda x, y, fx, fy: -x - y,
 }
 """Secants of functions of one argument, from both points and both values."""
 
@@ -72,6 +74,21 @@ def integer_power(n: int, x: Array, y: Array, fx: Array, fy: Array) -> Array:
     if n == 0:
         return jnp.zeros_like(x)
     return _power(n, x, y) if n > 0 else -_power(-n, x, y) * fx * fy
+
+
+def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
+    """Return the secant of a polynomial, by Horner's rule for divided differences.
+
+    Args:
+        values: its coefficients, the constant one first.
+        x: one point.
+        y: the other one.
+    """
+    *lower, value = (jnp.broadcast_to(each, x.shape) for each in values)
+    total = jnp.zeros_like(x)
+    for each in reversed(lower):
+        total, value = total * y + value, value * x + each
+    return total
 
 
 def _pole(z: Array) -> Array:

@@ -287,6 +287,7 @@ def embedded():
     return duat.load(), duat.load_tokenizer()
 
 
+@pytest.mark.slow
 def test_drawn_prompts_are_answered_rightly_and_differ_in_what_decides(embedded):
     model, tokenizer = embedded
     drawn = draw(model, tokenizer, "parameter", 6)
@@ -351,6 +352,7 @@ def command(*arguments):
 METHODS_TRIED = "--method", "norm of change x W_out", "--method", "random"
 
 
+@pytest.mark.slow
 def test_the_command_shows_and_writes_what_it_measured(embedded, tmp_path):
     picture, file, units = tmp_path / "curves.png", tmp_path / "curves.json", "head x position"
     asked = "--task", "parameter", "--prompts", 3, *METHODS_TRIED, "--units", units

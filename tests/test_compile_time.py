@@ -19,7 +19,8 @@ def collapsed(recording, readout):
     return affine_form.collapsed_contributions(recording, readout)
 
 
-@pytest.mark.parametrize("question", [pytest.param(table, marks=pytest.mark.slow), collapsed])
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [table, collapsed])
 def test_twice_the_layers_are_twice_the_program(question):
     """Twice as many instructions: none of a layer is fused, ever longer, into those of the layers after it."""
 

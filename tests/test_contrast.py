@@ -271,6 +271,7 @@ def test_of_a_text_that_can_not_be_read_its_length_is_not_said():
         check_contrast(CONFIGS["next token"], IDS, [98])
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_on_one_side_is_named():
     damaged = nnx.clone(model_of("next token"))
     damaged.embedding.token[...] = damaged.embedding.token[...].at[4].set(jnp.nan)
@@ -278,6 +279,7 @@ def test_a_number_that_is_not_finite_on_one_side_is_named():
         duat.contrast(damaged, IDS, OTHER, TARGETS["next token"])
 
 
+@pytest.mark.slow
 def test_the_picture_shows_the_flow_and_both_texts():
     contrast = contrasted("next token")
     flow, heads = contrast.plot().axes[:2]

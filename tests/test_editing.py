@@ -169,6 +169,7 @@ def test_gradients_flow_into_what_is_kept_and_added_and_vmap_takes_many_of_them(
     close(rows(inputs), jnp.stack(each))
 
 
+@pytest.mark.slow
 def test_a_neuron_or_head_set_to_zero_is_one_whose_outer_weights_are_zero():
     model = duat.load(dtype=jnp.float64)
     ids = jnp.array([5, 7, 9, 3, 11])

@@ -341,6 +341,7 @@ def as_json(*arguments):
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_the_command_explains_a_mask():
     found = as_json("w5 [MASK] w6", "--pair", "w9", "--model", GOLDEN / "bert-masked", "--target", "w7")
     assert found["tokens"] == ["[CLS]", "w5", "[MASK]", "w6", "[SEP]", "w9", "[SEP]"]

@@ -71,6 +71,7 @@ def changed(name):
     return model, holds(duat.intervene(model, IDS, changes)), edits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", slow("llama")])
 def test_neurons_and_heads_set_to_zero_are_weights_set_to_zero(name):
     model, found, edits = changed(name)
@@ -107,6 +108,7 @@ def test_the_frozen_column_is_the_replayed_function_with_the_edit_in_it(name):
     close(found.effects[0].frozen, -duat.explain(model, IDS).terms["layers.1.mlp"][:, [3, 8]], layers=9)
 
 
+@pytest.mark.slow
 def test_a_change_of_the_stream_is_one_of_what_enters_the_next_layer():
     model = both("gpt2")
     direction, rows = numbers(3, model.config.features), jnp.array([1, 4, 2])

@@ -166,6 +166,7 @@ shapes = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 @settings(max_examples=12, deadline=None)
 @given(shapes, shapes, shapes, st.sampled_from(MAKERS), st.sampled_from(MAKERS), st.integers(0, 1000))
+@pytest.mark.slow
 def test_the_algebra_of_maps_is_that_of_matrices(outputs, between, inputs, make, make_other, key):
     (a, dense_a), (b, dense_b) = make(key, outputs, between), make_other(key + 9, between, inputs)
     (c, dense_c), x = make_other(key + 18, outputs, inputs), matrix(key, *inputs)

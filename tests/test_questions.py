@@ -105,6 +105,7 @@ def test_what_isnt_read_is_said(recording):
         linear_map(recording, None, activation)
 
 
+@pytest.mark.slow
 def test_many_read_outs_by_vmap_are_those_asked_one_by_one(recording):
     readouts = jax.random.normal(jax.random.key(9), (5, 4, 6))
     many = jax.jit(jax.vmap(lambda u: duat.contributions(recording, u)))(readouts)
@@ -197,6 +198,7 @@ def test_wherever_vmap_puts_its_axis_a_term_has_its_tokens(inside, outside):
         close(parts.terms["mlp"][k], (w * fn(x)).sum(-1))
 
 
+@pytest.mark.slow
 def test_nested_vmaps_and_a_scan_have_their_axes_in_front():
     def fn(x):
         return lax.scan(lambda x, w: (x + duat.term(jnp.tanh, x, "mlp", outer=lambda a: a @ w), None), x, KERNELS)[0]

@@ -29,6 +29,7 @@ def as_a_reader():
     jax.config.update("jax_default_matmul_precision", precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
     exec(code("Biases by name") + code(name), {})

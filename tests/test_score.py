@@ -174,6 +174,7 @@ def split(keys):
     return score.pairs, score.completeness
 
 
+@pytest.mark.slow
 def test_scores_of_many_keys_are_mapped():
     """The last one is the difference of the first two."""
     pairs, completeness = jax.vmap(split)(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, -1.0, 0.0]]))

@@ -106,6 +106,7 @@ def test_a_scan_is_its_steps(held):
     assert steps.completeness.verdict == "holds"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", ["pre-norm", "post-norm", "parallel", "paper"])
 def test_every_layer_is_a_cut(block):
     stack = make_stack(block, layers=3)

@@ -89,6 +89,7 @@ SHAPLEY = {
 }
 
 
+@pytest.mark.slow
 def test_of_several_inputs_it_is_shapleys_value():
     drawn = range(2)
     x, y = ({name: numbers(len(drawn), players, key=key) for name, (_, players) in SHAPLEY.items()} for key in (1, 2))

@@ -263,6 +263,7 @@ def in_nested_scans(x):
 SKIPS = {dense: (2, 3), dense_in_a_scan: (2, 3), with_x0: (2,), with_an_earlier_term: (2,), in_nested_scans: (2, 4)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", SKIPS, ids=lambda fn: fn.__name__)
 def test_a_layer_that_sees_more_than_its_stream_is_no_residual_term(fn):
     form = duat.unroll(fn, make_input())

@@ -1,7 +1,7 @@
 """Claim: the secant finds the units that carry a task at least as well as integrated gradients with ten steps.
 
-Run `make circuits`; it writes benchmarks/results/circuits.json and the tables in docs/circuits.md.  A study that the
-JSON has already isn't run again: remove the file to measure anew.
+Run `make circuits`; it writes benchmarks/results/circuits.json and the tables in docs/circuits.md and README.md.  A
+study that the JSON has already isn't run again: remove the file to measure anew.
 """
 
 import argparse
@@ -15,11 +15,10 @@ from benchmarks import smollm2
 from benchmarks.environment import environment
 from duat_jax.analysis.attribution import METHODS
 from duat_jax.analysis.study import study
-from duat_jax.analysis.tasks import TASKS
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
-RESULTS, PAGE = Path("benchmarks/results/circuits.json"), Path("docs/circuits.md")
+RESULTS, PAGE, README = Path("benchmarks/results/circuits.json"), Path("docs/circuits.md"), Path("README.md")
 BEGIN, END = "<!-- tables: written by make circuits -->\n", "<!-- end of tables -->\n"
 NEURONS = ("neuron x position",)
 RIVALS = (
@@ -30,6 +29,13 @@ RIVALS = (
     "integrated gradients, 10 steps",
     "gradient x change",
 )
+
+
+SHOWN = (
+    *("secant", "half rule", "gradient x change", "integrated gradients, 10 steps", "contributions x change"),
+    *("contributions", "random"),
+)
+"""Of the first study, what the README shows."""
 
 
 class Asked(NamedTuple):
@@ -51,10 +57,10 @@ class Asked(NamedTuple):
 
 
 SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
-OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
+OF_LANGUAGE = ("indirect object", "agreement", "capital", "language")
 STUDIES = {
     "Every method": Asked(SMOLLM2, ("indirect object", "agreement", "capital"), tuple(METHODS), NEURONS, 30),
-    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, RIVALS, NEURONS, 100),
+    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, ("secant", "integrated gradients, 10 steps"), NEURONS, 100),
     "Other units": Asked(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
     "A code task": Asked(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
 }
@@ -122,6 +128,24 @@ def _page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _short(results: dict[str, Any]) -> str:
+    """Return the first study's means over tasks."""
+    mean = results["studies"]["Every method"]["mean"][NEURONS[0]]
+    lines = ["| ranked by | mean faithfulness over log k | the secant is ahead by |", "|---|---|---|"]
+    lines += [
+        f"| {method} | {_number(row['logf'])} | {_ahead(row['first_ahead']) if i else ''} |"
+        for i, (method, row) in enumerate(mean.items())
+        if method in SHOWN
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    page = path.read_text()
+    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
+    path.write_text(f"{before}\n{text}\n{after}")
+
+
 def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,9 +158,8 @@ def main() -> None:
             results["studies"][name] = _measure(STUDIES[name])
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    page = PAGE.read_text()
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(f"{before}\n{_page(results)}\n{after}")
+    _write(PAGE, _page(results))
+    _write(README, _short(results))
 
 
 if __name__ == "__main__":

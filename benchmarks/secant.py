@@ -3,7 +3,8 @@
 Run `make .venv/.smollm2 && python -m benchmarks.secant` on two quiet cores.
 
 One logit at the last position, between a text and the same with one token changed; everything jitted, all programs
-measured in turn in the same run.  Two forward passes and the backward pass of a gradient are the floor.  Memory is that of temporaries beside those of `jax.value_and_grad`.
+measured in turn in the same run.  Two forward passes and the backward pass of a gradient are the floor.  Memory is that
+of temporaries beside those of `jax.value_and_grad`.
 """
 
 import argparse

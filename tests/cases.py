@@ -26,12 +26,14 @@ class Case(NamedTuple):
         x: its argument.
         scanned: whether its terms are in a scan.
         constants: whether it has constants without a mark.
+        carries: the gauge of its collapse; the reference knows the shares of our own gated terms alone.
     """
 
     fn: Callable[[Any], Any]
     x: Any
     scanned: bool = False
     constants: bool = False
+    carries: str = "halves"
 
 
 def stack_case(block, mask, activation, dtype, *, scanned=False):
@@ -109,7 +111,7 @@ def _functions():
         return {"x": x, "rest": (y, jnp.array([0, 2, 2, 1]), jnp.array([True, False, True, True]))}
 
     return {
-        "several": lambda dtype: Case(several, make_input(dtype=dtype), constants=True),
+        "several": lambda dtype: Case(several, make_input(dtype=dtype), constants=True, carries="gate"),
         "tree": lambda dtype: Case(tree, pytree(dtype)),
         "nested": lambda dtype: Case(nested, make_input(dtype=dtype), scanned=True),
         "awkward": lambda dtype: Case(awkward, make_input(dtype=dtype), scanned=True),

@@ -1,6 +1,7 @@
 """Strict numerics and checked shapes for the whole suite; the examples in docstrings run as a user would run them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -37,3 +38,14 @@ def optimised() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)
+
+
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+"""Where Linux lists a process's pieces of memory, of which it may have 65,530; every compiled program takes several."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_forgotten() -> Iterator[None]:
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()

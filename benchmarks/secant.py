@@ -7,16 +7,13 @@ measured in turn in the same run.  Two forward passes and the backward pass of a
 of temporaries beside those of `jax.value_and_grad`.
 """
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 import duat_jax as duat
-from benchmarks.environment import environment
-from benchmarks.table import forward, gpt2_small, logit, measure, smollm2
+from benchmarks.table import forward, gpt2_small, logit, run, smollm2
 
 CASES = (("SmolLM2-135M", smollm2, (14, 256)), ("GPT-2-small's shape", gpt2_small, (128,)))
 """Of every model, the lengths of text."""
@@ -61,30 +58,10 @@ PROGRAMS = {
 }
 
 
-def main() -> None:
-    """Measure, print, and keep the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/secant.json"))
-    arguments = parser.parse_args()
-    result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
-    for called, make, tokens in ((called, make, n) for called, make, lengths in CASES for n in lengths):
-        result[f"{called}, {tokens} tokens"] = measured = measure(make(), tokens, arguments.repeats, PROGRAMS)
-        for name in PROGRAMS:
-            found = measured[name]
-            print(
-                f"{called}, {tokens:4d} tokens  {name:16s}"
-                f" {found['median_s'] * 1e3:7.1f} ms  × {found['ratio_of_medians']:.2f}"
-                f"  [{found['quartiles_of_ratio'][0]:.2f}, {found['quartiles_of_ratio'][1]:.2f}]"
-                f"  temporaries {found['temporary_mb']:.0f} MB,"
-                f" × {found['temporary_mb'] / measured['gradient']['temporary_mb']:.2f} the gradient's"
-                f"  compile {found['compile_s']:.1f} s"
-            )
-        error, value = (abs(measured["completeness"][name]) for name in ("error", "value"))
-        print(f"{called}, {tokens:4d} tokens  completeness: {error / value:.1e} of the difference")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+def _memory(measured: dict[str, Any], name: str) -> str:
+    own, of_gradient = (measured[program]["temporary_mb"] for program in (name, "gradient"))
+    return f"temporaries {own:.0f} MB, × {own / of_gradient:.2f} the gradient's"
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, Path("benchmarks/results/secant.json"), CASES, PROGRAMS, _memory)

@@ -10,7 +10,7 @@ compiled program needs at once: arguments (the weights), temporaries and results
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -124,26 +124,48 @@ def measure(
     return result
 
 
-def main() -> None:
-    """Measure, print, and keep the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(
+    description: str | None,
+    results: Path,
+    cases: Iterable[tuple[str, Callable[[], duat.Transformer], tuple[int, ...]]],
+    programs: dict[str, Callable],
+    beside: Callable[[dict[str, Any], str], str],
+) -> None:
+    """Measure every program on every text, print a line of each, and keep the result.
+
+    Args:
+        description: what `--help` says.
+        results: where the result is kept, if nothing else is asked for.
+        cases: of every model its name, what makes it, and the lengths of text.
+        programs: what is measured, by name.
+        beside: what a line says of a program beside its time, from all that was measured and its name.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/table.json"))
+    parser.add_argument("--json", type=Path, default=results)
     arguments = parser.parse_args()
     result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
-    for called, make, tokens in ((called, make, n) for called, make, lengths in CASES for n in lengths):
-        result[f"{called}, {tokens} tokens"] = measured = measure(make(), tokens, arguments.repeats)
-        for name in PROGRAMS:
+    for called, make, tokens in ((called, make, n) for called, make, lengths in cases for n in lengths):
+        result[f"{called}, {tokens} tokens"] = measured = measure(make(), tokens, arguments.repeats, programs)
+        for name in programs:
             found = measured[name]
             print(
                 f"{called}, {tokens:4d} tokens  {name:16s}"
                 f" {found['median_s'] * 1e3:7.1f} ms  × {found['ratio_of_medians']:.2f}"
                 f"  [{found['quartiles_of_ratio'][0]:.2f}, {found['quartiles_of_ratio'][1]:.2f}]"
-                f"  memory × {found['memory_ratio_without_table']:.2f}  compile {found['compile_s']:.1f} s"
+                f"  {beside(measured, name)}  compile {found['compile_s']:.1f} s"
             )
+        error, value = (abs(measured["completeness"][name]) for name in ("error", "value"))
+        print(f"{called}, {tokens:4d} tokens  completeness: {error / value:.1e} of the number")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        __doc__,
+        Path("benchmarks/results/table.json"),
+        CASES,
+        PROGRAMS,
+        lambda measured, name: f"memory × {measured[name]['memory_ratio_without_table']:.2f}",
+    )

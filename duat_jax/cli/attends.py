@@ -1,13 +1,13 @@
 """The command `duat attends`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from duat_jax.cli.explain import Dtype, _check_options, _png, _read_text, _require_holding
-from duat_jax.cli.output import one_line_errors, to_json, write, write_json
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import Dtype, _check_options, _read_text, _require_holding
+from duat_jax.cli.output import deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
@@ -36,20 +36,13 @@ def attends(
     with one_line_errors():
         _check_options((text,), plot, json_file)
 
-        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        import jax
-
-        if dtype is Dtype.float64:
-            jax.config.update("jax_enable_x64", True)
-        from duat_jax.cli.compiled import keep_compiled
-
-        keep_compiled()
+        start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp
         import numpy as np
 
         import duat_jax as duat
         from duat_jax.explanation.attends import check
+        from duat_jax.explanation.attends_table import render
 
         config = duat.load_config(model)
         if config.image is not None:
@@ -73,16 +66,4 @@ def attends(
             _require_holding("the score", score.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(score.as_dict(name, top))
-        if plot is not None:
-            write(plot, _png(score.plot()))
-        if json_file is not None:
-            write_json(json_file, content)
-        if json_file != "-":
-            from rich.console import Console
-
-            from duat_jax.explanation.attends_table import render
-            from duat_jax.explanation.table import WIDTH
-
-            console = Console()
-            console = console if console.is_terminal else Console(width=WIDTH)
-            console.print(render(score, top))
+        deliver(content, render(score, top), figure=score.plot, plot=plot, json_file=json_file)

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import DOES_NOT_HOLD, check_output, one_line_errors, to_json, write_json
+from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, one_line_errors, show, to_json, write_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,8 +52,7 @@ def audit(
     """Decide every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
     with one_line_errors():
         _check_options(figure, equation, json_file, format)
-        if json_file not in (None, "-"):
-            check_output(Path(json_file))
+        check_outputs(None, json_file)
         if figure is not None:
             from symbolic.papers.figure import figure as compute
 
@@ -74,13 +72,9 @@ def audit(
         if equation is not None:
             typer.echo("\n\n".join(map(str, findings)))
             return
-        from rich.console import Console
-
-        from duat_jax.explanation.table import WIDTH
-
-        console = Console()
-        console = console if console.is_terminal else Console(width=WIDTH)
-        console.print(_table(findings))
         counts = Counter(f.verdict for f in findings)
-        console.print("\n" + ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()))
-        console.print("duat audit --equation 31 shows one with its LaTeX, its correction and its numbers.")
+        show(
+            _table(findings),
+            "\n" + ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()),
+            "duat audit --equation 31 shows one with its LaTeX, its correction and its numbers.",
+        )

@@ -1,6 +1,5 @@
 """The command `duat circuit`."""
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.analysis.tasks import TASKS
-from duat_jax.cli.output import check_output, one_line_errors, to_json, write, write_json
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
-from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,25 +23,6 @@ if TYPE_CHECKING:
 
 SHOWN = (0.001, 0.01, 0.1)
 """The sizes of which a table shows the faithfulness; the JSON has all."""
-
-
-def _check_files(plot: Path | None, json_file: str | None) -> None:
-    if plot is not None:
-        if plot.suffix.lower() != ".png":
-            raise BadText(f"{plot} must end in .png")
-        check_output(plot)
-    if json_file not in (None, "-"):
-        check_output(Path(json_file))
-
-
-def _png(tables: "Tables") -> bytes:
-    import io
-
-    from duat_jax.analysis.curve_picture import draw
-
-    buffer = io.BytesIO()
-    draw(tables).savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()
 
 
 def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
@@ -104,14 +84,11 @@ def circuit(
 ) -> None:
     """Try which units of a language model carry a task: keep or remove what methods rank highest, corrupt the rest."""
     with one_line_errors():
-        _check_files(plot, json_file)
-        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        from duat_jax.cli.compiled import keep_compiled
-
-        keep_compiled()
+        check_outputs(plot, json_file)
+        start_jax()
         import duat_jax as duat
         from duat_jax.analysis.attribution import METHODS
+        from duat_jax.analysis.curve_picture import draw
         from duat_jax.analysis.study import check, study
 
         asked = task, method or list(METHODS), units or ["neuron x position"]
@@ -126,19 +103,6 @@ def circuit(
         shown = {f"{name}, {kind}": rows for name, tables in found.tables.items() for kind, rows in tables.items()}
         if len(found.tables) > 1:
             shown |= {f"mean over {len(found.tables)} tasks, {kind}": rows for kind, rows in found.means.items()}
-        if plot is not None:
-            write(plot, _png(shown))
-        if json_file is not None:
-            write_json(json_file, content)
-        if json_file != "-":
-            from rich.console import Console
-
-            from duat_jax.explanation.table import WIDTH
-
-            console = Console()
-            console = console if console.is_terminal else Console(width=WIDTH)
-            for name, drawn in found.drawn.items():
-                console.print(_said_of(name, drawn))
-            for title, rows in shown.items():
-                console.print()
-                console.print(_table(title, rows))
+        said = [_said_of(name, drawn) for name, drawn in found.drawn.items()]
+        tables = [part for title, rows in shown.items() for part in ("", _table(title, rows))]
+        deliver(content, *said, *tables, figure=partial(draw, shown), plot=plot, json_file=json_file)

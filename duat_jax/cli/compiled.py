@@ -9,6 +9,21 @@ MOST_BYTES = 512 * 2**20
 """What all kept programs may take together."""
 
 
+def start_jax(*, float64: bool = False) -> None:
+    """Import JAX as the commands use it.
+
+    Args:
+        float64: whether what a command computes may be float64.
+    """
+    # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import jax
+
+    if float64:
+        jax.config.update("jax_enable_x64", True)
+    keep_compiled()
+
+
 def keep_compiled() -> None:
     """Let JAX keep compiled programs in the user's cache directory; `JAX_COMPILATION_CACHE_DIR` names another one.
 

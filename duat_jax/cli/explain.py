@@ -1,18 +1,17 @@
 """The command `duat explain`."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duat_jax.cli.output import DoesNotHold, check_output, one_line_errors, to_json, write, write_json
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.output import DoesNotHold, check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from tokenizers import Tokenizer
 
     from duat_jax.forms.completeness import Completeness
@@ -43,24 +42,8 @@ class Baseline(StrEnum):
     blur = "blur"
 
 
-def _png(figure: "Figure") -> bytes:
-    import io
-
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
-
-
 def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
-    written = [Path(json_file)] if json_file not in (None, "-") else []
-    if plot is not None:
-        if plot.suffix.lower() != ".png":
-            raise BadText(f"{plot} must end in .png")
-        written.append(plot)
-    for path in written:
-        check_output(path)
-    if len(written) == 2 and written[0].resolve() == written[1].resolve():
-        raise BadText(f"{plot} can't be the picture and the JSON: give two files")
+    check_outputs(plot, json_file)
     for given in filter(None, texts):
         if not given.isascii() and given != given.encode(errors="ignore").decode():
             raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
@@ -206,15 +189,7 @@ def explain(
         if align is not None and not others:
             raise BadText("--align says how --versus TEXT lies beside the text: give that too")
 
-        # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        import jax
-
-        if dtype is Dtype.float64:
-            jax.config.update("jax_enable_x64", True)
-        from duat_jax.cli.compiled import keep_compiled
-
-        keep_compiled()
+        start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp
         import numpy as np
 
@@ -258,13 +233,4 @@ def explain(
                 shown = table.render(found, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(found.as_dict(name, top))
-        if plot is not None:
-            write(plot, _png(found.plot()))
-        if json_file is not None:
-            write_json(json_file, content)
-        if json_file != "-":
-            from rich.console import Console
-
-            console = Console()
-            console = console if console.is_terminal else Console(width=table.WIDTH)
-            console.print(shown)
+        deliver(content, shown, figure=found.plot, plot=plot, json_file=json_file)

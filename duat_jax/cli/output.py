@@ -1,16 +1,21 @@
-"""What the commands share: errors in one line, exit statuses, and files written whole."""
+"""What the commands share: errors in one line, exit statuses, and results shown and written whole."""
 
+import io
 import json
 import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 MISTAKE, DOES_NOT_HOLD = 2, 3
 """Exit statuses; 1 is left to Python, which ends with it when a program of ours breaks."""
@@ -71,6 +76,29 @@ def check_output(path: Path) -> None:
         raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
 
 
+def check_outputs(plot: Path | None, json_file: str | None) -> None:
+    """Raise before anything is computed if the picture or the JSON can't be written.
+
+    Args:
+        plot: file of the picture; none if absent.
+        json_file: file of the JSON, or `-` for standard output; none if absent.
+
+    Raises:
+        BadText: naming the file and what to do.
+    """
+    from duat_jax.errors import BadText
+
+    written = [Path(json_file)] if json_file is not None and json_file != "-" else []
+    if plot is not None:
+        if plot.suffix.lower() != ".png":
+            raise BadText(f"{plot} must end in .png")
+        written.append(plot)
+    for path in written:
+        check_output(path)
+    if len(written) == 2 and written[0].resolve() == written[1].resolve():
+        raise BadText(f"{plot} can't be the picture and the JSON: give two files")
+
+
 def _is_special(path: Path) -> bool:
     """Return whether a path is a device, a pipe or the like; raise for names that the system doesn't take."""
     try:
@@ -128,3 +156,45 @@ def write_json(target: str, content: str) -> None:
         sys.stdout.write(content)
     else:
         write(Path(target), content.encode())
+
+
+def show(*shown: "RenderableType") -> None:
+    """Print to standard output, as wide as the terminal, or as our tables are where there is none.
+
+    Args:
+        shown: tables and lines.
+    """
+    from rich.console import Console
+
+    from duat_jax.explanation.shown import WIDTH
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=WIDTH)
+    for one in shown:
+        console.print(one)
+
+
+def deliver(
+    content: str,
+    *shown: "RenderableType",
+    figure: "Callable[[], Figure] | None" = None,
+    plot: Path | None = None,
+    json_file: str | None = None,
+) -> None:
+    """Write a command's picture and its JSON, and print its tables unless the JSON goes to standard output.
+
+    Args:
+        content: the JSON, from `to_json`.
+        shown: tables and lines.
+        figure: draws the picture.
+        plot: file of the picture; none if absent.
+        json_file: file of the JSON, or `-` for standard output; none if absent.
+    """
+    if plot is not None and figure is not None:
+        picture = io.BytesIO()
+        figure().savefig(picture, format="png", dpi=150)
+        write(plot, picture.getvalue())
+    if json_file is not None:
+        write_json(json_file, content)
+    if json_file != "-":
+        show(*shown)

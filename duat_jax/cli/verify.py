@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import DOES_NOT_HOLD, check_output, one_line_errors, to_json, write_json
+from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, deliver, one_line_errors, to_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from duat_jax.verification.compare import Verification
 
 
@@ -23,11 +25,8 @@ def _as_dict(result: "Verification") -> dict:
     }
 
 
-def _print(results: "list[Verification]") -> None:
-    from rich.console import Console
+def _table(results: "list[Verification]") -> "Table":
     from rich.table import Table
-
-    from duat_jax.explanation.table import WIDTH
 
     table = Table(
         "network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False
@@ -36,8 +35,7 @@ def _print(results: "list[Verification]") -> None:
         for d in result.differences:
             ok = "holds" if d.holds else "FAILS"
             table.add_row(result.name, str(result.depth), d.route, f"{d.largest:.1e}", f"{d.tolerance:.1e}", ok)
-    console = Console()
-    (console if console.is_terminal else Console(width=WIDTH)).print(table)
+    return table
 
 
 def verify(
@@ -50,17 +48,13 @@ def verify(
 ) -> None:
     """Compare the symbolic form with the numeric closed form and the forward pass of real networks, in float64."""
     with one_line_errors():
-        if json_file not in (None, "-"):
-            check_output(Path(json_file))
+        check_outputs(None, json_file)
         import jax
 
         jax.config.update("jax_enable_x64", True)
         from duat_jax.verification.networks import networks
 
         results = list(networks(depth=depth, block=block, model=model))
-        if json_file is not None:
-            write_json(json_file, to_json([_as_dict(r) for r in results]))
-        if json_file != "-":
-            _print(results)
+        deliver(to_json([_as_dict(r) for r in results]), _table(results), json_file=json_file)
         if not all(result.holds for result in results):
             raise typer.Exit(DOES_NOT_HOLD)

@@ -10,11 +10,13 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
 from duat_jax.explanation.result import completeness_as_dict
+from duat_jax.explanation.shown import Shown
 from duat_jax.forms.completeness import Completeness
 from duat_jax.transform.keys import Key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 BIASES = "biases"
 """What sources without a token are called together."""
@@ -51,7 +53,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionScore:
+class AttentionScore(Shown):
     """One attention score before the softmax, or the difference of two, and all pairs of sources that sum to it.
 
     `score = Σ_{a,b} ⟨q^a, k^b⟩`, with norms and earlier attention patterns held at what they are on this text. The
@@ -207,17 +209,10 @@ class AttentionScore:
     def __repr__(self) -> str:
         return f"AttentionScore({self.label} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
 
-    def __str__(self) -> str:
+    def _table(self) -> "RenderableType":
         from duat_jax.explanation.attends_table import render
-        from duat_jax.explanation.table import as_text
 
-        return as_text(render(self))
-
-    def _repr_html_(self) -> str:
-        from duat_jax.explanation.attends_table import render
-        from duat_jax.explanation.table import as_html
-
-        return as_html(render(self))
+        return render(self)
 
     def plot(self) -> "Figure":
         """Return the picture: pairs of tokens, and pairs of parts, each with its sums beside it."""

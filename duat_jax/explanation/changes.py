@@ -95,14 +95,8 @@ class Place(ABC):
         return Change(self, "steered by", 1, direction, direction)
 
     @abstractmethod
-    def where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem.
-
-        Args:
-            config: the model's parts.
-            layers: how many layers there are before what is read.
-            problems: where everything that is wrong is added.
-        """
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+        """Return where it is, or nothing where there is a problem."""
 
 
 @final
@@ -125,20 +119,12 @@ class Neurons(Place):
     neurons: Any
     tokens: Any = None
 
-    def where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem.
-
-        Args:
-            config: the model's parts.
-            layers: how many layers there are before what is read.
-            problems: where everything that is wrong is added.
-        """
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
         if (layer := _layer(self.layer, layers, problems)) is None:
             return None
         block = config.blocks[layer]
         count = block.neurons * (block.chosen_experts or 1)
-        units = _indices(self.neurons, "neuron", count, problems)
-        return None if units is None else _in_layer(layer, NEURONS, "neuron", units, (count,))
+        return _in_layer(layer, NEURONS, "neuron", self.neurons, (count,), problems)
 
 
 @final
@@ -161,20 +147,12 @@ class Heads(Place):
     heads: Any
     tokens: Any = None
 
-    def where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem.
-
-        Args:
-            config: the model's parts.
-            layers: how many layers there are before what is read.
-            problems: where everything that is wrong is added.
-        """
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
         if (layer := _layer(self.layer, layers, problems)) is None:
             return None
         block = config.blocks[layer]
-        units = _indices(self.heads, "head", block.heads, problems)
         features = block.head_features or block.features // block.heads
-        return None if units is None else _in_layer(layer, HEADS, "head", units, (block.heads, features))
+        return _in_layer(layer, HEADS, "head", self.heads, (block.heads, features), problems)
 
 
 @final
@@ -195,14 +173,7 @@ class Stream(Place):
     layers: Any
     tokens: Any = None
 
-    def where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem.
-
-        Args:
-            config: the model's parts.
-            layers: how many layers there are before what is read.
-            problems: where everything that is wrong is added.
-        """
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
         number = whole(self.layers)
         if number is None or not 0 <= number <= layers:
             problems.append(f"stream {shown(self.layers)} isn't there before what is read: give 0 to {layers}")
@@ -238,7 +209,7 @@ class Change:
             layers: how many layers there are before what is read.
             problems: where everything that is wrong is added.
         """
-        place = self.place.where(config, layers, problems)
+        place = self.place._where(config, layers, problems)
         every = self.place.tokens is None
         rows = tuple(range(tokens)) if every else _indices(self.place.tokens, "token", tokens, problems, from_end=True)
         if place is None or not rows:
@@ -259,7 +230,11 @@ class Change:
         return Applied(place.site, place.name, how, rows, place.units, every, here, kept, added)
 
 
-def _in_layer(layer: int, name: str, unit: str, units: tuple[int, ...], shape: tuple[int, ...]) -> Where:
+def _in_layer(
+    layer: int, name: str, unit: str, given: Any, shape: tuple[int, ...], problems: list[str]
+) -> Where | None:
+    if (units := _indices(given, unit, shape[0], problems)) is None:
+        return None
     named = f"layer {layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
     return Where(Site(marks.POINT, Key((f"layers.{layer}",), name, 0)), named, units, shape)
 

@@ -17,7 +17,7 @@ from duat_jax.explanation.others import Other, as_it_is, check_contrast
 from duat_jax.explanation.run import beside, readers_of, say, seen
 from duat_jax.explanation.words import words_of
 from duat_jax.forms.completeness import Completeness
-from duat_jax.forms.secant import secant
+from duat_jax.forms.secant import names_of, secant
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.target.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
@@ -96,6 +96,7 @@ def contrast(
         >>> found.target, found.flow.shape, found.completeness.verdict
         ("logit of '4' at token 2, '7'", (2, 3), 'holds')
     """
+    names = names_of(held)
     asked = check_contrast(model.config, given, other, target, contrast, against, position, alignment, tokenizer)
     everything = (as_it_is(asked.given), *asked.others)
     words = [words_of(model.config, one.inputs, tokenizer) for one in everything]
@@ -108,7 +109,6 @@ def contrast(
     numbers = number_of(asked.target, readings)
     label = label_of(asked.target, _at(readings, 0), words[0])
     _require_finite(label, numbers, asked.names)
-    names = held if isinstance(held, bool | str) else tuple(held)
     parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, asked.target.stream, names))
     says = [() if predicted is None else one.predictions(*_at(predicted, i)) for i, one in enumerate(words)]
     tokens, image = len(words[0].names), model.config.image
@@ -179,7 +179,7 @@ def _split(
     real: Bool[Array, "tokens"],
     xs: Float[Array, "rows tokens features"],
     stream: int | None,
-    held: bool | str | tuple[str, ...],
+    held: bool | tuple[str, ...],
 ) -> _Parts:
     """Return the parts of the first row's number minus each other's, averaged over the others."""
 

@@ -7,11 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.explanation.result import Neuron, Prediction, SeenImage, completeness_as_dict, largest_entries
+from duat_jax.explanation.shown import Shown
 from duat_jax.forms.completeness import Completeness
 from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 class Compared(NamedTuple):
@@ -47,7 +49,7 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
+class Contrast(Shown):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` is a cut through the whole network: it sums to the difference, with what moved or jumped after
@@ -164,17 +166,10 @@ class Contrast:
     def __repr__(self) -> str:
         return f"Contrast({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"
 
-    def __str__(self) -> str:
+    def _table(self) -> "RenderableType":
         from duat_jax.explanation.contrast_table import render
-        from duat_jax.explanation.table import as_text
 
-        return as_text(render(self))
-
-    def _repr_html_(self) -> str:
-        from duat_jax.explanation.contrast_table import render
-        from duat_jax.explanation.table import as_html
-
-        return as_html(render(self))
+        return render(self)
 
     def plot(self) -> "Figure":
         """Return the flow picture, layer × token; of an image, one that lies over it."""

@@ -1,13 +1,17 @@
 """The user's object: what changes inside a model did to one number, and what was to be expected of each."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from duat_jax.explanation.result import completeness_as_dict
+from duat_jax.explanation.shown import Shown
 from duat_jax.forms.completeness import Completeness
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Effect(NamedTuple):
@@ -31,7 +35,7 @@ class Effect(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Intervention:
+class Intervention(Shown):
     """One number of a model before and after changes inside of it: `after − before = Σ secant parts + Σ jumps`.
 
     The frozen column is a prediction: attention patterns, norms, gates and all other neurons stay as they were.  The
@@ -106,14 +110,7 @@ class Intervention:
     def __repr__(self) -> str:
         return f"Intervention({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"
 
-    def __str__(self) -> str:
+    def _table(self) -> "RenderableType":
         from duat_jax.explanation.intervention_table import render
-        from duat_jax.explanation.table import as_text
 
-        return as_text(render(self))
-
-    def _repr_html_(self) -> str:
-        from duat_jax.explanation.intervention_table import render
-        from duat_jax.explanation.table import as_html
-
-        return as_html(render(self))
+        return render(self)

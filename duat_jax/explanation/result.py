@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.explanation.shown import Shown
 from duat_jax.forms.completeness import Completeness
 from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 class Prediction(NamedTuple):
@@ -104,7 +106,7 @@ def completeness_as_dict(found: Completeness) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Shown):
     """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
 
     Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
@@ -225,15 +227,10 @@ class Explanation:
     def __repr__(self) -> str:
         return f"Explanation({self.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
 
-    def __str__(self) -> str:
-        from duat_jax.explanation.table import as_text, render
+    def _table(self) -> "RenderableType":
+        from duat_jax.explanation.table import render
 
-        return as_text(render(self))
-
-    def _repr_html_(self) -> str:
-        from duat_jax.explanation.table import as_html, render
-
-        return as_html(render(self))
+        return render(self)
 
     def plot(self) -> "Figure":
         """Return the layer × token picture; of an image, one that lies over it."""

@@ -1,10 +1,9 @@
 """An explanation as a table that a person can read, in a terminal and in a notebook."""
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 TERMS, COLUMNS, BIASES = 10, 6, 5
 """How many terms, token columns and biases a table shows."""
-
-WIDTH = 110
 
 USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --versus TEXT."
 """What the table of a single input is for."""
@@ -176,30 +173,4 @@ def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:
         ),
         completeness_line(explanation.completeness),
         Text(USE, style="dim"),
-    )
-
-
-def as_text(table: RenderableType) -> str:
-    """Return a table as plain text.
-
-    Args:
-        table: what `render` returns.
-    """
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
-    with console.capture() as captured:
-        console.print(table, soft_wrap=False)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
-def as_html(table: RenderableType) -> str:
-    """Return a table for a notebook.
-
-    Args:
-        table: what `render` returns.
-    """
-    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
-    console.print(table)
-    return console.export_html(
-        inline_styles=True,
-        code_format='<pre style="font-family:monospace;line-height:1.25;white-space:pre">{code}</pre>',
     )

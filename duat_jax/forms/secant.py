@@ -102,13 +102,30 @@ def secant(
         raise DuatError(
             f"there are no marks of the kind {', '.join(map(repr, unknown))} that move: choose among {known}"
         )
-    names = held if isinstance(held, bool) else (held,) if isinstance(held, str) else tuple(held)
+    names = names_of(held)
 
     def found(x: Any, y: Any) -> Secant:
         _require_alike(x, y)
         return _secant(fn, kinds, names, x, y)
 
     return found
+
+
+def names_of(held: Any) -> bool | tuple[str, ...]:
+    """Return the names of what is held at its midpoint, or whether everything is.
+
+    Args:
+        held: a name, several, or `True` or `False`.
+
+    Raises:
+        DuatError: for anything else.
+    """
+    if isinstance(held, bool):
+        return held
+    names = (held,) if isinstance(held, str) else tuple(held) if isinstance(held, Iterable) else (held,)
+    if not all(isinstance(name, str) for name in names):
+        raise DuatError(f"held is {held!r}: give names of holds, such as 'attention.pattern', or True for all")
+    return names
 
 
 def _require_alike(x: Any, y: Any) -> None:

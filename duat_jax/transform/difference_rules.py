@@ -224,7 +224,8 @@ def _windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
     names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
     window, strides, padding, dilation, steps = (equation.params[name] for name in names)
     outside = jnp.inf if equation.primitive.name == "reduce_window_min" else -jnp.inf
-    shape = equation.outvars[0].aval.shape  # type: ignore[attr-defined]
+    out: Any = equation.outvars[0]
+    shape = out.aval.shape
     paddings = [(low, high, inner - 1) for (low, high), inner in zip(padding, dilation, strict=True)]
 
     def cut(x: Array, fill: float) -> Array:

@@ -1,7 +1,5 @@
 """The code that runs is what gets derived: a block that is read from a function's own program is that function."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +15,6 @@ from duat_jax.transform.query import linear_map
 from symbolic.blocks.block import Block
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, to_jax
-from symbolic.expressions.activation import Activation
 from symbolic.theorems.residual_stack import i
 
 TOKENS = 3
@@ -275,57 +272,6 @@ def test_a_thing_that_is_used_twice_is_written_once():
 )
 def test_what_multiplies_has_a_letter_and_only_that(name, written):
     assert str(Block.of(FUNCTIONS[name], X).written) == written
-
-
-class Plain:
-    """A layer that is no module, and applies a function that closes over an array of NumPy."""
-
-    def __init__(self):
-        self.weights = {"down": A, "up": [B]}
-
-    def __call__(self, x):  # noqa: D102
-        return x @ self.weights["down"] @ self.weights["up"][0]
-
-
-PLAIN = Plain()
-TWINS = np.ones((FEATURES, FEATURES)), np.ones((FEATURES, FEATURES))
-
-
-def with_parameters(parameters, x, *, rows):
-    return rows @ x @ parameters["mix"]
-
-
-def closing_over(array):
-    return jax.jit(lambda x: jax.jit(lambda y: x + y @ array)(x))
-
-
-@pytest.mark.parametrize(
-    ("fn", "names"),
-    [
-        (Plain(), {"weights.down", "weights.up.0"}),
-        (Plain().__call__, {"weights.down", "weights.up.0"}),
-        (lambda x: PLAIN(x) + x, {"PLAIN.weights.down", "PLAIN.weights.up.0"}),
-        (partial(lambda shift, x: (x @ A) + shift, 1.0), {"A"}),
-        (partial(with_parameters, {"mix": A}, rows=ROWS), {"parameters.mix", "rows"}),
-        (closing_over(np.asarray(C)), {"array"}),
-        (lambda x, kernel=D: x @ kernel, {"kernel"}),
-        (lambda x: x @ jnp.diag(A[0]), {"A"}),
-        (lambda x: x @ (2 * np.eye(FEATURES)[:, ::-1]), {"unnamed 6 × 6 array"}),
-        (lambda x: x @ TWINS[0], {"unnamed 6 × 6 array"}),
-        (Mine(), {"gain", "mix.kernel", "mix.bias", "back.kernel", "back.bias", "scale"}),
-    ],
-)
-def test_arrays_have_the_names_that_the_user_gave_them(fn, names):
-    assert {source.name for entry in Block.of(fn, X).legend.values() for source in entry.sources} == names
-
-
-def test_one_name_is_one_function():
-    read = Block.of(FUNCTIONS["other activations"], X)
-    names = {activation.function for activation in read.written.atoms(Activation)}
-    assert names == set(read.functions) == {"σ", "sigma-2"}
-    z = jnp.array([[-1.0]] * X.size)
-    assert float(read.functions["σ"](z)[0, 0]) == -0.1
-    assert float(read.functions["sigma-2"](z)[0, 0]) == -0.2
 
 
 @pytest.mark.parametrize("kind", ["pre-norm", "post-norm", "modern"])

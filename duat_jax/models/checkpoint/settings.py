@@ -204,6 +204,22 @@ class Settings:
         self._problem(name, f"must be whole numbers, not {shown(value)}")
         return ()
 
+    def each(self, name: str, layers: int, default: int | None = None) -> tuple[int, ...]:
+        """Return a positive whole number for each layer: one for all of them, or a list.
+
+        Args:
+            name: the field.
+            layers: number of layers.
+            default: what an absent or null field means; without it the field is required.
+        """
+        if not isinstance(self.values.get(name), list):
+            return (self.integer(name, default),) * layers
+        found = self.integers(name)
+        if len(found) == layers and all(1 <= number <= LARGEST for number in found):
+            return found
+        self._problem(name, f"must be a positive whole number for each of {layers} layers, not {shown(found)}")
+        return (1,) * layers
+
     def pair(self, name: str, default: int) -> tuple[int, int]:
         """Return a height and a width, which are given as two positive whole numbers or as one.
 

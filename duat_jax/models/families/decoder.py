@@ -61,7 +61,6 @@ def read_config(
         "arrangement": "pre-norm",
         "features": features,
         "heads": heads,
-        "neurons": settings.integer("intermediate_size"),
         "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or heads,
         "head_features": width,
         "rotary": positions.rotary,
@@ -73,10 +72,10 @@ def read_config(
         "norm": "rms",
         "epsilon": settings.number("rms_norm_eps", epsilon),
     }
-    block = BlockConfig(**usual | parts)
+    neurons = settings.each("intermediate_size", settings.count("num_hidden_layers"))
     return Config(
         family=family,
-        blocks=(block,) * settings.count("num_hidden_layers"),
+        blocks=tuple(BlockConfig(**usual | {"neurons": count} | parts) for count in neurons),
         vocab=vocab,
         positions=positions.longest,
         position_embedding=False,

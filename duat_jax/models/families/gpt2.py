@@ -56,22 +56,26 @@ def read_config(settings: Settings) -> Config:
     ):
         settings.rename(name, to)
     features, heads = settings.integer("n_embd"), settings.divisor("n_head", "n_embd")
+    layers, size = settings.count("n_layer"), max(features // heads, 1)
+    neurons = settings.each("n_inner", layers, 4 * features)
     block = BlockConfig(
         arrangement="pre-norm",
         features=features,
         heads=heads,
-        neurons=settings.integer("n_inner", 4 * features),
+        neurons=neurons[0],
         activation=settings.activation("activation_function", "gelu_new"),
         epsilon=settings.number("layer_norm_epsilon", 1e-5),
     )
-    layers, size = settings.count("n_layer"), max(features // heads, 1)
     scale = size**-0.5 if settings.boolean("scale_attn_weights", True) else 1.0
     by_layer = settings.boolean("scale_attn_by_inverse_layer_idx", False)
     scales = [scale / (i + 1 if by_layer else 1) for i in range(layers)]
     vocab = settings.integer("vocab_size")
     return Config(
         family="gpt2",
-        blocks=tuple(dataclasses.replace(block, scale=None if scale == size**-0.5 else scale) for scale in scales),
+        blocks=tuple(
+            dataclasses.replace(block, neurons=count, scale=None if scale == size**-0.5 else scale)
+            for count, scale in zip(neurons, scales, strict=True)
+        ),
         vocab=vocab,
         positions=settings.integer("n_positions"),
         head=of_decoder(settings, vocab, tied=True),

@@ -1,0 +1,1 @@
+"""What low-rank adapters change in a model, and how they are trained."""

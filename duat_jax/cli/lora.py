@@ -1,0 +1,218 @@
+"""The commands `duat lora train`, `duat lora diff` and `duat lora merge`."""
+
+import math
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_output, check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.errors import BadText
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+lora = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+Model = Annotated[Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")]
+Plot = Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")]
+Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")]
+Adapter = Annotated[Path, typer.Argument(help="Directory with adapter_config.json and adapter_model.safetensors.")]
+
+
+@lora.callback(epilog=EXIT_STATUS)
+def main() -> None:
+    """Train low-rank adapters, say exactly what they change, and merge them into their model."""
+
+
+def _name(model: Path | None) -> str:
+    return "embedded" if model is None else str(model).encode(errors="replace").decode()
+
+
+def _curve(losses: "np.ndarray", before: float, after: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(range(len(losses)), losses, color="tab:blue", linewidth=1, label="at a step, text trained on")
+    axis.plot([0, len(losses)], [before, after], "o", color="tab:orange", label="held-out text, before and after")
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss, nats per token")
+    axis.legend(frameon=False)
+    return figure
+
+
+@lora.command(epilog=EXIT_STATUS)
+def train(
+    text: Annotated[list[Path], typer.Option(help="Text file to train on. Give several by several --text.")],
+    output: Annotated[Path, typer.Option(help="New directory for the adapter, in the layout of PEFT.")],
+    model: Model = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(help="Which linear layers, by the ends of their stored names, such as c_attn; all if absent."),
+    ] = None,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of every update.")] = 8,
+    alpha: Annotated[float, typer.Option(help="An update is multiplied by this over the rank.")] = 16.0,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, help="How many pieces of text a step reads.")] = 8,
+    length: Annotated[int, typer.Option(min=2, help="How many tokens a piece has.")] = 128,
+    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights, and of the order of the text.")] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="Keep the state in this file: the same command goes on where it was killed.")
+    ] = None,
+    plot: Plot = None,
+    json_file: Json = None,
+) -> None:
+    """Train adapters on text, the model as it is; the last tenth of the text is held out to measure them."""
+    with one_line_errors():
+        from duat_jax.models.checkpoint.new_directory import check_new_directory
+
+        check_outputs(plot, json_file)
+        check_new_directory(output)
+        if work is not None:
+            check_output(work)
+        numbers = {"--alpha": alpha, "--rate": rate}
+        if wrong := [f"{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
+            raise BadText(f"{', '.join(wrong)}: give a positive number")
+        if find_spec("optax") is None:
+            raise BadText("training needs optax: pip install 'duat-jax[train]'")
+        start_jax()
+        import duat_jax as duat
+        from duat_jax.analysis.lora.training import Settings
+        from duat_jax.analysis.lora.training import train as train_adapters
+        from duat_jax.analysis.text import mean_loss, read_texts, stream, windows
+        from duat_jax.models.lora import adapt, new_adapters, save_adapters
+        from duat_jax.models.lora.adapter import parameters_of
+
+        texts, config = read_texts(text), duat.load_config(model)
+        if length > config.positions:
+            raise BadText(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
+        pieces = windows(stream(duat.load_tokenizer(model), texts), None, length)
+        held_out = max(1, len(pieces) // 10)
+        if len(pieces) - held_out < batch:
+            raise BadText(
+                f"the text has {len(pieces)} pieces of {length} tokens, of which {held_out} are held out: give more"
+                f" text than that for a --batch of {batch}, or shorter pieces"
+            )
+        with loading_bar() as progress:
+            base = duat.load(model, progress=progress)
+        adapters = new_adapters(base, module or (), rank=rank, alpha=alpha, seed=seed)
+        with progress_bar("Training", "steps") as progress:
+            settings = Settings(steps, batch, rate, seed)
+            adapters, losses = train_adapters(
+                base, adapters, pieces[:-held_out], settings, work=work, progress=progress
+            )
+        before, after = (mean_loss(one, pieces[-held_out:]) for one in (base, adapt(base, adapters)))
+        result = {
+            "model": _name(model),
+            "family": config.family,
+            "adapters": list(adapters),
+            "parameters": parameters_of(adapters),
+            "rank": rank,
+            "alpha": alpha,
+            **settings._asdict(),
+            "length": length,
+            "pieces": {"trained on": len(pieces) - held_out, "held out": held_out},
+            "losses": losses.tolist(),
+            "held_out_before": before,
+            "held_out_after": after,
+        }
+        content = to_json(result)
+        save_adapters(output, adapters, base, base=None if model is None else str(model))
+        said = (
+            f"{len(adapters)} adapters of rank {rank}, {parameters_of(adapters):,} numbers, trained in {steps} steps",
+            f"held-out text ({held_out} pieces): {before:.4f} nats per token before, {after:.4f} after",
+            f"written to {output}",
+        )
+        deliver(content, *said, figure=partial(_curve, losses, before, after), plot=plot, json_file=json_file)
+
+
+@lora.command(epilog=EXIT_STATUS)
+def diff(
+    adapter: Adapter,
+    text: Annotated[str, typer.Argument(help="The text that the model reads.")],
+    model: Model = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Token to explain, or class; the adapted model's most probable one if absent."),
+    ] = None,
+    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
+    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
+    position: Annotated[
+        int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
+    ] = None,
+    plot: Plot = None,
+    json_file: Json = None,
+) -> None:
+    """Say exactly what adapters change: by term of the closed form, by adapter, and how far each parameter moved."""
+    with one_line_errors():
+        check_outputs(plot, json_file)
+        start_jax()
+        import duat_jax as duat
+        from duat_jax.analysis.lora.change import lora_change
+        from duat_jax.analysis.lora.parameters import as_dict, moved_parameters
+        from duat_jax.analysis.lora.table import render, render_moved
+        from duat_jax.explanation.inputs import encode, encode_token
+        from duat_jax.models.lora import load_adapters
+
+        config = duat.load_config(model)
+        if config.image is not None:
+            raise BadText(f"a {config.family} model reads images: this command reads texts")
+        tokenizer = duat.load_tokenizer(model)
+        ids = encode(tokenizer, text, "the text")
+        other = None if against is None else encode(tokenizer, against, "the text to compare with")
+
+        def output(text: str | None, what: str) -> int | str | None:
+            if text is None or config.head.kind in ("classes", "hidden"):
+                return text
+            return encode_token(tokenizer, text, what)
+
+        asked = output(target, "target"), output(contrast, "contrast")
+        with loading_bar() as progress:
+            base = duat.load(model, progress=progress)
+        adapters = load_adapters(adapter, base)
+        found = lora_change(
+            base, adapters, ids, asked[0], contrast=asked[1], against=other, position=position, tokenizer=tokenizer
+        )
+        for what, one in (
+            ("the sum of the three columns", found.completeness),
+            ("the sum over the adapters", found.by_adapter),
+            *(("the table of one of the four runs", corner) for corner in found.corners),
+        ):
+            # A change of nothing is a sum of nothing, of which there is nothing to say.
+            if one.verdict == "fails":
+                raise DoesNotHold(
+                    f"{what} misses its value by {float(one.error):+.1e}, more than {float(one.tolerance):.1e}"
+                )
+        moved = moved_parameters(base, adapters, ids)
+        content = to_json({**found.as_dict(_name(model)), "moved": as_dict(moved)})
+        deliver(content, render(found), "", render_moved(moved), figure=found.plot, plot=plot, json_file=json_file)
+
+
+@lora.command(epilog=EXIT_STATUS)
+def merge(
+    adapter: Adapter,
+    output: Annotated[Path, typer.Option(help="New directory for the merged model.")],
+    model: Model = None,
+) -> None:
+    """Write a model with adapters added to its weights, as a checkpoint that loads like any other."""
+    with one_line_errors():
+        from duat_jax.models.checkpoint.new_directory import check_new_directory
+
+        check_new_directory(output)
+        start_jax()
+        import duat_jax as duat
+        from duat_jax.cli.output import show
+        from duat_jax.models.lora import load_adapters, save_merged
+
+        with loading_bar() as progress:
+            base = duat.load(model, progress=progress)
+        adapters = load_adapters(adapter, base)
+        save_merged(output, adapters, base, model)
+        show(f"{len(adapters)} adapters merged into {_name(model)}, written to {output}")

@@ -1,0 +1,122 @@
+"""Where adapters stand: the linear layers of a checkpoint, by the names that it stores them under."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import BadText
+from duat_jax.models.families.tensor_map import Transform
+from duat_jax.models.loader import FAMILIES
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import Linear
+
+SHOWN = 12
+"""How many kinds of layers a message lists."""
+
+
+class Place(NamedTuple):
+    """A linear layer as a checkpoint stores it, and what it is here.
+
+    Args:
+        paths: our linear layers, such as `"stack.blocks.0.attention.query"`; several where they are stored together.
+        inputs: size of what it takes.
+        outputs: size of what each of ours gives.
+        transform: what lies between the stored kernel and ours.
+        transposed: whether it is stored as `[outputs, inputs]`.
+    """
+
+    paths: tuple[str, ...]
+    inputs: int
+    outputs: tuple[int, ...]
+    transform: Transform
+    transposed: bool
+
+    @property
+    def stored_outputs(self) -> int:
+        """Size of what the stored layer gives."""
+        return _stored(self.transform, [(0, size) for size in self.outputs])[int(not self.transposed)]
+
+    def split(self, up: Float[Array, "rank outputs"]) -> list[Array]:
+        """Return what the rows of a stored layer's update are for each of our layers.
+
+        Args:
+            up: `B`, `[rank, stored outputs]`.
+        """
+        shapes = [(len(up), size) for size in self.outputs]
+        return [jnp.asarray(part) for part in self.transform.unpack([up.T if self.transposed else up], shapes)]
+
+
+def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
+    (shape,) = transform.shapes(shapes)
+    return tuple(shape)
+
+
+def places(model: Transformer) -> dict[str, Place]:
+    """Return every linear layer that an adapter can stand on, by its stored name without the model's prefix.
+
+    Args:
+        model: a loaded model, or its skeleton.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> place = places(duat.load())["h.0.attn.c_attn"]
+        >>> place.paths[0], place.inputs, place.outputs
+        ('stack.blocks.0.attention.query', 192, (192, 192, 192))
+    """
+    found = {}
+    for entry in FAMILIES[model.config.family].tensor_map(model.config):
+        if len(entry.names) > 1 or not all(path.endswith(".kernel") for path in entry.parameters):
+            continue
+        paths = tuple(path.removesuffix(".kernel") for path in entry.parameters)
+        layers = [part_at(model, path) for path in paths]
+        if not all(isinstance(layer, Linear) for layer in layers):
+            continue
+        inputs, outputs = layers[0].kernel.shape[0], tuple(layer.kernel.shape[1] for layer in layers)
+        # A size that nothing has says which axis is which.
+        stored = _stored(entry.transform, [(0, size) for size in outputs])
+        if len(stored) == 2:  # a patch's kernel has more axes
+            name = entry.names[0].removesuffix(".weight")
+            found[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
+    return found
+
+
+def part_at(model: Transformer, path: str) -> Any:
+    """Return a part of a model.
+
+    Args:
+        model: the model.
+        path: attributes and indices, separated by dots.
+    """
+    part: Any = model
+    for step in path.split("."):
+        part = part[int(step)] if step.isdigit() else getattr(part, step)
+    return part
+
+
+def chosen(model: Transformer, modules: Iterable[str]) -> list[str]:
+    """Return the stored names of the layers that are asked for, in the order of the checkpoint.
+
+    Args:
+        model: the model.
+        modules: stored names, or their ends, such as `"c_attn"`; all layers of the blocks if empty.
+
+    Raises:
+        BadText: naming everything that no layer is called, and what there is.
+    """
+    known, modules = places(model), list(modules)
+    if not modules:
+        return [name for name, place in known.items() if place.paths[0].startswith("stack.")]
+    if absent := [module for module in modules if not any(_called(name, module) for name in known)]:
+        kinds = dict.fromkeys(re.sub(r"^.*\.\d+\.", "", name) for name in known)
+        raise BadText(
+            f"no linear layer of this {model.config.family} model is called {', '.join(map(repr, absent))}: choose"
+            f" among {', '.join(list(kinds)[:SHOWN])}"
+        )
+    return [name for name in known if any(_called(name, module) for module in modules)]
+
+
+def _called(name: str, module: str) -> bool:
+    return name == module or name.endswith(f".{module}")

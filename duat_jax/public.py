@@ -13,6 +13,8 @@ from duat_jax.explanation.changes import Neurons as Neurons
 from duat_jax.explanation.changes import Stream as Stream
 from duat_jax.explanation.contrast import contrast as contrast
 from duat_jax.explanation.contrast_result import Contrast as Contrast
+from duat_jax.explanation.image_maps import ImageMaps as ImageMaps
+from duat_jax.explanation.image_maps import image_maps as image_maps
 from duat_jax.explanation.images import load_image as load_image
 from duat_jax.explanation.inputs import Text as Text
 from duat_jax.explanation.intervention import intervene as intervene

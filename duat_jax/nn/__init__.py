@@ -9,6 +9,8 @@ from duat_jax.nn.config import BLOCKS as BLOCKS
 from duat_jax.nn.config import BlockConfig as BlockConfig
 from duat_jax.nn.config import make_block as make_block
 from duat_jax.nn.config import make_stack as make_stack
+from duat_jax.nn.convolution import Convolution as Convolution
+from duat_jax.nn.convolution import ResidualConvolution as ResidualConvolution
 from duat_jax.nn.experts import Experts as Experts
 from duat_jax.nn.linear import Linear as Linear
 from duat_jax.nn.mlp import ACTIVATIONS as ACTIVATIONS

@@ -1,0 +1,163 @@
+"""The layer of a residual convolutional network: one term, between two convolutions."""
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.nn.linear import PRECISION, initial
+from duat_jax.nn.mlp import ACTIVATIONS
+from duat_jax.transform.marks import offset, term
+
+_LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+@final
+class Convolution(nnx.Module):
+    """Apply `y_p = Σ_k x_{s p + k} W_k + b` at every place `p` of an image, with zeros beyond its border.
+
+    Acting on `vec(x)` this is a block Toeplitz matrix, which is never made: `Σ_k T_k ⊗ W_kᵀ`, where `T_k` takes place
+    `p` from place `s p + k`.
+
+    Args:
+        inputs: channels of `x`.
+        outputs: channels of `y`.
+        size: rows and columns of the kernel, an odd number; `k` runs over places up to `(size − 1)/2` away.
+        name: prefix of the bias's name.
+        stride: `s`: `y` has every `s`-th row and column.
+        bias: whether there is a bias.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Raises:
+        DuatError: naming every size that is no positive number, and a kernel without a middle.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> Convolution(1, 4, 3, "edges", stride=2, rngs=nnx.Rngs(0))(jnp.ones((8, 8, 1))).shape
+        (4, 4, 4)
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: int,
+        name: str,
+        *,
+        stride: int = 1,
+        bias: bool = True,
+        dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs | None,
+    ) -> None:
+        sizes = {"inputs": inputs, "outputs": outputs, "size": size, "stride": stride}
+        problems = [f"{what} = {number} must be positive" for what, number in sizes.items() if number < 1]
+        if size > 0 and size % 2 == 0:
+            problems.append(f"size = {size} has no middle: give an odd number")
+        if problems:
+            raise DuatError(f"the convolution {name!r} can't be made: {'; '.join(problems)}")
+        self.name = name
+        self.stride = stride
+        self.kernel = initial((size, size, inputs, outputs), dtype, rngs)
+        self.bias = nnx.Param(jnp.zeros(outputs, dtype)) if bias else None
+
+    def multiply(self, x: Float[Array, "... rows columns inputs"]) -> Float[Array, "... _ _ outputs"]:
+        """Return `Σ_k x_{s p + k} W_k`.
+
+        Args:
+            x: `[..., rows, columns, inputs]`.
+        """
+        kernel = self.kernel[...]
+        around = kernel.shape[0] // 2
+        y = jax.lax.conv_general_dilated(
+            x.reshape(-1, *x.shape[-3:]),
+            kernel,
+            (self.stride, self.stride),
+            [(around, around)] * 2,
+            dimension_numbers=_LAYOUT,
+            precision=PRECISION,
+        )
+        return y.reshape(*x.shape[:-3], *y.shape[1:])
+
+    def add_bias(self, y: Float[Array, "... rows columns outputs"]) -> Float[Array, "... rows columns outputs"]:
+        """Return `y + b`, the bias marked as an offset.
+
+        Args:
+            y: `[..., rows, columns, outputs]`.
+        """
+        return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.bias")
+
+    def __call__(self, x: Float[Array, "... rows columns inputs"]) -> Float[Array, "... _ _ outputs"]:
+        """Return `Σ_k x_{s p + k} W_k + b`.
+
+        Args:
+            x: `[..., rows, columns, inputs]`.
+        """
+        return self.add_bias(self.multiply(x))
+
+
+@final
+class ResidualConvolution(nnx.Module):
+    """One layer `x_i = R x_{i−1} + W3 σ(W2 x_{i−1} + b2) + b3`, where `W2` and `W3` are convolutions.
+
+    `R` is the identity where the layer leaves the stream's shape as it is, and else a projection of every place, a
+    convolution of size 1.
+
+    Args:
+        inputs: channels of the stream before the layer.
+        outputs: channels after it, and of the term.
+        activation: a name in `ACTIVATIONS`.
+        size: rows and columns of the kernels, an odd number.
+        stride: of `W2` and `R`: the layer keeps every so many rows and columns.
+        dtype: dtype of the parameters.
+        rngs: source of the random initial weights; zeros without it.
+
+    Raises:
+        DuatError: if there is no such activation, or as `Convolution` does.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> ResidualConvolution(4, 8, "relu", stride=2, rngs=nnx.Rngs(0))(jnp.ones((8, 8, 4))).shape
+        (4, 4, 8)
+
+    Source: Wang & Li, Eq. 20; He et al., "Identity Mappings in Deep Residual Networks", 2016, Eq. 3.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        activation: str,
+        *,
+        size: int = 3,
+        stride: int = 1,
+        dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs | None,
+    ) -> None:
+        if activation not in ACTIVATIONS:
+            raise DuatError(f"there is no activation {activation!r}: choose one of {', '.join(ACTIVATIONS)}")
+        self.activation = activation
+        self.input = Convolution(inputs, outputs, size, "convolution.input", stride=stride, dtype=dtype, rngs=rngs)
+        self.output = Convolution(outputs, outputs, size, "convolution.output", dtype=dtype, rngs=rngs)
+        self.shortcut = (
+            None
+            if (inputs, 1) == (outputs, stride)
+            else Convolution(inputs, outputs, 1, "shortcut", stride=stride, bias=False, dtype=dtype, rngs=rngs)
+        )
+
+    def __call__(self, x: Float[Array, "... rows columns inputs"]) -> Float[Array, "... _ _ outputs"]:
+        """Run the layer.
+
+        Args:
+            x: the residual stream, `[..., rows, columns, inputs]`.
+        """
+        activation = ACTIVATIONS[self.activation]
+        carried = x if self.shortcut is None else self.shortcut(x)
+        added = term(activation, self.input(x), "convolution", outer=self.output.multiply)
+        return carried + self.output.add_bias(added)

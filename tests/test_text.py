@@ -53,7 +53,7 @@ def test_a_finished_piece_is_not_computed_again(tmp_path):
         return lambda: computed.append(number) or {"found": number}
 
     for _ in range(2):
-        journal = Journal(path, {"seed": 0})
+        journal = Journal(path, {"seed": 0, "sizes": (1, 2)})
         assert [journal.once(str(i), piece(i)) for i in range(3)] == [{"found": i} for i in range(3)]
     assert computed == [0, 1, 2]
 

@@ -30,6 +30,7 @@ class Journal:
     def __init__(self, path: Path | None, work: dict[str, Any]) -> None:
         self._path = path
         self._finished: dict[str, Any] = {}
+        work = json.loads(json.dumps(work))
         if path is None:
             return
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -40,7 +41,7 @@ class Journal:
             self._finished = {piece["name"]: piece["found"] for piece in pieces}
         except (ValueError, TypeError, KeyError):
             raise BadText(f"{path} is no journal of finished work: give another file") from None
-        if header != json.loads(json.dumps(work)):
+        if header != work:
             raise BadText(f"{path} holds other work than this one: give another file, or remove it")
         if whole != lines or not whole:
             _write(path, b"".join(whole) or _line(work))

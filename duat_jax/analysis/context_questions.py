@@ -1,0 +1,101 @@
+"""A question after demonstrations, as a model reads it."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
+
+from duat_jax.analysis.context_runs import Task
+from duat_jax.analysis.context_tasks import PAIRS
+from duat_jax.errors import BadText
+from duat_jax.explanation.inputs import encode
+from duat_jax.models.checkpoint.tokenizer import one_error
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+START = "\n"
+"""What every text begins with, demonstrations or not: the first token of a text is read like no other."""
+
+
+class Question(NamedTuple):
+    """A text with demonstrations in it, and what comes next.
+
+    Args:
+        ids: token ids of all: what every text begins with, the demonstrations, the question, `[tokens]`.
+        hidden: true for the demonstrations' tokens, `[tokens]`.
+        answer: the token that comes next: the answer's first one.
+        text: the text.
+    """
+
+    ids: Int[np.ndarray, "tokens"]
+    hidden: Bool[np.ndarray, "tokens"]
+    answer: int
+    text: str
+
+    @property
+    def task(self) -> Task:
+        """What the in-context ledger is asked."""
+        return Task(*map(jnp.asarray, (self.ids, self.hidden, [len(self.ids) - 1], [self.answer])))
+
+
+def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question: str, answer: str) -> Question:
+    """Return a question after demonstrations as a model reads it; the question's tokens are the same without them.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        demonstrations: each a line.
+        question: what follows them, and is to be continued.
+        answer: what comes next.
+
+    Raises:
+        BadText: if the question or the answer is empty.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> question_of(duat.load_tokenizer(), ["a = 1"], "b =", " 2").hidden.tolist()
+        [False, True, True, True, True, False, False]
+    """
+    if problems := [f"the {what} is empty" for what, text in (("question", question), ("answer", answer)) if not text]:
+        raise BadText(f"{'; '.join(problems)}: give some text")
+    lines = "".join(f"{line}\n" for line in demonstrations)
+
+    with one_error("the tokenizer can't split the question", BadText):
+        inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in (lines, question, answer)]
+    pieces = [encode(tokenizer, START, "the beginning"), *inner[:2]]
+    hidden = np.repeat([False, True, False], [len(piece) for piece in pieces])
+    ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
+    return Question(ids, hidden, inner[2][0], START + lines + question)
+
+
+def draw_question(tokenizer: "Tokenizer", task: str, demonstrations: int, *, seed: int = 0) -> Question:
+    r"""Draw a question of a task; with one seed, more demonstrations stand before the same ones and the same question.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        task: a name in `PAIRS`.
+        demonstrations: how many.
+        seed: which ones.
+
+    Raises:
+        BadText: if there is no such task, or it has too few pairs.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> draw_question(duat.load_tokenizer(), "capitals", 1).text
+        '\nBulgaria -> Sofia\nRussia ->'
+    """
+    if task not in PAIRS:
+        raise BadText(f"there is no task {task!r}: choose one of {', '.join(PAIRS)}")
+    if not 0 <= demonstrations < len(PAIRS[task]):
+        raise BadText(
+            f"{demonstrations} demonstrations of {task!r} are asked for, which has {len(PAIRS[task])} pairs: ask for 0"
+            f" to {len(PAIRS[task]) - 1}"
+        )
+    drawn = Random(f"{seed} {task}").sample(PAIRS[task], len(PAIRS[task]))
+    asked, answer = drawn[0]
+    lines = [f"{one} -> {other}" for one, other in drawn[demonstrations:0:-1]]
+    return question_of(tokenizer, lines, f"{asked} ->", f" {answer}")

@@ -1,0 +1,88 @@
+"""The command `duat context`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from duat_jax.analysis.context_tasks import PAIRS
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import _require_holding
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.progress import loading_bar, progress_bar
+
+
+def context(
+    question: Annotated[
+        str | None, typer.Argument(help="What is to be continued, such as 'Spain ->'; none if a --task is given.")
+    ] = None,
+    demonstration: Annotated[
+        list[str] | None,
+        typer.Option(help="A line before the question, such as 'Italy -> Rome'. Give several by several options."),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option(help="What should come next, with its leading space; its first token is asked for."),
+    ] = None,
+    task: Annotated[str | None, typer.Option(help=f"Draw a question: {', '.join(PAIRS)}.")] = None,
+    demonstrations: Annotated[int, typer.Option(min=1, help="How many are drawn with a --task.")] = 4,
+    seed: Annotated[int, typer.Option(help="Which ones are drawn.")] = 0,
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the layers' parts to this PNG file.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Split what demonstrations add to a language model's answer, exactly, over the parameters that they move."""
+    with one_line_errors():
+        check_outputs(plot, json_file)
+        start_jax()
+        import duat_jax as duat
+        from duat_jax.analysis.context import ledger
+        from duat_jax.analysis.context_questions import draw_question, question_of
+        from duat_jax.analysis.context_reach import reach
+        from duat_jax.analysis.context_table import render
+        from duat_jax.explanation.table import token_label
+
+        if (question is None) == (task is None):
+            raise duat.BadText("give a question or a --task, one of them")
+        if task is not None and (demonstration or answer):
+            raise duat.BadText(f"the demonstrations and the answer of {task!r} are drawn: leave the others out")
+        if task is None and not demonstration:
+            raise duat.BadText("there is nothing to account for: give at least one --demonstration")
+        tokenizer = duat.load_tokenizer(model)
+        if task is not None:
+            asked = draw_question(tokenizer, task, demonstrations, seed=seed)
+        else:
+            asked = question_of(tokenizer, demonstration or [], question or "", answer or "")
+        with loading_bar() as progress:
+            loaded = duat.load(model, progress=progress)
+        with progress_bar("Splitting", "steps") as progress:
+            found = ledger(loaded, asked.task, progress=progress)
+        for what, completeness in (
+            ("the account of dynamic parameters", found.completeness),
+            ("the account of masks", found.mask_completeness),
+            ("the account of the closed form's parameters", found.form.completeness),
+        ):
+            _require_holding(what, completeness)
+        name = "embedded" if model is None else str(model).encode(errors="replace").decode()
+        tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in asked.ids]
+        said = tokenizer.decode([asked.answer], skip_special_tokens=False)
+        joined = reach(loaded, asked.task.ids)
+        content = to_json(
+            {
+                "model": name,
+                "text": asked.text,
+                "words": tokens,
+                "hidden": asked.hidden.tolist(),
+                "answer": said,
+                **found.as_dict(),
+                "reach": {
+                    "density": joined.density.tolist(),
+                    "distance": joined.distance.mean(1).tolist(),
+                    "tokens_read": joined.tokens_read.mean(1).tolist(),
+                },
+            }
+        )
+        title = f"{name}: {token_label(said)!r} after {int(asked.hidden.sum())} tokens of demonstrations"
+        deliver(content, title, render(found), figure=found.plot, plot=plot, json_file=json_file)

@@ -1,0 +1,36 @@
+"""How the API pages read the code: an `Example:` is code that runs, and a named tuple has its fields as parameters."""
+
+from typing import Any
+
+from griffe import Class, Extension, Function, Object, Parameter, ParameterKind, Parameters
+
+
+class House(Extension):
+    """This project's docstrings and named tuples, put as griffe expects them."""
+
+    def on_object(self, *, obj: Object, **kwargs: Any) -> None:
+        """Name the section of examples as Google's style does.
+
+        Args:
+            obj: anything that may have a docstring.
+            kwargs: what else is said of it.
+        """
+        if obj.docstring:
+            obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
+
+    def on_class_members(self, *, cls: Class, **kwargs: Any) -> None:
+        """Give a named tuple its constructor.
+
+        Args:
+            cls: any class.
+            kwargs: what else is said of it.
+        """
+        if "NamedTuple" in map(str, cls.bases):
+            kind = ParameterKind.positional_or_keyword
+            fields = [
+                Parameter(name, annotation=field.annotation, kind=kind, default=field.value)
+                for name, field in cls.attributes.items()
+                if field.annotation is not None and "property" not in field.labels
+            ]
+            constructor = Function("__init__", parent=cls, parameters=Parameters(Parameter("self", kind=kind), *fields))
+            cls.set_member("__init__", constructor)

@@ -5,9 +5,13 @@ import typer
 from duat_jax.cli.attends import attends
 from duat_jax.cli.audit import audit
 from duat_jax.cli.circuit import circuit
+from duat_jax.cli.context import context
 from duat_jax.cli.derive import derive
 from duat_jax.cli.explain import explain
+from duat_jax.cli.faithfulness import faithfulness
+from duat_jax.cli.lora import lora
 from duat_jax.cli.output import EXIT_STATUS
+from duat_jax.cli.prune import prune
 from duat_jax.cli.verify import verify
 
 application = typer.Typer(
@@ -20,5 +24,6 @@ def main() -> None:
     """Explain exactly what a Transformer computes, and derive and check the closed form behind it."""
 
 
-for command in (explain, attends, circuit, derive, audit, verify):
+for command in (explain, attends, circuit, context, faithfulness, prune, derive, audit, verify):
     application.command(epilog=EXIT_STATUS)(command)
+application.add_typer(lora, name="lora")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_output, check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
 
@@ -73,10 +73,8 @@ def train(
     with one_line_errors():
         from duat_jax.models.checkpoint.new_directory import check_new_directory
 
-        check_outputs(plot, json_file)
+        check_outputs(plot, json_file, work)
         check_new_directory(output)
-        if work is not None:
-            check_output(work)
         numbers = {"--alpha": alpha, "--rate": rate}
         if wrong := [f"{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
             raise BadText(f"{', '.join(wrong)}: give a positive number")

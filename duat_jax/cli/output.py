@@ -76,12 +76,13 @@ def check_output(path: Path) -> None:
         raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
 
 
-def check_outputs(plot: Path | None, json_file: str | None) -> None:
-    """Raise before anything is computed if the picture or the JSON can't be written.
+def check_outputs(plot: Path | None, json_file: str | None, work: Path | None = None) -> None:
+    """Raise before anything is computed if the picture, the JSON or the finished work can't be written.
 
     Args:
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
+        work: file of finished work; none if absent.
 
     Raises:
         BadText: naming the file and what to do.
@@ -93,10 +94,15 @@ def check_outputs(plot: Path | None, json_file: str | None) -> None:
         if plot.suffix.lower() != ".png":
             raise BadText(f"{plot} must end in .png")
         written.append(plot)
+    if work is not None:
+        written.append(work)
     for path in written:
         check_output(path)
-    if len(written) == 2 and written[0].resolve() == written[1].resolve():
-        raise BadText(f"{plot} can't be the picture and the JSON: give two files")
+    if work is not None and _is_special(work):
+        raise BadText(f"{work} is no ordinary file, and finished work is read again: give one that is")
+    resolved = [path.resolve() for path in written]
+    if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
+        raise BadText(f"{', '.join(twice)} can't be two things at once: give two files")
 
 
 def _is_special(path: Path) -> bool:

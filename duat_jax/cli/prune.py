@@ -67,7 +67,7 @@ def prune(
 ) -> None:
     """Prune a language model's neurons by calibration text, and measure what is lost on other pieces of it."""
     with one_line_errors():
-        check_outputs(plot, json_file)
+        check_outputs(plot, json_file, work)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()
         import duat_jax as duat

@@ -148,7 +148,7 @@ def _run(
     """Return embeddings, what reads the number in the first row and in all others, and what the model says in each."""
 
     def plainly(one: Other) -> tuple[Array, ForwardPass]:
-        x, real = _embedded(model, one), jnp.asarray(one.inputs.real)
+        x, real = embedded(model, one), jnp.asarray(one.inputs.real)
         streams = {} if stream is None else {stream: _stream(model, x, real, stream)}
         return x, ForwardPass(real, model.states(x, real), streams)
 
@@ -158,8 +158,13 @@ def _run(
     return xs, reader, jax.vmap(partial(say, model, reader))(passed)
 
 
-def _embedded(model: Transformer, one: Other) -> Float[Array, "tokens features"]:
-    """Return the embeddings, the vocabulary's mean in the place of a token's own where it is averaged."""
+def embedded(model: Transformer, one: Other) -> Float[Array, "tokens features"]:
+    """Return the embeddings, the vocabulary's mean in the place of a token's own where it is averaged.
+
+    Args:
+        model: the model.
+        one: what it reads.
+    """
     x = model.embed(one.inputs.given, one.inputs.segments)
     if not isinstance(model.embedding, TokenEmbedding):
         return x

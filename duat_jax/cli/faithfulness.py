@@ -1,0 +1,97 @@
+"""The command `duat faithfulness`."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.progress import loading_bar, progress_bar
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from duat_jax.analysis.deletion_study import Estimate, Row
+
+NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
+"""What is read of a model with each kind of head."""
+
+
+def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
+    from rich.table import Table
+
+    def number(found: "Estimate", sign: str = "") -> str:
+        return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
+
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    table.add_column("", max_width=20)
+    for column in ("deletion ↓", "insertion ↑", "first ahead by", "Spearman", "passes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for i, (method, row) in enumerate(rows.items()):
+        ahead = number(row.ahead, "+") if i else ""
+        cells = number(row.deletion), number(row.insertion), ahead, f"{row.spearman.value:+.2f}"
+        table.add_row(method, *cells, f"{costs[method]:.1f}")
+    return table
+
+
+def faithfulness(
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="A language model or a sentence encoder, directory or GGUF file; if absent the embedded one."
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="A file with one text a line. If absent, sentences of Python's manual.")
+    ] = None,
+    texts: Annotated[int, typer.Option(min=2, help="How many texts are drawn.")] = 20,
+    tokens: Annotated[
+        int, typer.Option(min=5, help="Of a language model's text so many tokens are read at most.")
+    ] = 24,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="A method; the others are compared with the first one. If absent all, secant first."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which texts are drawn, and what the random ranking is.")] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="Keep what is finished in this file; with it, a killed run goes on.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves to this PNG file.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+) -> None:
+    """Try which methods find the tokens that matter: take tokens away in their order, and run the model again."""
+    with one_line_errors():
+        check_outputs(plot, json_file, work)
+        start_jax()
+        import duat_jax as duat
+        from duat_jax.analysis.deletion_picture import TITLES, draw
+        from duat_jax.analysis.deletion_study import manual, study
+        from duat_jax.analysis.text import read_texts
+
+        lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
+        tokenizer = duat.load_tokenizer(model)
+        with loading_bar() as progress:
+            loaded = duat.load(model, progress=progress)
+        with progress_bar("Texts", "texts") as report:
+            found = study(
+                *(loaded, tokenizer, lines, method or ()),
+                count=texts,
+                longest=tokens,
+                seed=seed,
+                work=work,
+                progress=report,
+            )
+        name = "embedded" if model is None else str(model).encode(errors="replace").decode()
+        what = NUMBERS[loaded.config.head.kind]
+        content = to_json({"model": name, "number": what, "seed": seed, **found.as_dict()})
+        said = f"{what}: {found.value:.3f} on {found.texts} texts of {found.tokens:.1f} tokens on average"
+        tables = [
+            part
+            for removal, rows in found.tables.items()
+            for part in ("", _table(TITLES[removal].capitalize(), rows, found.costs))
+        ]
+        figure = partial(draw, found.tables, found.value, what)
+        deliver(content, said.capitalize(), *tables, figure=figure, plot=plot, json_file=json_file)

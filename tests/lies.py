@@ -261,7 +261,7 @@ def answers(case, *, neurons=True):
 
 def collapsed_answers(case, *, share=0.5):
     parts, completeness = collapsed(case)
-    share = share if case.carries == "halves" else 0.0
+    share = share if case.carries is None else 0.0
     return _ordered(parts, with_remainder(collapsed_parts(case.fn, case.x, share=share), "bias"), completeness)
 
 

@@ -274,7 +274,7 @@ def test_what_multiplies_has_a_letter_and_only_that(name, written):
     assert str(Block.of(FUNCTIONS[name], X).written) == written
 
 
-@pytest.mark.parametrize("kind", ["pre-norm", "post-norm", "modern"])
+@pytest.mark.parametrize("kind", ["pre-norm", "post-norm", pytest.param("modern", marks=pytest.mark.slow)])
 def test_the_closed_form_of_a_stack_of_programs_is_the_stack(kind):
     layers, x, read = layers_of(KINDS[kind], 3), X, []
     for layer in layers:

@@ -128,9 +128,9 @@ def test_verify_agrees_on_random_networks(block, depth):
     assert all(0 < d.tolerance < 1e-10 for d in result.differences)
 
 
-@pytest.mark.parametrize("model", [GOLDEN / "gpt2", GOLDEN / "bert"], ids=["gpt2", "bert"])
-def test_verify_agrees_on_checkpoints(model):
-    (result,) = networks(model=model)
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("bert", marks=pytest.mark.slow)])
+def test_verify_agrees_on_checkpoints(name):
+    (result,) = networks(model=GOLDEN / name)
     assert result.holds
 
 

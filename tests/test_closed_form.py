@@ -93,7 +93,8 @@ def test_contributions_pulled_back_are_those_carried_forwards(case):
     close(sum(parts.offsets.values()), (form.bias() * readout).sum())
 
 
-@pytest.mark.parametrize("block", ["pre-norm", pytest.param("post-norm", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("block", ["pre-norm", "post-norm"])
 def test_a_scanned_stack_has_the_form_of_a_python_loop(block):
     stack, x = make_stack(block, LAYERS), make_input(3)
     looped = duat.unroll(stack, x)

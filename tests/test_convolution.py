@@ -109,6 +109,7 @@ def as_matrices(model):
     return stem, terms, model.head.kernel[...].T @ mean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_networks_closed_form_is_that_of_the_recursions(dtype):
     model, x = network(dtype, "gelu"), image(ROWS, COLUMNS, 1, dtype=dtype)

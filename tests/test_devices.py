@@ -107,7 +107,10 @@ def run_on_two_devices(script):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("what", PROGRAMS)
+SLOW = "an explicitly sharded input", "held shards", "two explicitly sharded inputs"
+
+
+@pytest.mark.parametrize("what", [pytest.param(what, marks=[pytest.mark.slow] * (what in SLOW)) for what in PROGRAMS])
 def test_on_two_devices(what):
     axis, program = PROGRAMS[what]
     run_on_two_devices(PREAMBLE.replace("{axis}", axis) + program)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from duat_jax.analysis import approximation, moved_parameters, selection
 from duat_jax.analysis.approximation_picture import draw_errors
 from duat_jax.analysis.journal import Journal
@@ -28,7 +29,6 @@ from duat_jax.cli.compiled import keep_compiled
 
 RESULTS, WORK = Path("benchmarks/results/approximation.json"), Path("benchmarks/results/work/approximation.jsonl")
 PAGE = Path("docs/approximation.md")
-BEGIN, END = "<!-- tables: written by make approximation -->\n", "<!-- end of tables -->\n"
 SEEDS, STEPS, SHORT = 3, 3000, 1500
 NEURONS, FIT_STEPS = (4, 8, 16, 32, 64), {1: 2000, 2: 2000, 8: 4000}
 LAYERS, WIDTHS = (1, 2, 4), (32, 128)
@@ -356,8 +356,7 @@ def main() -> None:
     results = measure()
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     _pictures(results)
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + _page(results) + END + rest.partition(END)[2])
+    write_tables(PAGE, _page(results))
 
 
 if __name__ == "__main__":

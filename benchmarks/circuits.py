@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from duat_jax.analysis.attribution import METHODS
 from duat_jax.analysis.study import study
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
 RESULTS, PAGE, README = Path("benchmarks/results/circuits.json"), Path("docs/circuits.md"), Path("README.md")
-BEGIN, END = "<!-- tables: written by make circuits -->\n", "<!-- end of tables -->\n"
 NEURONS = ("neuron x position",)
 RIVALS = (
     "secant",
@@ -140,12 +140,6 @@ def _short(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
-    page = path.read_text()
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    path.write_text(f"{before}\n{text}\n{after}")
-
-
 def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -158,8 +152,8 @@ def main() -> None:
             results["studies"][name] = _measure(STUDIES[name])
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    _write(PAGE, _page(results))
-    _write(README, _short(results))
+    write_tables(PAGE, _page(results))
+    write_tables(README, _short(results))
 
 
 if __name__ == "__main__":

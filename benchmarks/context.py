@@ -19,6 +19,7 @@ from scipy.stats import spearmanr
 import duat_jax as duat
 from benchmarks import smollm2, texts
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from duat_jax.analysis.context import ledger
 from duat_jax.analysis.context_copying import copying
 from duat_jax.analysis.context_ledger import COLUMNS
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 RESULTS, PAGE = Path("benchmarks/results/context.json"), Path("docs/in-context.md")
 WORK = Path("benchmarks/results/work/context.jsonl")
-BEGIN, END = "<!-- tables: written by python -m benchmarks.context -->\n", "<!-- end of tables -->\n"
 SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all-MiniLM-L6-v2"
 RUN_AGAIN, DEMONSTRATIONS, DRAWS = 4, (0, 1, 2, 4, 8), 3
 TOKENS, TEXTS, LOSS_TEXTS = 128, 4, 8
@@ -326,9 +326,7 @@ def main() -> None:
     keep_compiled()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else _measure()
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    page = PAGE.read_text()
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(f"{before}\n{_page(results)}\n{after}")
+    write_tables(PAGE, _page(results))
 
 
 if __name__ == "__main__":

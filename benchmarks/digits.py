@@ -18,12 +18,12 @@ from flax import nnx
 
 import duat_jax as duat
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from duat_jax.analysis.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
 from duat_jax.analysis.journal import Journal
 
 RESULTS, PAGE, PICTURES = Path("benchmarks/results/digits.json"), Path("docs/images.md"), Path("docs")
 WORK = Path("benchmarks/results/work/digits")
-BEGIN, END = "<!-- tables: written by python -m benchmarks.digits -->\n", "<!-- end of tables -->\n"
 SEEDS, SHOWN_SEED = (0, 1, 2), 0
 EXACT, PAIRS, REMOVED = 100, 10, 200
 """How many held-out images are split, compared in pairs, and taken apart."""
@@ -329,9 +329,7 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured, of every network the same trainings.
     """
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(f"{before}\n{_page(results['times'], results['networks'])}\n\n{after}", encoding="utf-8")
+    write_tables(PAGE, _page(results["times"], results["networks"]))
 
 
 if __name__ == "__main__":

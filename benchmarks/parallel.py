@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.environment import environment
+from benchmarks.page import write_tables
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 
 RESULTS, PAGE = Path("benchmarks/results/parallel.json"), Path("docs/parallel.md")
-BEGIN, END = "<!-- tables: written by python -m benchmarks.parallel -->\n", "<!-- end of tables -->\n"
 DEPTH, WIDTHS = 64, (16, 32, 64, 128, 256)
 WIDEST_RECURSION = 16
 """The recursion carries every earlier term through every layer: beyond, the other serial program stands for it."""
@@ -203,9 +203,7 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured.
     """
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(f"{before}\n{_page(results)}\n\n{after}", encoding="utf-8")
+    write_tables(PAGE, _page(results))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.page import write_tables
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS
 from duat_jax.analysis.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.analysis.pruning.ranking import METHODS
 
 PAGE = Path("docs/pruning.md")
-BEGIN, END = "<!-- tables: written by make pruning -->\n", "<!-- end of tables -->\n"
 
 TITLES = {"embedded": "The embedded model"}
 
@@ -143,6 +143,4 @@ def write(results: dict[str, Found], fractions: Sequence[float]) -> None:
         for title, part in parts.items():
             if any(line.startswith("|") for line in part):
                 lines += [f"### {title}", "", *part]
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    PAGE.write_text(before + "\n" + "\n".join(lines) + "\n" + after, encoding="utf-8")
+    write_tables(PAGE, "\n".join(lines))

@@ -176,8 +176,8 @@ def norm(stored: str, ours: str, *, bias: bool = True) -> list[Entry]:
     return [*entries, Entry(f"{stored}.bias", (f"{ours}.bias",))] if bias else entries
 
 
-def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
-    """Return a model's parameter.
+def part_at(model: nnx.Module, path: str) -> Any:
+    """Return a part of a model.
 
     Args:
         model: the model.
@@ -187,6 +187,16 @@ def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
     for step in path.split("."):
         found = found[int(step)] if step.isdigit() else getattr(found, step)
     return found
+
+
+def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
+    """Return a model's parameter.
+
+    Args:
+        model: the model.
+        path: attributes and indices, separated by dots.
+    """
+    return part_at(model, path)
 
 
 def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], tensors: Tensors, put: Put) -> None:

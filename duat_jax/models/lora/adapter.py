@@ -10,7 +10,8 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.models.lora.places import Place, chosen, part_at, places
+from duat_jax.models.families.tensor_map import part_at
+from duat_jax.models.lora.places import Place, chosen, places
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, Linear
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText
-from duat_jax.models.families.tensor_map import Transform
+from duat_jax.models.families.tensor_map import Transform, part_at
 from duat_jax.models.loader import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import Linear
@@ -81,19 +81,6 @@ def places(model: Transformer) -> dict[str, Place]:
             name = entry.names[0].removesuffix(".weight")
             found[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
     return found
-
-
-def part_at(model: Transformer, path: str) -> Any:
-    """Return a part of a model.
-
-    Args:
-        model: the model.
-        path: attributes and indices, separated by dots.
-    """
-    part: Any = model
-    for step in path.split("."):
-        part = part[int(step)] if step.isdigit() else getattr(part, step)
-    return part
 
 
 def chosen(model: Transformer, modules: Iterable[str]) -> list[str]:

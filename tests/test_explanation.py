@@ -7,11 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
+from flax import nnx
 
 import duat_jax as duat
 from duat_jax.explanation import inputs, run
 from duat_jax.explanation.batch import batches
+from duat_jax.models.config import Head
 from duat_jax.models.target.base import forward
+from duat_jax.nn import BlockConfig
+from duat_jax.verification.networks import randomised
 
 LANGUAGE, ENCODERS = ("gpt2", "gpt2-untied-relu"), ("bert", "bert-silu")
 IDS, OTHER = jnp.array([5, 17, 3, 44, 17, 20]), jnp.array([9, 8, 7, 6])
@@ -214,6 +218,25 @@ def test_log_probability_is_its_held_form_minus_the_entropy():
     readout = duat.LogProbability(7, 2).read(model, passed).readout
     gradient = jax.grad(lambda h: jax.nn.log_softmax(h[2] @ model.embedding.token[...].T)[7])(model.hidden(x))
     np.testing.assert_allclose(readout, gradient, atol=1e-12)
+
+
+def differently(model, ids, target):
+    return duat.contrast(model, ids, [5, 9, 3], target)
+
+
+def many_words():
+    """A float32 model with as many tokens as language models have, whose embeddings share a direction, as theirs do."""
+    block = BlockConfig(arrangement="pre-norm", features=16, heads=2, neurons=8)
+    head = Head(kind="next token", outputs=49_152, tied=True)
+    config = duat.Config(family="gpt2", blocks=(block,) * 2, vocab=49_152, positions=8, head=head)
+    model = randomised(duat.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(0)), 0)
+    model.embedding.token[...] += 7
+    return model
+
+
+@pytest.mark.parametrize("ask", [duat.explain, differently], ids=["explain", "contrast"])
+def test_a_log_probability_over_a_large_vocabulary_keeps_its_digits(ask):
+    assert ask(many_words(), [5, 6, 3], duat.LogProbability(7)).completeness.verdict == "holds"
 
 
 @pytest.mark.parametrize("stream", [None, 0, pytest.param(2, marks=pytest.mark.slow), 3])

@@ -7,13 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.linear import PRECISION, in_blocks
 from duat_jax.nn.pattern import soft_cap
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
-
-ROWS = 512
-"""Of the vocabulary, so many logits are computed at once."""
 
 
 class Task(NamedTuple):
@@ -47,9 +44,7 @@ def mean_log_probability(model: Transformer, states: Float[Array, "tokens featur
 def _logits(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
     """Return the logits, computed in blocks: transposed, one long sum over the vocabulary would lose digits."""
     table, head = model.unembedding, model.head
-    count = -(-len(table) // ROWS)
-    blocks = jnp.pad(table, ((0, count * ROWS - len(table)), (0, 0))).reshape(count, ROWS, -1)
-    found = jax.lax.map(lambda rows: jnp.matmul(states, rows.T, precision=PRECISION), blocks)
+    found = jax.lax.map(lambda rows: jnp.matmul(states, rows.T, precision=PRECISION), in_blocks(table))
     logits = jnp.moveaxis(found, 0, 1).reshape(len(states), -1)[:, : len(table)]
     if head.bias is not None:
         logits = logits + head.bias[...]

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
 from duat_jax.nn.config import make_norm
-from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.linear import PRECISION, Linear, in_blocks, initial
 from duat_jax.nn.mlp import ACTIVATIONS
 from duat_jax.nn.pattern import cap_ratio, soft_cap
 from duat_jax.transform.marks import offset, term
@@ -96,7 +96,9 @@ class ReadOut(nnx.Module):
             embedding: the token embedding, for a read-out that is tied to it.
         """
         rows = self.rows(embedding)
-        logits = jnp.matmul(state, rows.T, precision=PRECISION)
+        blocks = in_blocks(rows)
+        states = jnp.broadcast_to(state, (len(blocks), len(state)))
+        logits = jnp.einsum("bf,bvf->bv", states, blocks, precision=PRECISION).reshape(-1)[: len(rows)]
         bias = jnp.zeros_like(logits) if self.bias is None else self.bias[...]
         logits = logits + bias
         ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)

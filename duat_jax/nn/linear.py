@@ -15,6 +15,9 @@ PRECISION = jax.lax.Precision.HIGHEST
 
 INITIAL_SCALE = 0.02
 
+BLOCK = 512
+"""Of a vocabulary, so many rows are summed up at once."""
+
 
 def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> nnx.Param:
     """Return a parameter with normally distributed entries of standard deviation 0.02, or zeros without a source.
@@ -28,6 +31,17 @@ def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> 
     if rngs is None:
         return nnx.Param(jnp.zeros(shape, dtype))
     return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
+
+
+def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block *columns"]:
+    """Return rows in blocks, with zeros at the end: one long sum over a vocabulary would lose digits.
+
+    Args:
+        rows: `[rows, *columns]`.
+    """
+    block = min(BLOCK, len(rows))
+    missing = -len(rows) % block
+    return jnp.pad(rows, ((0, missing), *[(0, 0)] * (rows.ndim - 1))).reshape(-1, block, *rows.shape[1:])
 
 
 @final

@@ -14,7 +14,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.head import Logits
 from duat_jax.models.target.base import ForwardPass, Reading, Target, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.linear import PRECISION, in_blocks
 
 
 @final
@@ -122,10 +122,11 @@ class LogProbability(Target):
         def beside_the_mean(numbers: Array) -> Array:
             return numbers[token] - jnp.dot(held, numbers, precision=PRECISION)
 
-        direction = logits.direction(token) - jnp.dot(held * logits.ratios, logits.rows, precision=PRECISION)
+        weights, rows = in_blocks(held * logits.ratios), in_blocks(logits.rows)
+        mean = jnp.einsum("bv,bvf->bf", weights, rows, precision=PRECISION).sum(0)
         return reading(
             beside_the_mean(logits.values),
-            one_row(passed.states, self.position, direction),
+            one_row(passed.states, self.position, logits.direction(token) - mean),
             beside_the_mean(logits.constants),
             token,
             jax.nn.log_softmax(logits.values)[token],

@@ -16,7 +16,7 @@ from test_pruning import IDS, said
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax.analysis.pruning.layers import remove_layers
+from duat_jax.analysis.pruning.layers import least, remove_layers
 from duat_jax.analysis.pruning.picture import draw
 from duat_jax.analysis.pruning.pruner import prune
 from duat_jax.analysis.pruning.resizing import resized
@@ -126,6 +126,24 @@ def test_the_saved_model_is_the_one_whose_loss_is_told(text, tmp_path):
 
 
 @pytest.mark.slow
+def test_layers_go_whole(text, tmp_path):
+    asked = ("--what", "layers", "--fraction", 0.34, "--method", "block influence", "--compensate")
+    compared = small(text, *asked, "mean", "--compensate", "none", "--json", "-")
+    assert compared.exit_code == 0, compared.output
+    losses = {row["compensation"]: row["loss"] for row in json.loads(compared.stdout)["pruned"]}
+    saved = small(text, *asked, "mean", "--output", tmp_path / "shorter", "--json", "-")
+    assert saved.exit_code == 0, saved.output
+    (row,) = json.loads(saved.stdout)["pruned"]
+    assert duat.load(tmp_path / "shorter").config.layers == 4
+    drawn = windows(stream(duat.load_tokenizer(), [TEXT]), 6, 12, seed=0)
+    removed = least(duat.load(), drawn[:3], 2, "block influence")
+    expected = mean_loss(remove_layers(duat.load(), drawn[:3], removed, compensation="mean"), drawn[3:])
+    # What is saved has the entries of the file: half precision.
+    assert losses["mean"] == pytest.approx(expected, rel=1e-5) == pytest.approx(row["loss"], rel=1e-3)
+    assert losses["none"] != losses["mean"]
+
+
+@pytest.mark.slow
 def test_a_killed_comparison_goes_on(text, tmp_path):
     arguments = ["--fraction", "0.5", "--method", "wanda", "--method", "flap", "--work", str(tmp_path / "work")]
     program = f"""
@@ -177,6 +195,9 @@ def test_mistakes_are_one_line_and_leave_nothing(text, tmp_path):
         *("not 1.0", "no method 'guess'", "no compensation 'hope'", "no budget 'none'", "no layer 9"),
         arguments=("--text", text, *wrong),
     )
+    layers = ("--what", "layers", "--method", "wanda", "--budget", "together")
+    says("no method 'wanda'", "no budget is chosen", arguments=("--text", text, "--fraction", 0.5, *layers))
+    says("could go 'heads'", arguments=("--text", text, "--fraction", 0.5, "--what", "heads"))
     (tmp_path / "empty").write_text("\n")
     says("empty is empty", arguments=("--text", tmp_path / "empty", "--fraction", 0.5))
     says("and 128 pieces of 128 are asked for", arguments=("--text", text, "--fraction", 0.5))

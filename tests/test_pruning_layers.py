@@ -28,6 +28,8 @@ def test_a_layer_that_adds_the_same_everywhere_is_removed_exactly():
         assert smaller.config.layers == 2
         close(said(smaller, ids), said(model, ids), layers=50)
     assert of_layers.layer_scores(model, IDS, "block influence").argmin() == 1
+    assert of_layers.least(model, IDS, 1, "block influence") == [1]
+    assert of_layers.least(model, IDS, 9, "random") == [1, 2]
 
 
 @pytest.mark.slow

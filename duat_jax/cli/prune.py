@@ -32,14 +32,16 @@ def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "Re
 
 def prune(
     text: Annotated[list[Path], typer.Option(help="A text file to calibrate on. Give several by several --text.")],
-    fraction: Annotated[list[float], typer.Option(help="Which share of the MLPs' neurons goes, from 0 up to 1.")],
+    fraction: Annotated[list[float], typer.Option(help="Which share of them goes, from 0 up to 1.")],
+    what: Annotated[str, typer.Option(help="What goes: the MLPs' neurons, or whole layers.")] = "neurons",
     model: Annotated[
         Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="How neurons are ranked: contributions if absent, fisher, taylor, flap, wanda, magnitude or random."
+            help="How neurons are ranked: contributions if absent, fisher, taylor, flap, wanda, magnitude or random;"
+            " layers: contributions, block influence or random."
         ),
     ] = None,
     compensate: Annotated[
@@ -65,13 +67,14 @@ def prune(
     plot: Annotated[Path | None, typer.Option(help="Write the losses to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:
-    """Prune a language model's neurons by calibration text, and measure what is lost on other pieces of it."""
+    """Prune a language model's neurons or layers by calibration text, and measure what is lost on other pieces."""
     with one_line_errors():
         check_outputs(plot, json_file, work)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()
         import duat_jax as duat
         from duat_jax.analysis.journal import Journal
+        from duat_jax.analysis.pruning.layers import prune_layers
         from duat_jax.analysis.pruning.picture import draw
         from duat_jax.analysis.pruning.pruner import check
         from duat_jax.analysis.pruning.pruner import prune as prune_model
@@ -81,7 +84,7 @@ def prune(
         from duat_jax.models.checkpoint.new_directory import check_new_directory
 
         asked = [
-            Pruner(one, how, share, budget)
+            Pruner(one, how, share, budget, what)
             for one in dict.fromkeys(methods)
             for how in dict.fromkeys(compensations)
             for share in dict.fromkeys(fraction)
@@ -93,7 +96,7 @@ def prune(
         texts = read_texts(text)
         with loading_bar() as progress:
             whole = duat.load(model, progress=progress)
-        check(whole, fraction, methods, compensations, budget, layer)
+        check(whole, fraction, methods, compensations, budget, layer, what)
         if output is not None:
             require_writable(whole)
         drawn = windows(stream(duat.load_tokenizer(model), texts), 2 * pieces, tokens, seed=seed)
@@ -112,17 +115,22 @@ def prune(
         else:
             (one,) = asked
             with progress_bar("Calibrating", "pieces") as progress:
-                smaller = prune_model(
-                    whole,
-                    ids,
-                    one.fraction,
-                    method=one.method,
-                    compensation=one.compensation,
-                    budget=one.budget,
-                    layers=layer,
-                    seed=seed,
-                    progress=progress,
-                )
+                if what == "layers":
+                    smaller = prune_layers(
+                        whole, ids, one.fraction, method=one.method, compensation=one.compensation, seed=seed
+                    )
+                else:
+                    smaller = prune_model(
+                        whole,
+                        ids,
+                        one.fraction,
+                        method=one.method,
+                        compensation=one.compensation,
+                        budget=one.budget,
+                        layers=layer,
+                        seed=seed,
+                        progress=progress,
+                    )
             save_pruned(smaller, model, output)
             # What is told is told of the file.
             saved = duat.load(output)

@@ -48,6 +48,9 @@ METHODS: dict[str, Callable[[Transformer, Array, Array, Array], Array]] = {
 """Every method that ranks layers: a layer's contribution to the loss, its mean square over tokens with every parameter
 held, or the mean of `1 − cos(x_{i−1}, x_i)` (Men et al., "ShortGPT", 2024, Eq. 1)."""
 
+RANDOM = "random"
+"""Beside them: layers drawn from a seed."""
+
 
 @partial(jax.jit, static_argnames="method")
 def _score(model: Transformer, ids: Array, method: str) -> list[Array]:
@@ -67,6 +70,52 @@ def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], metho
     """
     (total,) = in_batches(partial(_score, model, method=method), ids)
     return total / (ids.shape[0] * (ids.shape[1] - 1))
+
+
+def least(
+    model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int, method: str, *, seed: int = 0
+) -> list[int]:
+    """Return which layers go first, in order; the first layer stays.
+
+    Args:
+        model: a language model.
+        ids: calibration text, token ids `[texts, tokens]`.
+        count: how many.
+        method: a name in `METHODS`, or `RANDOM`.
+        seed: of a random choice.
+    """
+    drawn = np.random.default_rng(seed).random(model.config.layers)
+    scores = drawn if method == RANDOM else layer_scores(model, ids, method)
+    return sorted((1 + np.argsort(scores[1:], kind="stable")[:count]).tolist())
+
+
+def prune_layers(
+    model: Transformer,
+    ids: Int[np.ndarray, "texts tokens"],
+    fraction: float,
+    *,
+    method: str = "contributions",
+    compensation: str = "refit",
+    seed: int = 0,
+) -> Transformer:
+    """Return a smaller model: the layers that matter least on calibration text are removed, as by `remove_layers`.
+
+    Args:
+        model: a language model; it stays as it is.
+        ids: calibration text, token ids `[texts, tokens]`.
+        fraction: which share of the layers goes, of `[0, 1)`, to the nearest whole number.
+        method: how layers are ranked, a name in `METHODS`, or `RANDOM`.
+        compensation: what takes their place: `"none"`, `"mean"` or `"refit"`.
+        seed: of a random choice.
+
+    Example:
+        >>> import duat_jax as duat, numpy as np
+        >>> ids = np.arange(40, dtype=np.int32).reshape(2, 20)
+        >>> prune_layers(duat.load(), ids, 1 / 3, method="block influence", compensation="mean").config.layers
+        4
+    """
+    count = round(fraction * model.config.layers)
+    return remove_layers(model, ids, least(model, ids, count, method, seed=seed), compensation=compensation)
 
 
 @partial(jax.jit, static_argnames=("layer", "end"))

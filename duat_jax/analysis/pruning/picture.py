@@ -12,7 +12,7 @@ COLOURS = 10
 
 
 def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
-    """Return the loss over the share of neurons that is gone, a line for each ranking and compensation.
+    """Return the loss over the share of neurons or layers that is gone, a line for each ranking and compensation.
 
     Args:
         dense: the loss of the whole model.
@@ -29,7 +29,7 @@ def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
             [100 * share for share in shares], heights, STYLES[how], marker=".", color=colour, label=f"{method}, {how}"
         )
     axis.axhline(dense, color="black", linewidth=0.6)
-    axis.set_xlabel("% of neurons removed")
+    axis.set_xlabel(f"% of {' and '.join(dict.fromkeys(one.what for one in losses))} removed")
     axis.set_ylabel("loss on other text, nats per token")
     axis.legend(frameon=False, fontsize="small")
     return figure

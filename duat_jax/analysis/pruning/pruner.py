@@ -6,6 +6,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Int
 
+from duat_jax.analysis.pruning import layers as of_layers
 from duat_jax.analysis.pruning import places
 from duat_jax.analysis.pruning.budget import BUDGETS, MEASURED, Scores, measured
 from duat_jax.analysis.pruning.calibration import Moments, moments
@@ -15,6 +16,9 @@ from duat_jax.analysis.pruning.resizing import Kept, resized, rewrite
 from duat_jax.errors import DuatError
 from duat_jax.models.transformer import Transformer
 
+KNOWN: dict[str, Iterable[str]] = {"neurons": METHODS, "layers": (*of_layers.METHODS, of_layers.RANDOM)}
+"""What may go, and how it may be ranked."""
+
 
 def check(
     model: Transformer,
@@ -23,16 +27,18 @@ def check(
     compensations: Iterable[str],
     budget: str,
     layers: Sequence[int] | None,
+    what: str = "neurons",
 ) -> None:
     """Raise for ways to prune that there aren't.
 
     Args:
         model: the model.
-        fractions: which shares of their neurons go.
-        methods: how neurons are ranked.
+        fractions: which shares of their neurons or layers go.
+        methods: how these are ranked.
         compensations: what takes their place.
         budget: how many each layer loses.
         layers: which layers are pruned; all if absent.
+        what: what goes, a name in `KNOWN`.
 
     Raises:
         DuatError: naming everything that is wrong with these.
@@ -43,15 +49,18 @@ def check(
         if not 0 <= fraction < 1
     ]
     asked: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
-        ("method", methods, METHODS),
+        ("part of a model that could go", [what], KNOWN),
+        ("method", methods, KNOWN.get(what, METHODS)),
         ("compensation", compensations, COMPENSATIONS),
         ("budget", [budget], (*BUDGETS, MEASURED)),
     )
-    for what, names, known in asked:
+    for kind, names, known in asked:
         problems += [
-            f"there is no {what} {name!r}: choose one of {', '.join(known)}" for name in names if name not in known
+            f"there is no {kind} {name!r}: choose one of {', '.join(known)}" for name in names if name not in known
         ]
     problems += places.problems_of(model, layers)
+    if what == "layers" and (budget != "equal" or layers is not None):
+        problems.append("where whole layers go, no layer and no budget is chosen: leave them out")
     if problems:
         raise DuatError("; ".join(problems))
 

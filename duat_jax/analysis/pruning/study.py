@@ -9,6 +9,7 @@ from jaxtyping import Int
 
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.pruning.calibration import Moments, moments
+from duat_jax.analysis.pruning.layers import prune_layers
 from duat_jax.analysis.pruning.pruner import how_many, pruned, scores
 from duat_jax.analysis.pruning.ranking import METHODS
 from duat_jax.analysis.text import mean_loss
@@ -19,19 +20,22 @@ class Pruner(NamedTuple):
     """One way to prune.
 
     Args:
-        method: how neurons are ranked, a name in `METHODS`.
+        method: how they are ranked, a name in `METHODS` of what goes.
         compensation: what takes their place, a name in `COMPENSATIONS`.
         fraction: which share of them goes.
         budget: how many each layer loses, a name in `BUDGETS` or `MEASURED`.
+        what: `"neurons"`, or whole `"layers"`, for which there is no budget.
     """
 
     method: str
     compensation: str
     fraction: float
     budget: str = "equal"
+    what: str = "neurons"
 
     def __str__(self) -> str:
-        return f"{self.method}, {self.compensation}, {100 * self.fraction:.12g}%, {self.budget}"
+        how = self.what if self.what == "layers" else self.budget
+        return f"{self.method}, {self.compensation}, {100 * self.fraction:.12g}%, {how}"
 
 
 def losses_of(
@@ -63,6 +67,11 @@ def losses_of(
         return moments(model, ids, weights)
 
     def loss(one: Pruner) -> float:
+        if one.what == "layers":
+            smaller = prune_layers(
+                model, ids, one.fraction, method=one.method, compensation=one.compensation, seed=seed
+            )
+            return mean_loss(smaller, held_out)
         seen = found(METHODS[one.method].weights)
         ranked = scores(model, seen, one.method, one.compensation, layers=layers, seed=seed)
         removed = how_many(model, seen, ranked, one.compensation, one.fraction, one.budget, ids)

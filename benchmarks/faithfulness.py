@@ -23,13 +23,18 @@ from benchmarks.environment import environment
 from benchmarks.page import write_tables
 from benchmarks.texts import held_out_sources
 from duat_jax.analysis.deletion_picture import draw
-from duat_jax.analysis.deletion_study import names_of, study
+from duat_jax.analysis.deletion_study import Row, names_of, study
 from duat_jax.analysis.text import read_texts
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
 RESULTS, PAGE = Path("benchmarks/results/faithfulness.json"), Path("docs/faithfulness.md")
-PICTURES = {"Pairs of sentences": Path("docs/faithfulness.png")}
+PICTURES = {
+    "Pairs of sentences": (Path("docs/faithfulness.png"), "mean similarity"),
+    "The next token of code": (Path("docs/faithfulness-of-code.png"), "mean log-probability"),
+    "The next token": (Path("docs/faithfulness-of-smollm2.png"), "mean log-probability"),
+}
+"""Where the curves of a study are drawn, and what its number is."""
 WORK, TEXTS = Path("benchmarks/results/work"), Path("benchmarks/sentences.txt")
 ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
 LONGEST = 16
@@ -90,8 +95,6 @@ def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
     work = WORK / f"faithfulness {name}"
     with progress_bar(name, "texts") as progress:
         found = study(model, tokenizer, texts, names, count=count, longest=LONGEST, work=work, progress=progress)
-    if name in PICTURES:
-        draw(found.tables, found.value, "mean similarity").savefig(PICTURES[name], dpi=110)
     return {"asked": asked._asdict(), **found.as_dict()}
 
 
@@ -131,9 +134,22 @@ def _page(results: dict[str, Any]) -> str:
             f" the number is {result['value']:.3f} on the whole texts.",
             "",
         ]
+        if name in PICTURES:
+            picture, _ = PICTURES[name]
+            lines += [f"![{name}: the curves of every method]({picture.name})", ""]
         for removal, said in REMOVED.items():
             lines += [f"{said}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
     return "\n".join(lines)
+
+
+def _draw(results: dict[str, Any]) -> None:
+    for name, (path, what) in PICTURES.items():
+        if found := results["studies"].get(name):
+            tables = {
+                removal: {method: Row(**row) for method, row in table.items()}
+                for removal, table in found["tables"].items()
+            }
+            draw(tables, found["value"], what).savefig(path, dpi=110)
 
 
 def main() -> None:
@@ -150,6 +166,7 @@ def main() -> None:
             results["studies"][name] = _measure(name, STUDIES[name], count)
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    _draw(results)
     write_tables(PAGE, _page(results))
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import make_input, make_stack, numbers
+from test_blocks import GATED, WEIGHTS, A, K, M, N, U, V, W, X, d, gated
 
 import duat_jax as duat
 from duat_jax.nn import BLOCKS as MODULES
@@ -15,12 +16,9 @@ from duat_jax.verification.routes import block_arrays, held_by_layer, symbolic_b
 from symbolic import (
     Block,
     activation,
-    diag,
-    hadamard,
     held,
     matrix,
     ones,
-    sizes,
     summed,
     vector,
 )
@@ -29,25 +27,6 @@ from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.errors import NumbersDiffer, SymbolicError
 from symbolic.evaluation.bridge import to_jax
 from symbolic.theorems.residual_stack import i
-
-N, M, K = 3, 4, 5  # tokens, features, neurons
-d, n = sizes("d n")
-A, F, G = matrix("A", d, d), matrix("F", n, d), matrix("G", d, n)
-H, V, W, U = held("H", N, N), matrix("V", M, M), matrix("W", M, K), matrix("U", K, M)
-g, r = held("g", N, K), held("r", N)
-GATED = Block(lambda x: diag(r) * (x + H * x * V + hadamard(g, activation(x * W)) * U), shape=(N, M))
-WEIGHTS = {"V": numbers(M, M), "W": numbers(M, K, key=1), "U": numbers(K, M, key=2)}
-X = jnp.array(numbers(N, M, key=3))
-
-
-def gated(x, weights=WEIGHTS, gate="g", scale="r"):
-    pattern = duat.hold(jax.nn.softmax(x @ x.T), "H")
-    y = x + pattern @ x @ weights["V"]
-    y = (
-        y
-        + (duat.hold(jnp.tanh(x @ weights["W"]), gate) * duat.term(jax.nn.silu, x @ weights["W"], "mlp")) @ weights["U"]
-    )
-    return duat.hold(1 / jnp.sqrt((y * y).mean(-1)), scale)[:, None] * y
 
 
 def test_a_gated_block_is_the_function():

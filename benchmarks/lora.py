@@ -62,7 +62,7 @@ TRAININGS = {
     "attention alone": Asked(EMBEDDED, ATTENTION, 8, 100),
     "MLPs alone": Asked(EMBEDDED, MLP, 8, 100),
     "every layer, rank 1": Asked(EMBEDDED, (), 1, 100),
-    "SmolLM2, queries and values": Asked(SMOLLM2, ("q_proj", "v_proj"), 8, 10, 64, 4),
+    "SmolLM2, queries and values": Asked(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 64),
 }
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RESULTS, PAGE = Path("benchmarks/results/context.json"), Path("docs/in-context.md")
 WORK = Path("benchmarks/results/work/context.jsonl")
 SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all-MiniLM-L6-v2"
-RUN_AGAIN, DEMONSTRATIONS, DRAWS = 4, (0, 1, 2, 4, 8), 3
+RUN_AGAIN, DEMONSTRATIONS, DRAWS = 4, (0, 1, 2, 4, 8), 8
 TOKENS, TEXTS, LOSS_TEXTS = 128, 4, 8
 KERNELS = (2, 4, 8, 16, 32, 64, 128)
 COPIED, SEQUENCES, HEADS = 25, 3, 8
@@ -145,8 +145,9 @@ def _measure() -> dict[str, Any]:
             for task in PAIRS:
                 once(_ledger, task, count, seed)
         if count == RUN_AGAIN:
-            for measure in (reached, copied, losses):
-                measure(EMBEDDED)
+            for name in (EMBEDDED, SMOLLM2):
+                for measure in (reached, copied, losses):
+                    measure(name)
             reached(ENCODER)
     ledgers = {
         task: {
@@ -157,8 +158,8 @@ def _measure() -> dict[str, Any]:
     return {"environment": environment(), "sizes": sizes} | {
         "ledgers": ledgers,
         "reach": {name: reached(name) for name in (EMBEDDED, SMOLLM2, ENCODER)},
-        "windows": {EMBEDDED: losses(EMBEDDED)},
-        "copying": {EMBEDDED: copied(EMBEDDED)},
+        "windows": {name: losses(name) for name in (EMBEDDED, SMOLLM2)},
+        "copying": {name: copied(name) for name in (EMBEDDED, SMOLLM2)},
     }
 
 

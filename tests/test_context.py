@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import GOLDEN
 from flax import nnx
 from helpers import close, modern
 
@@ -315,6 +316,38 @@ def test_what_cannot_be_asked_is_refused():
         ledger(model, TASK._replace(places=jnp.array([2, 6])))
     with pytest.raises(duat.BadText, match="the text has 20 tokens: give 1 to 16"):
         ledger(model, Task(jnp.zeros(20, int), jnp.zeros(20, bool), jnp.array([3]), jnp.array([3])))
+    wrong = TASK._replace(ids=TASK.ids + 7, places=jnp.array([-1]))
+    with pytest.raises(duat.BadText, match=r"1 places and 2 answers.*from 0 to 6, the text.*ids from 0 to 10"):
+        ledger(model, wrong)
+    with pytest.raises(duat.BadText, match="a sequence of 1 tokens"):
+        copying(model, [0], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [0, 1, 2])
+def test_the_closed_form_of_an_activation_with_a_corner_is_exact_where_little_moves(key):
+    block = BlockConfig(arrangement="pre-norm", activation="relu", features=32, heads=2, neurons=256, causal=True)
+    head = Head(kind="next token", outputs=VOCAB, tied=True)
+    config = duat.Config(family="gpt2", blocks=(block,) * 2, vocab=VOCAB, positions=16, head=head)
+    model = randomised(duat.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(key)), key)
+    for block in model.stack.blocks:
+        block.attention.output.kernel[...] *= 0.003
+    assert ledger(model, TASK, run_again=False).form.completeness.verdict == "holds"
+
+
+@pytest.mark.slow
+def test_a_text_whose_length_turns_its_positions_is_read_as_it_is():
+    model = duat.load(GOLDEN / "llama-dynamic", dtype=jnp.float64)
+    ids, hidden = jnp.arange(5, 17), jnp.arange(12) == 3
+    found = ledger(model, Task(ids, hidden, jnp.array([11]), jnp.array([4])), run_again=False)
+    close(found.values[0], np.asarray(jax.nn.log_softmax(model(ids)[-1])[4]))
+
+
+def test_a_layer_that_reads_nothing_has_no_share():
+    model = language_model(layers=1)
+    model.stack.blocks[0].attention.output.kernel[...] *= 0
+    found = reach(model, TASK.ids)
+    assert not found.shares.any() and not found.distance.any() and not found.tokens_read.any()
 
 
 # Copying.

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, normalizers
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -39,6 +40,16 @@ def test_questions_that_cannot_be_drawn_are_refused(tokenizer):
         draw_question(tokenizer, "capitals", 1000)
     with pytest.raises(duat.BadText, match="the question is empty; the answer is empty"):
         question_of(tokenizer, ["a"], "", "")
+
+
+def test_a_tokenizer_that_puts_a_space_before_a_text_reads_the_answer_where_it_stands():
+    words = ["<s>", "▁", "\n", "▁Spain", "▁->", "▁Madrid", "Spain", "Italy", "▁Rome"]
+    tokenizer = Tokenizer(models.Unigram([(word, -float(i)) for i, word in enumerate(words)], unk_id=0))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    found = question_of(tokenizer, ["Italy -> Rome"], "Spain ->", " Madrid")
+    said = [tokenizer.id_to_token(int(token)) for token in found.ids]
+    assert said == tokenizer.encode(found.text).tokens == ["▁", "\n", "Italy", "▁->", "▁Rome", "\n", "Spain", "▁->"]
+    assert tokenizer.id_to_token(found.answer) == "▁Madrid"
 
 
 def command(*arguments):

@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 from helpers import close
 from test_deletion import NAMES, TEXTS, VOCAB, model_of, tokenizer_of
+from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -22,6 +23,7 @@ from duat_jax.analysis.deletion import (
     curves,
     leave_one_out,
     questions_of,
+    scores_of,
     settled,
 )
 from duat_jax.analysis.deletion_study import manual, study
@@ -95,7 +97,7 @@ def test_what_cannot_be_measured_is_said(small):
     model, tokenizer, *_ = small
     with pytest.raises(duat.BadText, match="no method 'guess': choose among secant, mean"):
         study(model, tokenizer, TEXTS, ["guess"], count=2, longest=8)
-    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens, and 2 are asked for"):
+    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens .*, and 2 are asked for"):
         study(model, tokenizer, ["a b c", TEXTS[0]], count=2, longest=8)
     classes = duat.Config(
         family="test",
@@ -109,12 +111,25 @@ def test_what_cannot_be_measured_is_said(small):
 
 
 @pytest.mark.slow
-def test_scores_that_are_not_finite_are_refused(small):
+def test_scores_that_are_not_finite_are_refused(small, tmp_path):
     _, tokenizer, *_ = small
     broken = model_of()
     broken.final_norm.scale[...] = jnp.full(8, jnp.nan)
-    with pytest.raises(NotFinite, match="'gradient x input' gives scores that aren't finite"):
-        study(broken, tokenizer, TEXTS, ["gradient x input"], count=2, longest=8)
+    model, *_ = small
+    questions = questions_of(model, tokenizer, TEXTS, 2, longest=8)
+    with pytest.raises(NotFinite, match="'lost' gives scores that aren't finite"):
+        scores_of("lost", lambda model, asked: asked.x.sum(-1) * jnp.nan, model, questions)
+    for work in (None, tmp_path / "work"):
+        with pytest.raises(NotFinite, match="what the model says of a text"):
+            study(broken, tokenizer, TEXTS, ["random"], count=2, longest=8, work=work)
+
+
+def test_tokens_that_are_special_make_no_text(small):
+    model, tokenizer, *_ = small
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.add_special_tokens(["[UNK]"])
+    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens that aren't special"):
+        study(model, tokenizer, [TEXTS[0], "[UNK] " * 6 + "a"], count=2, longest=8)
 
 
 def test_the_manual_has_sentences():
@@ -136,7 +151,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
     assert command("--texts", 1).exit_code == command("--seed", -1).exit_code == command("--tokens", 4).exit_code == 2
     (tmp_path / "few").write_text("def f(x): return x\n\ndef g(x): return x\n")
     few = command("--text", tmp_path / "few", "--texts", 3, "--method", "random")
-    assert few.exit_code == 2 and "2 texts of at least 5 tokens, and 3 are asked for" in few.stderr
+    assert few.exit_code == 2 and "2 texts of at least 5 tokens" in few.stderr and ", and 3 are asked for" in few.stderr
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from duat_jax.analysis.lora.change import lora_change
 from duat_jax.analysis.lora.parameters import as_dict, moved_parameters
 from duat_jax.analysis.lora.result import COLUMNS
 from duat_jax.models.config import Head
-from duat_jax.models.lora.adapter import merge, new_adapters, scaled
+from duat_jax.models.lora.adapter import adapt, merge, new_adapters, scaled
 from duat_jax.reference.blocks import residual_terms
 from duat_jax.verification.routes import held_by_layer
 from symbolic.equality.normal_form import normal_form
@@ -310,3 +310,16 @@ def test_an_encoder_is_asked_for_a_similarity():
     close(found.before, np.asarray(before))
     close(found.after, np.asarray(after))
     close(sum(found.totals.values()), np.asarray(after - before), 6)
+
+
+def test_before_a_head_that_is_a_term_the_layers_outer_maps_stand_still():
+    model = duat.load(GOLDEN / "bert-classes", dtype=jnp.float64)
+    found = as_dict(moved_parameters(model, random_adapters(model), jnp.array([5, 7, 9])))
+    assert {one["value"] for name, one in found["outer_maps"].items() if name.startswith("layers.")} == {0.0}
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_layer_of_the_model_itself_is_adapted():
+    model = duat.load(GOLDEN / "albert", dtype=jnp.float64)
+    adapters = random_adapters(model, ["embedding_hidden_mapping_in"])
+    close(adapt(model, adapters)(jnp.array([5, 7, 9])), np.asarray(merge(model, adapters)(jnp.array([5, 7, 9]))), 6)

@@ -264,12 +264,15 @@ def test_the_refit_is_the_least_squares_of_numpy():
     random = np.random.default_rng(0)
     a, outer = random.normal(size=(40, 7)) @ random.normal(size=(7, 7)) + 1, random.normal(size=(7, 3))
     kept = np.array([True, False, True, True, False, True, True])
-    found = Moments(a.mean(0), a.T @ a / 40, np.zeros(7), np.zeros((3, 7)))
+    found = Moments(a.mean(0), a.T @ a / 40, np.zeros(7), np.zeros((3, 7)), 40)
     weights, bias = compensated(outer, kept, found, "refit")
     design = np.column_stack([a[:, kept], np.ones(40)])
     expected = np.linalg.lstsq(design, a @ outer)[0]
     np.testing.assert_allclose(np.vstack([weights[kept], bias]), expected, atol=1e-3)
     assert (weights[~kept] == 0).all()
+    # Of few tokens least squares would tell the noise: what is carried over is smaller.
+    few, _ = compensated(outer, kept, found._replace(tokens=19), "refit")
+    assert np.abs(few - outer)[kept].max() < np.abs(weights - outer)[kept].max()
 
 
 @BOTH

@@ -127,11 +127,13 @@ def test_the_saved_model_is_the_one_whose_loss_is_told(text, tmp_path):
 
 @pytest.mark.slow
 def test_layers_go_whole(text, tmp_path):
-    asked = ("--what", "layers", "--fraction", 0.34, "--method", "block influence", "--compensate")
+    asked = ("--what", "layers", "--fraction", 0.34, "--fraction", 0.3, "--method", "block influence", "--compensate")
     compared = small(text, *asked, "mean", "--compensate", "none", "--json", "-")
     assert compared.exit_code == 0, compared.output
-    losses = {row["compensation"]: row["loss"] for row in json.loads(compared.stdout)["pruned"]}
-    saved = small(text, *asked, "mean", "--output", tmp_path / "shorter", "--json", "-")
+    rows = json.loads(compared.stdout)["pruned"]
+    losses = {row["compensation"]: row["loss"] for row in rows}
+    assert {row["fraction"] for row in rows} == {2 / 6} and len(rows) == 2
+    saved = small(text, *asked[:4], *asked[6:], "mean", "--output", tmp_path / "shorter", "--json", "-")
     assert saved.exit_code == 0, saved.output
     (row,) = json.loads(saved.stdout)["pruned"]
     assert duat.load(tmp_path / "shorter").config.layers == 4

@@ -78,6 +78,9 @@ def test_what_cannot_be_pruned_is_said():
         prune(model, IDS, 0.1, rounds=0)
     with pytest.raises(duat.BadText, match="no calibration text"):
         prune(model, IDS[:0], 0.1)
+    with pytest.raises(duat.DuatError, match=r"not -0.3.*no method 'guess'"):
+        of_layers.prune_layers(model, IDS, -0.3, method="guess")
+    assert of_layers.prune_layers(model, IDS, 0.1).config.layers == of_layers.how_many_layers(model, 0.9) + 1 == LAYERS
     with pytest.raises(duat.DuatError, match="the first layer stays"):
         of_layers.remove_layers(model, IDS, [0])
     with pytest.raises(duat.DuatError, match=r"no layer 3.*no compensation 'hope'"):

@@ -11,6 +11,7 @@ import pytest
 import duat_jax as duat
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.text import mean_loss, read_texts, stream, windows
+from duat_jax.errors import NotFinite
 
 
 def test_windows_are_the_text_without_overlap():
@@ -34,6 +35,11 @@ def test_every_file_that_cannot_be_read_is_named(tmp_path):
         read_texts([tmp_path / name for name in ("missing", "latin", "empty")])
     with pytest.raises(duat.BadText, match="no text"):
         read_texts([])
+
+
+def test_empty_pieces_are_refused():
+    with pytest.raises(duat.BadText, match="pieces of 0 tokens"):
+        windows(np.arange(11, dtype=np.int32), None, 0)
 
 
 def test_mean_loss_is_that_of_each_text_alone():
@@ -79,6 +85,18 @@ def test_other_work_is_refused(tmp_path):
     (tmp_path / "other").write_text("hello\n")
     with pytest.raises(duat.BadText, match="no journal"):
         Journal(tmp_path / "other", {"seed": 1})
+    for own in ("my notes, no newline", '{"important": "results"}'):
+        (tmp_path / "own").write_text(own)
+        with pytest.raises(duat.BadText):
+            Journal(tmp_path / "own", {"seed": 1})
+        assert (tmp_path / "own").read_text() == own
+
+
+def test_what_is_no_number_is_not_kept(tmp_path):
+    journal = Journal(tmp_path / "work", {})
+    with pytest.raises(NotFinite, match="the loss has numbers that are NaN"):
+        journal.once("the loss", lambda: float("nan"))
+    assert (tmp_path / "work").read_text() == "{}\n"
 
 
 def test_a_killed_run_goes_on(tmp_path):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.analysis.context_form import moved_form
@@ -23,7 +24,8 @@ from duat_jax.explanation.run import beside
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import secant
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.attention import LONGEST_STORED
+from duat_jax.nn.attention import LONGEST_STORED, Attention
+from duat_jax.nn.position import Rotary
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -113,6 +115,8 @@ def ledger(
     _check(model, task)
     tokens = len(task.ids)
     length = min(max(SHORTEST, bucket(tokens, LONGEST_STORED)), model.config.positions)
+    if any(rotary.longer is not None for rotary in _rotaries(model)):  # whose angles depend on the text's length
+        length = tokens
     padding = (0, length - tokens)
     padded = task._replace(ids=jnp.pad(task.ids, padding), hidden=jnp.pad(task.hidden, padding))
     parts: Any = jax.device_get(_split(model, padded))
@@ -141,6 +145,11 @@ def ledger(
     )
 
 
+def _rotaries(model: Transformer) -> list[Rotary]:
+    attentions = [one for _, one in nnx.iter_graph(model) if isinstance(one, Attention)]
+    return [one.rotary for one in attentions if one.rotary is not None]
+
+
 def _check(model: Transformer, task: Task) -> None:
     config, tokens = model.config, len(task.ids)
     problems = []
@@ -149,7 +158,16 @@ def _check(model: Transformer, task: Task) -> None:
     longest = min(LONGEST_STORED, config.positions)
     if not 0 < tokens <= longest:
         problems.append(f"the text has {tokens} tokens: give 1 to {longest}, whose patterns are stored")
-    if task.hidden[task.places].any():
+    vocab, places, answers = config.vocab, np.asarray(task.places), np.asarray(task.answers)
+    if not 0 < len(places) == len(answers):
+        problems.append(
+            f"{len(places)} places and {len(answers)} answers are given: give one answer for each, one at least"
+        )
+    if ((places < 0) | (places >= tokens)).any():
+        problems.append(f"places are counted from 0 to {tokens - 1}, the text's last token")
+    elif np.asarray(task.hidden)[places].any():
         problems.append("what is asked stands in the hidden part: ask after it")
+    if any(((of < 0) | (of >= vocab)).any() for of in (np.asarray(task.ids), answers)):
+        problems.append(f"tokens and answers are token ids from 0 to {vocab - 1}")
     if problems:
         raise BadText("; ".join(problems))

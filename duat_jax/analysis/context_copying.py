@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.analysis.context import Ledger, ledger
 from duat_jax.analysis.context_runs import Task, number, streams_of
 from duat_jax.analysis.text import token_losses
+from duat_jax.errors import BadText
 from duat_jax.explanation.contrast import HEADS
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
@@ -93,10 +94,12 @@ def copying(model: Transformer, start: Sequence[int], tokens: int, *, seed: int 
         heads: how many of the heads with the largest parts are removed, one after another.
 
     Raises:
-        BadText: if the model is no causal language model, or both sequences are too long for it.
+        BadText: if the model is no causal language model, or the sequence is of one token, or too long twice.
 
     Source: Olsson et al., "In-context Learning and Induction Heads", 2022.
     """
+    if tokens < 2:
+        raise BadText(f"a sequence of {tokens} tokens is copied: give at least 2, of which the second can be known")
     sequence = np.random.default_rng(seed).integers(0, model.config.vocab, tokens)
     task = repeated(start, sequence)
     found = ledger(model, task, run_again=False)
@@ -111,7 +114,7 @@ def copying(model: Transformer, start: Sequence[int], tokens: int, *, seed: int 
         losses[first],
         losses[np.asarray(task.places)],
         found,
-        tuple(range(1, heads + 1)),
+        tuple(range(1, len(order) + 1)),
         tuple(np.cumsum(found.heads.ravel()[order]).tolist()),
         tuple((found.values[0] - again).tolist()),
     )

@@ -29,7 +29,7 @@ class Moved(NamedTuple):
     Args:
         path: `⟨u, ΔP x_0⟩`, `[2]`.
         bias: `⟨u, Δq⟩`.
-        outer: `⟨u, ΔC_j σ⟩` at the activations without the part, `[terms, 2]`.
+        outer: `⟨u, ΔC_j σ⟩` at the activations without the part, the hidden tokens' own as they are, `[terms, 2]`.
         inner: `⟨u, C_j S ΔB_j x_0⟩` with the `C_j` without the part, `[terms, 2]`.
         inner_bias: `⟨u, C_j S Δc_j⟩` with the same, `[terms]`: `c_j` has the earlier terms in it.
         both: `⟨u, ΔC_j Δσ⟩`, `[terms]`.
@@ -95,10 +95,15 @@ def _form(recording: Recording, hidden: Array, readout: Array) -> _Form:
 
 
 def _slopes(one: Recording, other: Recording) -> Array:
-    """Return the derivative of every activation in the middle of both pre-activations."""
-    middle = {site: (one.seen[site] + other.seen[site]) / 2 for site in one.program.of_kind(marks.PRE_ACTIVATION)}
-    _, slopes = jax.jvp(partial(activations_of, one), (middle,), (jax.tree.map(jnp.ones_like, middle),))
-    return _of_terms(one, slopes, marks.ACTIVATION)
+    """Return the secant of every activation between both pre-activations."""
+    sites = one.program.of_kind(marks.PRE_ACTIVATION)
+
+    def total(values: list[Array]) -> Array:
+        found = activations_of(one, dict(zip(sites, values, strict=True)))
+        return jnp.stack([activation.sum() for activation in found.values()]).sum()
+
+    found = secant(total)(*([recording.seen[site] for site in sites] for recording in (one, other)))
+    return _stacked(found.multiplier)
 
 
 @jax.jit
@@ -139,10 +144,7 @@ def _moved(one: _Form, other: _Form, slopes: Array, hidden: Array, difference: A
             (one.inner_bias, other.inner_bias),
         )
     )
-    moved = shared + of_hidden + bias
-    # Nearer than this a quotient loses more digits than the derivative in the middle, as in the secant's own rules.
-    far = jnp.abs(moved) > float(jnp.finfo(moved.dtype).eps) ** (1 / 3)
-    carried = other.outer * jnp.where(far, change / jnp.where(far, moved, 1), slopes)
+    carried = other.outer * slopes
 
     def by_side(parts: Array) -> Array:
         return jnp.stack([jnp.where(hidden, 0, parts).sum(-1), jnp.where(hidden, parts, 0).sum(-1)], -1)

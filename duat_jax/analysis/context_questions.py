@@ -52,7 +52,7 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
         answer: what comes next.
 
     Raises:
-        BadText: if the question or the answer is empty.
+        BadText: if the question or the answer is empty, or the tokenizer can't split them off what stands before.
 
     Example:
         >>> import duat_jax as duat
@@ -64,11 +64,21 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
     lines = "".join(f"{line}\n" for line in demonstrations)
 
     with one_error("the tokenizer can't split the question", BadText):
-        inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in (lines, question, answer)]
+        inner = [_after_start(tokenizer, text) for text in (lines, question, answer)]
+    if not inner[2]:
+        raise BadText(f"the tokenizer has no token for the answer {answer!r}: give another one")
     pieces = [encode(tokenizer, START, "the beginning"), *inner[:2]]
     hidden = np.repeat([False, True, False], [len(piece) for piece in pieces])
     ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
     return Question(ids, hidden, inner[2][0], START + lines + question)
+
+
+def _after_start(tokenizer: "Tokenizer", text: str) -> list[int]:
+    """Return a text's tokens where it doesn't begin the text: some tokenizers put a space before what does."""
+    start, whole = (tokenizer.encode(each, add_special_tokens=False).ids for each in (START, START + text))
+    if whole[: len(start)] != start:
+        raise BadText(f"the tokenizer makes one token of a line break and what follows it: begin {text!r} otherwise")
+    return whole[len(start) :]
 
 
 def draw_question(tokenizer: "Tokenizer", task: str, demonstrations: int, *, seed: int = 0) -> Question:

@@ -34,7 +34,8 @@ class Reach(NamedTuple):
     def shares(self) -> Float[np.ndarray, "layers queries keys"]:
         """Of each output position's squared norm, the share of every token."""
         squares = self.norms.astype(np.float64) ** 2
-        return squares / squares.sum(-1, keepdims=True)
+        total = squares.sum(-1, keepdims=True)
+        return squares / np.where(total == 0, 1, total)
 
     @property
     def distance(self) -> Float[np.ndarray, "layers queries"]:
@@ -44,7 +45,8 @@ class Reach(NamedTuple):
     @property
     def tokens_read(self) -> Float[np.ndarray, "layers queries"]:
         """As how many tokens of equal shares an output position's shares count: `1 / Σ share²`."""
-        return 1 / (self.shares**2).sum(-1)
+        squares = (self.shares**2).sum(-1)
+        return np.where(squares == 0, 0, 1 / np.where(squares == 0, 1, squares))
 
     def beyond(self, kernel: int) -> Float[np.ndarray, "layers queries"]:
         """Return the share that a convolution over the last tokens, the position's own included, has no weight for.
@@ -184,5 +186,5 @@ def windowed(model: Transformer, kernel: int) -> Transformer:
     """
     found: Transformer = nnx.merge(*nnx.split(model))
     for attention in _attentions(found):
-        attention.window = kernel
+        attention.window = kernel if attention.window is None else min(kernel, attention.window)
     return found

@@ -16,7 +16,7 @@ from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.contrast import embedded
 from duat_jax.explanation.inputs import Inputs, encode
 from duat_jax.explanation.number import fixed
-from duat_jax.explanation.others import BASELINES, TOKENS, Other, as_it_is, check_contrast
+from duat_jax.explanation.others import BASELINES, TOKENS, Other, as_it_is, check_contrast, special_tokens
 from duat_jax.explanation.run import readers_of
 from duat_jax.models.target.base import Target
 from duat_jax.models.target.logit import LogProbability
@@ -91,21 +91,23 @@ def questions_of(
             " load one of these"
         )
     ids = [encode(tokenizer, text, f"text {i}") for i, text in enumerate(texts)]
-    around = len(tokenizer.encode("").ids)
-    long_enough = [i for i, one in enumerate(ids) if len(one) - around >= FEWEST]
+    if kind == "next token":
+        ids = [one[:longest] for one in ids]
+    nothing = special_tokens(tokenizer)
+    fits = [len(one) <= model.config.positions for one in ids]
+    long_enough = [i for i, one in enumerate(ids) if fits[i] and (~np.isin(one, nothing)).sum() >= FEWEST]
     if kind == "hidden":  # the last one is followed by none
-        long_enough = [i for i in long_enough if i + 1 < len(ids) and ids[i] != ids[i + 1]]
+        long_enough = [i for i in long_enough if i + 1 < len(ids) and fits[i + 1] and ids[i] != ids[i + 1]]
     if len(long_enough) < count:
         raise BadText(
-            f"there are {len(long_enough)} texts of at least {FEWEST} tokens, and {count} are asked for: give more"
-            " texts, or ask for fewer"
+            f"there are {len(long_enough)} texts of at least {FEWEST} tokens that aren't special and at most"
+            f" {model.config.positions} in all, and {count} are asked for: give more texts, or ask for fewer"
         )
     drawn = np.random.default_rng(seed).permutation(long_enough)[:count]
     found = []
     for i in map(int, drawn):
         target: Target = LogProbability() if kind == "next token" else Similarity(ids[i + 1])
-        text = ids[i][:longest] if kind == "next token" else ids[i]
-        asked = check_contrast(model.config, text, list(names), target, tokenizer=tokenizer)
+        asked = check_contrast(model.config, ids[i], list(names), target, tokenizer=tokenizer)
         (readers,) = readers_of(model, [(asked.target,)])
         others = dict(zip(names, asked.others, strict=True))
         found.append(Question(asked.given, others, others["mean"].averaged, _row(readers, 0)))
@@ -161,11 +163,20 @@ def settled(model: Transformer, questions: Sequence[Question]) -> tuple[Float[np
     Args:
         model: the model.
         questions: what is asked.
+
+    Raises:
+        NotFinite: if a number isn't finite.
     """
     texts, _, readers = _batch(questions, model.config.positions)
     values, readers = jax.device_get(_plainly(model, texts, readers))
     asked = [one._replace(reader=_row(readers, i)) for i, one in enumerate(questions)]
-    return np.asarray(values, np.float64), asked
+    return _finite(np.asarray(values, np.float64)), asked
+
+
+def _finite(numbers: np.ndarray) -> np.ndarray:
+    if not np.isfinite(numbers).all():
+        raise NotFinite("what the model says of a text is NaN or infinite: nothing can be learned from it")
+    return numbers
 
 
 def scores_of(
@@ -226,6 +237,9 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Other]]) -> Float[np.n
     Args:
         model: the model.
         rows: of each text what reads the number, and the text.
+
+    Raises:
+        NotFinite: if a number isn't finite.
     """
     found = np.empty(len(rows))
     of_length: dict[int, list[int]] = {}
@@ -239,7 +253,7 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Other]]) -> Float[np.n
             filled = [rows[i] for i in (some * AT_ONCE)[:AT_ONCE]]
             readers, texts = _stacked(reader for reader, _ in filled), _stacked(_padded(t, length) for _, t in filled)
             found[some] = np.asarray(_numbers(model, readers, texts), np.float64)[: len(some)]
-    return found
+    return _finite(found)
 
 
 def run(

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -24,7 +24,7 @@ from duat_jax.analysis.deletion import (
     scores_of,
     settled,
 )
-from duat_jax.analysis.journal import Journal
+from duat_jax.analysis.journal import Journal, fingerprint
 from duat_jax.analysis.token_attribution import Method, methods_of
 from duat_jax.errors import BadText
 from duat_jax.models.transformer import Transformer
@@ -149,11 +149,6 @@ def names_of(model: Transformer, tokenizer: "Tokenizer") -> tuple[str, ...]:
         tokenizer: its tokenizer.
     """
     return (*methods_of(model.config, baselines_of(tokenizer)), *LEAVE_ONE_OUT.values(), RANDOM)
-
-
-def _checksum(model: Transformer) -> int:
-    """Return a number that tells models apart, made of all their parameters."""
-    return reduce(lambda sum, leaf: crc32(np.asarray(leaf).tobytes(), sum), jax.tree.leaves(model), 0)
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -297,7 +292,7 @@ def study(
         "methods": list(names),
         "seed": seed,
         "sizes": list(SIZES),
-        "model": _checksum(model),
+        "model": fingerprint(model),
     }
     journal = Journal(work, asked)
     tried: dict[int, dict[str, Any]] = {}

@@ -3,10 +3,14 @@
 import json
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from duat_jax.errors import BadText
+import jax
+import numpy as np
+
+from duat_jax.errors import BadText, NotFinite
 
 
 class Journal:
@@ -41,7 +45,8 @@ class Journal:
             self._finished = {piece["name"]: piece["found"] for piece in pieces}
         except (ValueError, TypeError, KeyError):
             raise BadText(f"{path} is no journal of finished work: give another file") from None
-        if header != work:
+        # The first line is written at once with the file: one that has no end is none of ours.
+        if header != work or (lines and not whole):
             raise BadText(f"{path} holds other work than this one: give another file, or remove it")
         if whole != lines or not whole:
             _write(path, b"".join(whole) or _line(work))
@@ -52,17 +57,41 @@ class Journal:
         Args:
             name: which one.
             compute: returns it as plain data.
+
+        Raises:
+            NotFinite: if it has a number that is NaN or infinite.
         """
         if name in self._finished:
             return self._finished[name]
         found = compute()
+        try:
+            line = _line({"name": name, "found": found})
+        except ValueError:
+            raise NotFinite(f"{name} has numbers that are NaN or infinite") from None
         if self._path is not None:
             with self._path.open("ab") as file:
-                file.write(_line({"name": name, "found": found}))
+                file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         self._finished[name] = found
         return found
+
+
+def fingerprint(tree: Any) -> str:
+    """Return a text that tells pytrees of arrays apart: other numbers or other names have another one.
+
+    Args:
+        tree: the pytree, such as a model.
+
+    Example:
+        >>> fingerprint({"a": 1.0}) == fingerprint({"a": 1.0}), fingerprint({"a": 1.0}) == fingerprint({"b": 1.0})
+        (True, False)
+    """
+    found = sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        found.update(jax.tree_util.keystr(path).encode())
+        found.update(np.asarray(leaf).tobytes())
+    return found.hexdigest()
 
 
 def _line(data: Any) -> bytes:

@@ -69,13 +69,15 @@ def windows(
         seed: which ones, in what order; the first ones if absent.
 
     Raises:
-        BadText: if the text is too short for them.
+        BadText: if the text is too short for them, or they are empty.
 
     Example:
         >>> windows(np.arange(10, dtype=np.int32), 2, 3)
         array([[0, 1, 2],
                [3, 4, 5]], dtype=int32)
     """
+    if length < 1:
+        raise BadText(f"pieces of {length} tokens are asked for: give at least 1")
     all_of_them = tokens[: len(tokens) // length * length].reshape(-1, length)
     wanted = max(1, len(all_of_them)) if count is None else count
     if len(all_of_them) < wanted:

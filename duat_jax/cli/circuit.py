@@ -78,7 +78,7 @@ def circuit(
     mean: Annotated[
         bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Which prompts are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which prompts are drawn.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Write the curves to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:

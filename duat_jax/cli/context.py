@@ -26,7 +26,7 @@ def context(
     ] = None,
     task: Annotated[str | None, typer.Option(help=f"Draw a question: {', '.join(PAIRS)}.")] = None,
     demonstrations: Annotated[int, typer.Option(min=1, help="How many are drawn with a --task.")] = 4,
-    seed: Annotated[int, typer.Option(help="Which ones are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which ones are drawn.")] = 0,
     model: Annotated[
         Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
     ] = None,

@@ -73,7 +73,7 @@ def train(
     with one_line_errors():
         from duat_jax.models.checkpoint.new_directory import check_new_directory
 
-        check_outputs(plot, json_file, work)
+        check_outputs(plot, json_file, work, output)
         check_new_directory(output)
         numbers = {"--alpha": alpha, "--rate": rate}
         if wrong := [f"{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:

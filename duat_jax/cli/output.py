@@ -76,13 +76,16 @@ def check_output(path: Path) -> None:
         raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
 
 
-def check_outputs(plot: Path | None, json_file: str | None, work: Path | None = None) -> None:
+def check_outputs(
+    plot: Path | None, json_file: str | None, work: Path | None = None, directory: Path | None = None
+) -> None:
     """Raise before anything is computed if the picture, the JSON or the finished work can't be written.
 
     Args:
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
         work: file of finished work; none if absent.
+        directory: what else is written, and checked by itself; none if absent.
 
     Raises:
         BadText: naming the file and what to do.
@@ -100,6 +103,7 @@ def check_outputs(plot: Path | None, json_file: str | None, work: Path | None = 
         check_output(path)
     if work is not None and _is_special(work):
         raise BadText(f"{work} is no ordinary file, and finished work is read again: give one that is")
+    written += [] if directory is None else [directory]
     resolved = [path.resolve() for path in written]
     if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
         raise BadText(f"{', '.join(twice)} can't be two things at once: give two files")

@@ -57,7 +57,7 @@ def prune(
         typer.Option(min=1, help="On how many pieces of the text to calibrate; on as many others losses are taken."),
     ] = 64,
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of each piece.")] = 128,
-    seed: Annotated[int, typer.Option(help="Which pieces are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which pieces are drawn.")] = 0,
     output: Annotated[
         Path | None, typer.Option(help="Save the pruned model in this new directory; one way to prune is asked then.")
     ] = None,
@@ -69,12 +69,12 @@ def prune(
 ) -> None:
     """Prune a language model's neurons or layers by calibration text, and measure what is lost on other pieces."""
     with one_line_errors():
-        check_outputs(plot, json_file, work)
+        check_outputs(plot, json_file, work, output)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()
         import duat_jax as duat
-        from duat_jax.analysis.journal import Journal
-        from duat_jax.analysis.pruning.layers import prune_layers
+        from duat_jax.analysis.journal import Journal, fingerprint
+        from duat_jax.analysis.pruning.layers import how_many_layers, prune_layers
         from duat_jax.analysis.pruning.picture import draw
         from duat_jax.analysis.pruning.pruner import check
         from duat_jax.analysis.pruning.pruner import prune as prune_model
@@ -97,13 +97,17 @@ def prune(
         with loading_bar() as progress:
             whole = duat.load(model, progress=progress)
         check(whole, fraction, methods, compensations, budget, layer, what)
+        if what == "layers":  # only whole ones go: what is told is the share that does
+            layers = whole.config.layers
+            shares = [one._replace(fraction=how_many_layers(whole, one.fraction) / layers) for one in asked]
+            asked = list(dict.fromkeys(shares))
         if output is not None:
             require_writable(whole)
         drawn = windows(stream(duat.load_tokenizer(model), texts), 2 * pieces, tokens, seed=seed)
         ids, others = drawn[:pieces], drawn[pieces:]
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         told = {"model": name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}
-        journal = Journal(work, told | {"text": sha256(drawn.tobytes()).hexdigest()})
+        journal = Journal(work, told | {"text": sha256(drawn.tobytes()).hexdigest(), "parameters": fingerprint(whole)})
         dense = {"loss": journal.once("dense", lambda: mean_loss(whole, others)), "parameters": _parameters(whole)}
         said = [f"{pieces} pieces of {tokens} tokens to calibrate on, and as many others of the same files"]
         if output is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -99,9 +100,9 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = N
     Source: Wang & Li, Eq. 11, for residual networks; the collapse and the secant are those of `duat.collapse` and
     `duat.secant`.
     """
-    if getattr(x, "ndim", None) != 3:
-        raise DuatError(f"an image is one array [rows, columns, channels], not {_described(x)}")
-    if against is not None and np.shape(against) != x.shape:
+    if getattr(x, "ndim", None) != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise DuatError(f"an image is one array [rows, columns, channels] of floating numbers, not {_described(x)}")
+    if against is not None and (np.shape(against) != x.shape or getattr(against, "dtype", None) != x.dtype):
         raise DuatError(f"the other image is {_described(against)}, and the first one {_described(x)}: give two alike")
     recording = record_kinds(fn, x, _KINDS)
     parts = decomposition.contributions(recording)

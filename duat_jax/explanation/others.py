@@ -150,7 +150,7 @@ def _baseline(
             return BASELINES[kind], as_it_is(one._replace(given=_blurred(config.image, one.given)))
         mean = one.given.mean((1, 2), keepdims=True, dtype=one.given.dtype)
         return MEAN_IMAGE, as_it_is(one._replace(given=np.broadcast_to(mean, one.given.shape)))
-    replaced = ~np.isin(one.given, _special(tokenizer))
+    replaced = ~np.isin(one.given, special_tokens(tokenizer))
     if kind == "mean":
         return BASELINES[kind], Other(one, replaced)
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
@@ -161,8 +161,12 @@ def _baseline(
     return BASELINES[kind], as_it_is(one._replace(given=np.where(replaced, tokens[0], one.given)))
 
 
-def _special(tokenizer: "Tokenizer | None") -> list[int]:
-    """Return the tokens that are no part of what a text says: its beginning and end, masks, and those named special."""
+def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
+    """Return the tokens that are no part of what a text says: its beginning and end, masks, and those named special.
+
+    Args:
+        tokenizer: a model's tokenizer, if there is one.
+    """
     if tokenizer is None:
         return []
     with one_error("the tokenizer can't say which tokens are special", BadText):

@@ -111,8 +111,10 @@ def _moved(base: _Applied, adapted: _Applied) -> Moved:
 
     def of_map(x: Array, y: Array) -> Estimate:
         changed, size = squares(y - x), squares(x)
-        ratio = changed.mean() / size.mean()
-        deviation = (changed - ratio * size).std(ddof=1) / (size.mean() * len(size) ** 0.5)
+        # Before a head that is a term of its own, nothing of the layers reaches the read-out by itself.
+        mean = jnp.where(size.mean() > 0, size.mean(), 1)
+        ratio = changed.mean() / mean
+        deviation = (changed - ratio * size).std(ddof=1) / (mean * len(size) ** 0.5)
         root = jnp.sqrt(ratio)
         return Estimate(root, jnp.where(ratio > 0, deviation / (2 * jnp.where(ratio > 0, root, 1)), 0))
 

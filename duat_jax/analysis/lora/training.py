@@ -1,6 +1,5 @@
 """Low-rank adapters trained on running text, the base model as it is; a killed run goes on where it was."""
 
-import hashlib
 import json
 import os
 import time
@@ -17,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from duat_jax.analysis.journal import fingerprint
 from duat_jax.analysis.text import token_losses
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.models.lora.adapter import Adapters, adapt
@@ -83,8 +83,8 @@ def train(
     rule = _rule(settings)
     weights: Weights = {name: (one.down, one.up) for name, one in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))
-    run = {"settings": settings._asdict(), "model": _fingerprint(model), "text": _fingerprint(ids)}
-    run["adapters"] = _fingerprint(adapters)
+    run = {"settings": settings._asdict(), "model": fingerprint(model), "text": fingerprint(ids)}
+    run["adapters"] = fingerprint(adapters)
     done, state = (0, state) if work is None else _restored(work, state, run)
     saved = time.monotonic()
     for step in range(done, settings.steps):
@@ -136,14 +136,6 @@ def _step(
     loss, gradient = jax.value_and_grad(loss_of)(weights)
     updates, state = _rule(settings).update(gradient, state)
     return optax.apply_updates(weights, updates), state, losses.at[step].set(loss.astype(losses.dtype))
-
-
-def _fingerprint(tree: Any) -> str:
-    found = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        found.update(jax.tree_util.keystr(path).encode())
-        found.update(np.ascontiguousarray(leaf).data)
-    return found.hexdigest()
 
 
 def _named(state: Any) -> dict[str, np.ndarray]:

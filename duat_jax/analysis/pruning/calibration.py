@@ -34,12 +34,14 @@ class Moments(NamedTuple):
         products: `E a aᵀ`.
         absolute: `E |w a|`.
         squares: `E w²`, `E w² a` and `E w² a²`.
+        tokens: how many.
     """
 
     mean: Float[np.ndarray, "neurons"]
     products: Float[np.ndarray, "neurons neurons"]
     absolute: Float[np.ndarray, "neurons"]
     squares: Float[np.ndarray, "3 neurons"]
+    tokens: int
 
     @property
     def covariance(self) -> Float[np.ndarray, "neurons neurons"]:
@@ -169,4 +171,5 @@ def moments(
     sums = in_batches(partial(_sums, model, weights=WEIGHTS[weights]), ids, progress=progress)
     tokens = ids.shape[0] * (ids.shape[1] - 1)
     means = [total / tokens for total in sums]
-    return [Moments(*means[i : i + len(Moments._fields)]) for i in range(0, len(means), len(Moments._fields))]
+    four = [means[i : i + 4] for i in range(0, len(means), 4)]
+    return [Moments(mean, products, absolute, squares, tokens) for mean, products, absolute, squares in four]

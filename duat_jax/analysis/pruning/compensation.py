@@ -10,19 +10,23 @@ COMPENSATIONS = ("none", "mean", "refit")
 RIDGE = 1e-6
 """What is added to the covariance's diagonal, as a share of its mean: in float32 less than that is rounding."""
 
+FEW, STRONG = 4, 0.1
+"""Of fewer tokens than so many for each neuron the covariance is a poor estimate, and so much is added to it."""
+
 
 def refitted(
-    covariance: Float[np.ndarray, "kept kept"], with_target: Float[np.ndarray, "kept outputs"]
+    covariance: Float[np.ndarray, "kept kept"], with_target: Float[np.ndarray, "kept outputs"], tokens: int
 ) -> Float[np.ndarray, "kept outputs"]:
     """Return the weights with which activations come closest to a target, in squares about their means: `C⁻¹ C_y`.
 
     Args:
         covariance: `C`, of the activations.
         with_target: `C_y`, of activations and target.
+        tokens: of how many tokens both are means.
     """
     diagonal = np.diag(covariance)
     # Neurons that never move have no covariance with anything: they stay as they are.
-    ridge = RIDGE * diagonal.mean() or 1.0
+    ridge = (STRONG if tokens < FEW * len(diagonal) else RIDGE) * diagonal.mean() or 1.0
     return np.linalg.solve(covariance + ridge * np.eye(len(diagonal)), with_target)
 
 
@@ -45,7 +49,8 @@ def compensated(
         compensation: a name in `COMPENSATIONS`.
 
     Example:
-        >>> moments = Moments(np.array([1.0, 2.0]), np.array([[2.0, 4.0], [4.0, 8.0]]), np.zeros(2), np.zeros((3, 2)))
+        >>> products = np.array([[2.0, 4.0], [4.0, 8.0]])
+        >>> moments = Moments(np.array([1.0, 2.0]), products, np.zeros(2), np.zeros((3, 2)), tokens=9)
         >>> weights, bias = compensated(np.ones((2, 1)), np.array([True, False]), moments, "refit")
         >>> weights.round(3).tolist(), abs(bias).round(3).tolist()
         ([[3.0], [0.0]], [0.0])
@@ -56,7 +61,7 @@ def compensated(
     added = moments.mean[~kept] @ removed
     if compensation == "refit":
         covariance = moments.covariance
-        carried = refitted(covariance[np.ix_(kept, kept)], covariance[np.ix_(kept, ~kept)] @ removed)
+        carried = refitted(covariance[np.ix_(kept, kept)], covariance[np.ix_(kept, ~kept)] @ removed, moments.tokens)
         left[kept] += carried
         added -= moments.mean[kept] @ carried
     return left, added

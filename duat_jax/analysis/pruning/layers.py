@@ -75,7 +75,7 @@ def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], metho
 def least(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int, method: str, *, seed: int = 0
 ) -> list[int]:
-    """Return which layers go first, in order; the first layer stays.
+    """Return which layers go first, by their numbers; the first layer stays.
 
     Args:
         model: a language model.
@@ -87,6 +87,16 @@ def least(
     drawn = np.random.default_rng(seed).random(model.config.layers)
     scores = drawn if method == RANDOM else layer_scores(model, ids, method)
     return sorted((1 + np.argsort(scores[1:], kind="stable")[:count]).tolist())
+
+
+def how_many_layers(model: Transformer, fraction: float) -> int:
+    """Return how many layers a share of them is, all but the first at most.
+
+    Args:
+        model: the model.
+        fraction: the share.
+    """
+    return min(round(fraction * model.config.layers), model.config.layers - 1)
 
 
 def prune_layers(
@@ -103,10 +113,14 @@ def prune_layers(
     Args:
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
-        fraction: which share of the layers goes, of `[0, 1)`, to the nearest whole number.
+        fraction: which share of the layers goes, of `[0, 1)`, to the nearest whole number; the first layer stays.
         method: how layers are ranked, a name in `METHODS`, or `RANDOM`.
         compensation: what takes their place: `"none"`, `"mean"` or `"refit"`.
         seed: of a random choice.
+
+    Raises:
+        DuatError: naming everything that is wrong with these.
+        BadText: if there is no calibration text.
 
     Example:
         >>> import duat_jax as duat, numpy as np
@@ -114,8 +128,30 @@ def prune_layers(
         >>> prune_layers(duat.load(), ids, 1 / 3, method="block influence", compensation="mean").config.layers
         4
     """
-    count = round(fraction * model.config.layers)
+    known = (*METHODS, RANDOM)
+    problems = (
+        [] if 0 <= fraction < 1 else [f"the fraction that goes is from 0 up to 1, without 1 itself: not {fraction}"]
+    )
+    problems += [] if method in known else [f"there is no method {method!r}: choose one of {', '.join(known)}"]
+    if problems:
+        raise DuatError("; ".join(problems))
+    count = how_many_layers(model, fraction)
+    if count == 0:
+        return nnx.clone(model)
     return remove_layers(model, ids, least(model, ids, count, method, seed=seed), compensation=compensation)
+
+
+def uncompensated(model: Transformer, compensation: str) -> list[str]:
+    """Return what keeps an earlier layer from taking a removed one's place.
+
+    Args:
+        model: the model.
+        compensation: a name in `COMPENSATIONS`.
+    """
+    normed = (block.arrangement == "post-norm" or block.output_norms for block in model.config.blocks)
+    if compensation == "none" or not any(normed):
+        return []
+    return ["a norm stands between the MLP's output and the stream: choose compensation 'none'"]
 
 
 @partial(jax.jit, static_argnames=("layer", "end"))
@@ -156,10 +192,8 @@ def remove_layers(
         problems.append("the first layer stays: nothing before it could take its place")
     if compensation not in COMPENSATIONS:
         problems.append(f"there is no compensation {compensation!r}: choose one of {', '.join(COMPENSATIONS)}")
-    elif compensation != "none" and any(
-        block.arrangement not in ("pre-norm", "parallel") or block.output_norms for block in model.config.blocks
-    ):
-        problems.append("a norm stands between the MLP's output and the stream: choose compensation 'none'")
+    else:
+        problems += uncompensated(model, compensation)
     if problems:
         raise DuatError("; ".join(problems))
     rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
@@ -169,10 +203,11 @@ def remove_layers(
             continue
         output = places.mlps(rest)[layer].output
         total = in_batches(partial(_missing, model, layer=layer, end=after), ids)
-        mean, products, target, with_target = (part / (ids.shape[0] * (ids.shape[1] - 1)) for part in total)
+        tokens = ids.shape[0] * (ids.shape[1] - 1)
+        mean, products, target, with_target = (part / tokens for part in total)
         added = np.zeros_like(with_target)
         if compensation == "refit":
-            added = refitted(products - np.outer(mean, mean), with_target - np.outer(mean, target))
+            added = refitted(products - np.outer(mean, mean), with_target - np.outer(mean, target), tokens)
         rewrite(output, np.asarray(output.kernel[...], np.float64) + added, target - mean @ added)
     rest.stack = Stack(rest.stack.blocks[layer] for layer in stay)
     rest.config = dataclasses.replace(rest.config, blocks=tuple(rest.config.blocks[layer] for layer in stay))

@@ -59,10 +59,12 @@ def check(
             f"there is no {kind} {name!r}: choose one of {', '.join(known)}" for name in names if name not in known
         ]
     problems += places.problems_of(model, layers)
-    if what == "layers" and (budget != "equal" or layers is not None):
-        problems.append("where whole layers go, no layer and no budget is chosen: leave them out")
+    if what == "layers":
+        if budget != "equal" or layers is not None:
+            problems.append("where whole layers go, no layer and no budget is chosen: leave them out")
+        problems += [problem for how in compensations for problem in of_layers.uncompensated(model, how)]
     if problems:
-        raise DuatError("; ".join(problems))
+        raise DuatError("; ".join(dict.fromkeys(problems)))
 
 
 def scores(

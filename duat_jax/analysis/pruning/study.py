@@ -49,7 +49,7 @@ def losses_of(
     journal: Journal | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[Pruner, float]:
-    """Return the loss that each pruned model has on held-out text; the calibration text is read once for all of them.
+    """Return the loss that each pruned model has on held-out text; what removes neurons reads calibration text once.
 
     Args:
         model: a language model.

@@ -14,6 +14,7 @@ from duat_jax.models.loader import EMBEDDED, FAMILIES
 from duat_jax.models.lora.adapter import Adapters
 from duat_jax.models.lora.places import places
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import PRECISION
 
 
 def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
@@ -34,7 +35,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
     stored, known, family = checkpoint.tensors(), places(model), FAMILIES[model.config.family]
     updates = {}
     for module, one in adapters.items():
-        update = np.asarray(one.scale * jnp.matmul(one.down, one.up), np.float32)
+        update = np.asarray(one.scale * jnp.matmul(one.down, one.up, precision=PRECISION), np.float32)
         updates[f"{module}.weight"] = update.T if known[module].transposed else update
     tensors = {}
     for name in stored.names():

@@ -156,7 +156,7 @@ def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
-    parser.add_argument("--texts", type=int, help="fewer texts, to begin with; all of them go on where these ended")
+    parser.add_argument("--texts", type=int, help="fewer texts, to begin with; whole groups of 40 aren't read again")
     arguments = parser.parse_args()
     keep_compiled()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}

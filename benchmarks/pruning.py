@@ -8,7 +8,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,12 @@ from duat_jax.cli.compiled import keep_compiled
 
 RESULTS, WORK = Path("benchmarks/results/pruning.json"), Path("benchmarks/results/work")
 SEEDS, FRACTIONS = range(5), (0.5, 0.7, 0.3, 0.1, 0.2)
-TEXTS, LENGTH, HELD_OUT = 64, 128, 240
+TEXTS, LENGTH, HELD_OUT = 64, 128, 480
 """Texts of calibration, tokens of each, and texts that nothing is calibrated on."""
 SOME = 25
 """Every which file of the trained sources calibration texts are drawn from: reading all of them takes a minute."""
+SEEN = 6
+"""Of how many layers the inequality is tried."""
 COMPARED = 8
 """On how many texts the sum of removed terms is compared with what changes."""
 
@@ -133,7 +135,7 @@ def embedded() -> Subject:
 def smollm2_135m() -> Subject:
     """Return SmolLM2-135M, with chapters of Python's manual: every other one to calibrate on."""
     chapters = manual()
-    return Subject(SMOLLM2, smollm2.path(), chapters[::2], chapters[1::2], 20)
+    return Subject(SMOLLM2, smollm2.path(), chapters[::2], chapters[1::2], 40)
 
 
 def _pruners(fraction: float) -> list[Pruner]:
@@ -168,17 +170,13 @@ def _ways(subject: Subject, seed: int) -> Iterator[Piece]:
 
 
 def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
-    for method in (*of_layers.METHODS, "random"):
+    for method in (*of_layers.METHODS, of_layers.RANDOM):
         for count in (1, 2, 3):
             for how in COMPENSATIONS:
 
                 def measure(method: str = method, count: int = count, how: str = how) -> dict:
                     ids = subject.ids(seed)
-                    if method == "random":
-                        scores = np.random.default_rng(seed).random(subject.model.config.layers)
-                    else:
-                        scores = of_layers.layer_scores(subject.model, ids, method)
-                    gone = sorted((1 + np.argsort(scores[1:])[:count]).tolist())
+                    gone = of_layers.least(subject.model, ids, count, method, seed=seed)
                     smaller = of_layers.remove_layers(subject.model, ids, gone, compensation=how)
                     return {"loss": subject.loss(smaller), "layers": gone}
 
@@ -187,17 +185,17 @@ def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
 
 def _inequality(subject: Subject) -> Iterator[Piece]:
     model, ids = subject.model, subject.held_out
+    found = cache(lambda: moments(model, subject.ids(0), "contribution"))
     for fraction in sorted(FRACTIONS):
         for how in COMPENSATIONS:
 
             def measure(fraction: float = fraction, how: str = how) -> dict:
-                found = moments(model, subject.ids(0), "contribution")
-                ranked = scores(model, found, "contributions", how)
+                ranked = scores(model, found(), "contributions", how)
                 kept = smallest_go(ranked, equally(ranked, fraction))
-                return _compared(model, silenced(model, kept, found, how), ids)
+                return _compared(model, silenced(model, kept, found(), how), ids)
 
             yield f"inequality, neurons, {fraction:.0%}, {how}", measure
-    for layer in range(model.config.layers):
+    for layer in range(0, model.config.layers, model.config.layers // SEEN):
         for name, terms in (
             ("head 0", Terms(heads={layer: [0]})),
             ("term, linear path kept", Terms(terms=[layer])),
@@ -246,12 +244,8 @@ def _speed(subject: Subject) -> Iterator[Piece]:
         yield f"seconds of calibration by {weights}s", calibration
 
 
-OF_SMOLLM2 = [
-    Pruner(method, how, fraction)
-    for fraction in (0.5, 0.3)
-    for how in ("refit", "none", "mean")
-    for method in ("contributions", "wanda", "random")
-]
+def _of_smollm2(fraction: float) -> list[Pruner]:
+    return [Pruner(method, how, fraction) for how in reversed(COMPENSATIONS) for method in METHODS]
 
 
 class Stopped(Exception):
@@ -264,23 +258,20 @@ def measure(stop: Callable[[], None]) -> None:
     Args:
         stop: raises when the time is over.
     """
-    small = embedded()
-    small.measure([("dense", lambda: small.loss(small.model)), *_inequality(small)], stop)
-    for fraction in FRACTIONS[:2]:
-        small.prune(0, _pruners(fraction), stop)
-    large = smollm2_135m()
-    large.measure([("dense", lambda: large.loss(large.model))], stop)
-    large.prune(0, OF_SMOLLM2, stop)
-    small.measure([*_speed(small), *_layers(small, 0)], stop)
-    large.measure(_speed(large), stop)
-    for fraction in FRACTIONS[2:]:
-        small.prune(0, _pruners(fraction), stop)
-    for seed in SEEDS[1:]:
-        small.prune(seed, _pruners(FRACTIONS[0]), stop)
-    small.measure(_ways(small, 0), stop)
-    for seed in SEEDS[1:]:
-        for fraction in FRACTIONS[1:]:
+    small, large = embedded(), smollm2_135m()
+    for subject in (small, large):
+        subject.measure([("dense", partial(subject.loss, subject.model)), *_speed(subject)], stop)
+    small.measure([*_inequality(small), *_layers(small, 0), *_ways(small, 0)], stop)
+    for seed in SEEDS:
+        for fraction in FRACTIONS:
             small.prune(seed, _pruners(fraction), stop)
+    for fraction in (0.5, 0.3, 0.2, 0.1):
+        large.prune(0, _of_smollm2(fraction), stop)
+    large.measure([*_inequality(large), *_layers(large, 0)], stop)
+    for fraction in (0.5, 0.3, 0.2, 0.1):
+        for seed in SEEDS[1:]:
+            large.prune(seed, _of_smollm2(fraction), stop)
+    for seed in SEEDS[1:]:
         small.measure([*_layers(small, seed), *_ways(small, seed)], stop)
 
 

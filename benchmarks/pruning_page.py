@@ -94,7 +94,7 @@ def _layers(found: Found) -> list[str]:
         for method in LAYER_METHODS
     }
     said = ". ".join(f"By {method} go, with the first seed, {layers}" for method, layers in gone.items() if layers)
-    table = _table(["ranked by, in their place", "1 of 6", "2 of 6", "3 of 6"], rows)
+    table = _table(["ranked by, in their place", "1 layer", "2 layers", "3 layers"], rows)
     return [*table, f"{_seeds(found, pieces)}. {said}.", ""]
 
 

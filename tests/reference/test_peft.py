@@ -52,9 +52,10 @@ def test_an_adapter_made_by_peft_agrees(family, settings, tmp_path):
     adapted = peft.get_peft_model(base, config)
     random_adapters(adapted)
     adapted.save_pretrained(tmp_path / "adapter")
-    expected = said(adapted, case, tmp_path)
+    # In float32 adapters of this size round to as much as the tolerance.
+    expected = said(adapted.double(), case, tmp_path)
     assert relative_error(expected, before) > 1000 * TOLERANCE
-    model, given = duat.load(tmp_path / "base"), jnp.asarray(inputs(case))
+    model, given = duat.load(tmp_path / "base", dtype=jnp.float64), jnp.asarray(inputs(case))
     adapters = load_adapters(tmp_path / "adapter", model)
     for put in (adapt, merge):
         assert relative_error(np.asarray(put(model, adapters)(given)), expected) < TOLERANCE

@@ -170,7 +170,7 @@ def _ways(subject: Subject, seed: int) -> Iterator[Piece]:
 
 
 def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
-    for method in (*of_layers.METHODS, of_layers.RANDOM):
+    for method in of_layers.RANKINGS:
         for count in (1, 2, 3):
             for how in COMPENSATIONS:
 

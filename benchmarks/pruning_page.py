@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.page import write_tables
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS
 from duat_jax.analysis.pruning.layers import METHODS as LAYER_METHODS
+from duat_jax.analysis.pruning.layers import RANKINGS
 from duat_jax.analysis.pruning.ranking import METHODS
 
 PAGE = Path("docs/pruning.md")
@@ -80,7 +81,7 @@ def _ways(found: Found, fractions: Sequence[float]) -> list[str]:
 def _layers(found: Found) -> list[str]:
     rows, pieces = [], []
     for how in COMPENSATIONS:
-        for method in (*LAYER_METHODS, "random"):
+        for method in RANKINGS:
             of = [f"layers, {method}, {count}, {how}" for count in (1, 2, 3)]
             pieces += of
             losses = [[one["loss"] for one in _over_seeds(found, piece)] for piece in of]

@@ -331,6 +331,3 @@ def test_the_cheapest_budget_is_that_of_all_budgets():
     # A cost that rises at once and then hardly is a straight line to its end: its end alone can't be had.
     costs = {0: 0.4 * np.array(TRIED), 1: 0.5 * np.sqrt(TRIED)}
     assert cheapest(costs, {0: 20, 1: 20}, 0.25) == {0: 10, 1: 0}
-
-
-# Layers.

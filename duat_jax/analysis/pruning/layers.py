@@ -12,6 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from duat_jax.analysis.pruning import places
+from duat_jax.analysis.pruning.asked import not_shares, unknown
 from duat_jax.analysis.pruning.calibration import in_batches, losses
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS, refitted
 from duat_jax.analysis.pruning.resizing import resized, rewrite
@@ -49,6 +50,7 @@ METHODS: dict[str, Callable[[Transformer, Array, Array, Array], Array]] = {
 held, or the mean of `1 − cos(x_{i−1}, x_i)` (Men et al., "ShortGPT", 2024, Eq. 1)."""
 
 RANDOM = "random"
+RANKINGS = (*METHODS, RANDOM)
 """Beside them: layers drawn from a seed."""
 
 
@@ -128,12 +130,7 @@ def prune_layers(
         >>> prune_layers(duat.load(), ids, 1 / 3, method="block influence", compensation="mean").config.layers
         4
     """
-    known = (*METHODS, RANDOM)
-    problems = (
-        [] if 0 <= fraction < 1 else [f"the fraction that goes is from 0 up to 1, without 1 itself: not {fraction}"]
-    )
-    problems += [] if method in known else [f"there is no method {method!r}: choose one of {', '.join(known)}"]
-    if problems:
+    if problems := not_shares([fraction]) + unknown("method", [method], RANKINGS):
         raise DuatError("; ".join(problems))
     count = how_many_layers(model, fraction)
     if count == 0:
@@ -190,10 +187,7 @@ def remove_layers(
     problems = places.problems_of(model, gone)
     if 0 in gone:
         problems.append("the first layer stays: nothing before it could take its place")
-    if compensation not in COMPENSATIONS:
-        problems.append(f"there is no compensation {compensation!r}: choose one of {', '.join(COMPENSATIONS)}")
-    else:
-        problems += uncompensated(model, compensation)
+    problems += unknown("compensation", [compensation], COMPENSATIONS) or uncompensated(model, compensation)
     if problems:
         raise DuatError("; ".join(problems))
     rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)

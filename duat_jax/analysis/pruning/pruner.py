@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from duat_jax.analysis.pruning import layers as of_layers
 from duat_jax.analysis.pruning import places
+from duat_jax.analysis.pruning.asked import not_shares, unknown
 from duat_jax.analysis.pruning.budget import BUDGETS, MEASURED, Scores, measured
 from duat_jax.analysis.pruning.calibration import Moments, moments
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS, compensated
@@ -16,7 +17,7 @@ from duat_jax.analysis.pruning.resizing import Kept, resized, rewrite
 from duat_jax.errors import DuatError
 from duat_jax.models.transformer import Transformer
 
-KNOWN: dict[str, Iterable[str]] = {"neurons": METHODS, "layers": (*of_layers.METHODS, of_layers.RANDOM)}
+KNOWN: dict[str, Iterable[str]] = {"neurons": METHODS, "layers": of_layers.RANKINGS}
 """What may go, and how it may be ranked."""
 
 
@@ -43,11 +44,7 @@ def check(
     Raises:
         DuatError: naming everything that is wrong with these.
     """
-    problems = [
-        f"the fraction that goes is from 0 up to 1, without 1 itself: not {fraction}"
-        for fraction in fractions
-        if not 0 <= fraction < 1
-    ]
+    problems = not_shares(fractions)
     asked: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
         ("part of a model that could go", [what], KNOWN),
         ("method", methods, KNOWN.get(what, METHODS)),
@@ -55,9 +52,7 @@ def check(
         ("budget", [budget], (*BUDGETS, MEASURED)),
     )
     for kind, names, known in asked:
-        problems += [
-            f"there is no {kind} {name!r}: choose one of {', '.join(known)}" for name in names if name not in known
-        ]
+        problems += unknown(kind, names, known)
     problems += places.problems_of(model, layers)
     if what == "layers":
         if budget != "equal" or layers is not None:

@@ -181,10 +181,10 @@ def part_at(model: nnx.Module, path: str) -> Any:
 
     Args:
         model: the model.
-        path: attributes and indices, separated by dots.
+        path: attributes and indices, separated by dots; the model itself if empty.
     """
     found: Any = model
-    for step in path.split("."):
+    for step in path.split(".") if path else ():
         found = found[int(step)] if step.isdigit() else getattr(found, step)
     return found
 

@@ -145,7 +145,7 @@ def adapt(model: Transformer, adapters: Adapters) -> Transformer:
     for name, path, part in _parts(model, adapters):
         parent, _, attribute = path.rpartition(".")
         one = adapters[name]
-        module = part_at(changed, parent) if parent else changed
+        module = part_at(changed, parent)
         setattr(module, attribute, AdaptedLinear(getattr(module, attribute), one.down, part, one.scale))
     return changed
 

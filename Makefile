@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark circuits ground-truth approximation context digits faithfulness lora parallel pruning train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark circuits ground-truth approximation context digits faithfulness lora parallel pruning pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -78,6 +78,9 @@ ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are 
 MEASURED := approximation context digits faithfulness lora parallel pruning
 $(MEASURED): $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.$@
+
+pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
+	$(BIN)/python -m benchmarks.page
 
 train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
 	$(BIN)/python -m training.train --output duat_jax/models/embedded

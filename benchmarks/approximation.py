@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from duat_jax.analysis import approximation, moved_parameters, selection
 from duat_jax.analysis.approximation_picture import draw_errors
 from duat_jax.analysis.journal import Journal
@@ -28,7 +28,6 @@ from duat_jax.analysis.selection_picture import draw_changes, draw_outputs
 from duat_jax.cli.compiled import keep_compiled
 
 RESULTS, WORK = Path("benchmarks/results/approximation.json"), Path("benchmarks/results/work/approximation.jsonl")
-PAGE = Path("docs/approximation.md")
 SEEDS, STEPS, SHORT = 3, 3000, 1500
 NEURONS, FIT_STEPS = (4, 8, 16, 32, 64), {1: 2000, 2: 2000, 8: 4000}
 LAYERS, WIDTHS = (1, 2, 4), (32, 128)
@@ -350,13 +349,22 @@ def _pictures(results: dict[str, Any]) -> None:
     draw_changes(changes).savefig("docs/approximation-moved.png", dpi=110)
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results)}
+
+
 def main() -> None:
     """Measure, and write what was found."""
     keep_compiled()
     results = measure()
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     _pictures(results)
-    write_tables(PAGE, _page(results))
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from duat_jax.analysis.attribution import METHODS
 from duat_jax.analysis.study import study
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
-RESULTS, PAGE, README = Path("benchmarks/results/circuits.json"), Path("docs/circuits.md"), Path("README.md")
+RESULTS = Path("benchmarks/results/circuits.json")
 NEURONS = ("neuron x position",)
 RIVALS = (
     "secant",
@@ -140,6 +140,15 @@ def _short(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results), "short table": _short(results)}
+
+
 def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -152,8 +161,7 @@ def main() -> None:
             results["studies"][name] = _measure(STUDIES[name])
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_tables(PAGE, _page(results))
-    write_tables(README, _short(results))
+    write_pages()
 
 
 if __name__ == "__main__":

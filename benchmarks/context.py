@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 import duat_jax as duat
 from benchmarks import smollm2, texts
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from duat_jax.analysis.context import ledger
 from duat_jax.analysis.context_copying import copying
 from duat_jax.analysis.context_ledger import COLUMNS
@@ -33,7 +33,7 @@ from duat_jax.cli.compiled import keep_compiled
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-RESULTS, PAGE = Path("benchmarks/results/context.json"), Path("docs/in-context.md")
+RESULTS = Path("benchmarks/results/context.json")
 WORK = Path("benchmarks/results/work/context.jsonl")
 SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all-MiniLM-L6-v2"
 RUN_AGAIN, DEMONSTRATIONS, DRAWS = 4, (0, 1, 2, 4, 8), 8
@@ -321,13 +321,22 @@ def _page(results: dict[str, Any]) -> str:
     )
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results)}
+
+
 def main() -> None:
     """Measure what is missing, keep the results, and write the page."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     keep_compiled()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else _measure()
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_tables(PAGE, _page(results))
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from flax import nnx
 
 import duat_jax as duat
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from duat_jax.analysis.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
 from duat_jax.analysis.journal import Journal
 
-RESULTS, PAGE, PICTURES = Path("benchmarks/results/digits.json"), Path("docs/images.md"), Path("docs")
+RESULTS, PICTURES = Path("benchmarks/results/digits.json"), Path("docs")
 WORK = Path("benchmarks/results/work/digits")
 SEEDS, SHOWN_SEED = (0, 1, 2), 0
 EXACT, PAIRS, REMOVED = 100, 10, 200
@@ -305,6 +305,15 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
     return "\n".join(lines)
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results["times"], results["networks"])}
+
+
 def main() -> None:
     """Train and measure what is missing, seed by seed, keep the results, and write the page."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
@@ -329,7 +338,7 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured, of every network the same trainings.
     """
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
-    write_tables(PAGE, _page(results["times"], results["networks"]))
+    write_pages()
 
 
 if __name__ == "__main__":

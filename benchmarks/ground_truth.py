@@ -17,6 +17,7 @@ from rich.progress import track
 import duat_jax as duat
 from benchmarks.compile_programs import LAST, NOTHING, OWN, PROGRAMS
 from benchmarks.environment import environment
+from benchmarks.page import Fields, write_pages
 from duat_jax.analysis.attribution import METHODS, Scores
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
@@ -26,49 +27,6 @@ READ = ("alone", "ignoring")
 LEAST = 1e-6
 """What is smaller counts as zero: a unit that moves by less doesn't move, and scores below are ties."""
 RESULTS = Path(__file__).parent / "results"
-INTRODUCTION = """# Circuits that are known
-
-A program that is compiled into a Transformer has a circuit that needn't be found: of each neuron and each head it is
-known which variable of the program it computes. Each model here was compiled by tracr 1.0.0 and computes two programs
-on five tokens side by side: *A*, which names the column, and another one, *B*. Out of both results the neurons of the
-last layer compute `(a, b) ↦ a`. The weights are in `benchmarks/programs`, and the tests hold them to what the
-compiler's own model computes.
-
-Every [method](../duat_jax/analysis/attribution.py) scores every neuron and every head on 32 pairs of texts that differ
-in one token and in what *A* says at the last one; a unit's score is the sum of the scores' sizes over tokens, and its
-mean over pairs. Shown is the area under the ROC curve: how often a unit that takes part scores higher than one that
-doesn't, where ties count half. 1 is a perfect ranking, 0.5 chance. Left out are units that have the same value in both
-texts of every pair. Everything is in float64. `make ground-truth` writes this page.
-
-## One program is read, the other isn't
-
-*A*'s own result is read. Those that take part are the neurons and heads from which a path of weights leads to it; from
-those of *B* none does.
-
-{}
-
-The secant comes first, alone or with others, on every program. Integrated gradients in 10 steps lose by 0.05 at most
-where only counts and steps decide, and are near chance in sorting, where a pattern decides: a compiled pattern is so
-sharp that most of its gradients are 1e-19 and less, where the secant's parts are 0.07 to 23. Scores below 1e-6 count
-as zero; if they were ranked all the same, as float64 allows, integrated gradients in 10 steps would have a mean of
-0.96, and the gradient one of 0.95. Whatever holds the patterns is at chance in sorting. What is missing to 1 are units
-of *A* that move without a part in what is said at the last token.
-
-## Both are read, and one is ignored
-
-The result of `(a, b) ↦ a` is read. Those that take part are the same, and the neurons of the last layer. Paths lead
-from *B* to the result too, but whatever *B* says, the result is the same.
-
-{}
-
-Here the secant loses to integrated gradients on the mean, and on four of the eight programs it ranks the units of *B*
-above those of *A*. A neuron of the last layer fires where *A* says `a` and *B* says `b`, a step of the sum of both.
-Where *A* moves alone, the secant sees that what `b` adds to one neuron it takes from another one, and gives *B* nothing
-at all (counting a token, the histogram); a gradient, taken at one text, doesn't see it. Where both move, each gets half
-of the step. Of the function as a whole *B*'s Shapley value is zero, but the secant splits each operation by itself, and
-only between the two texts, not where one variable moved and the other didn't. Half-steps don't mend it. And *B*'s half
-is made of large parts that cancel, for its steps are differences of steep ramps.
-"""
 
 
 class Compiled(NamedTuple):
@@ -189,9 +147,6 @@ def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, f
     return {method: area_under_curve(found[moves], truth[moves]) for method, found in scores.items()}
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "ground-truth.md"
-
-
 def table(found: dict[str, dict[str, float]]) -> str:
     """Return a table of methods by programs in Markdown, the best mean first.
 
@@ -207,12 +162,21 @@ def table(found: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def fields(results: dict[str, dict]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {read: table(results["areas"][read]) for read in READ}
+
+
 def main() -> None:
     """Measure every method on every program and write the page."""
     found = {read: {name: areas(name, read) for name in track(names(), f"{read}: ")} for read in READ}
-    PAGE.write_text(INTRODUCTION.format(*(table(found[read]) for read in READ)), encoding="utf-8")
     result = {"environment": environment(), "areas": found}
     (RESULTS / "ground_truth.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from benchmarks.texts import manual
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.lora.change import lora_change
@@ -30,7 +30,7 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 from duat_jax.models.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 
-RESULTS, PAGE, WORK = Path("benchmarks/results/lora.json"), Path("docs/lora.md"), Path("benchmarks/results/work")
+RESULTS, WORK = Path("benchmarks/results/lora.json"), Path("benchmarks/results/work")
 HELD_OUT, SEED = 16, 0
 ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
 
@@ -251,6 +251,15 @@ def _moved(one: dict[str, Any]) -> list[str]:
     return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(shown, row[1:]))} |" for row in rows)]
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _tables(results)}
+
+
 def main() -> None:
     """Run the trainings that are missing, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -263,7 +272,7 @@ def main() -> None:
             found = results["trainings"] | {name: _measure(name, TRAININGS[name])}
             results["trainings"] = {known: found[known] for known in TRAININGS if known in found}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_tables(PAGE, _tables(results))
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.environment import environment
-from benchmarks.page import write_tables
+from benchmarks.page import Fields, write_pages
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 
-RESULTS, PAGE = Path("benchmarks/results/parallel.json"), Path("docs/parallel.md")
+RESULTS = Path("benchmarks/results/parallel.json")
 DEPTH, WIDTHS = 64, (16, 32, 64, 128, 256)
 WIDEST_RECURSION = 16
 """The recursion carries every earlier term through every layer: beyond, the other serial program stands for it."""
@@ -184,6 +184,15 @@ def _page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": _page(results)}
+
+
 def main() -> None:
     """Measure, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -203,7 +212,7 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured.
     """
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_tables(PAGE, _page(results))
+    write_pages()
 
 
 if __name__ == "__main__":

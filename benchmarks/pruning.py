@@ -19,7 +19,8 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.pruning_page import write
+from benchmarks.page import Fields, write_pages
+from benchmarks.pruning_page import tables
 from benchmarks.texts import held_out_sources, manual, trained_sources
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.pruning import layers as of_layers
@@ -275,6 +276,15 @@ def measure(stop: Callable[[], None]) -> None:
         small.measure([*_layers(small, seed), *_ways(small, seed)], stop)
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {"tables": tables({name: one["found"] for name, one in results["models"].items()}, FRACTIONS)}
+
+
 def main() -> None:
     """Measure, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -298,7 +308,7 @@ def report() -> None:
     results = _results()
     results["models"] |= {name: _finished(name) for name in (EMBEDDED, SMOLLM2) if _journal(name).exists()}
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write({name: one["found"] for name, one in results["models"].items()}, FRACTIONS)
+    write_pages()
 
 
 if __name__ == "__main__":

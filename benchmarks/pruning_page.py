@@ -1,18 +1,14 @@
 """The tables of docs/pruning.md, made of what `benchmarks.pruning` has measured so far."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.page import write_tables
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS
 from duat_jax.analysis.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.analysis.pruning.layers import RANKINGS
 from duat_jax.analysis.pruning.ranking import METHODS
-
-PAGE = Path("docs/pruning.md")
 
 TITLES = {"embedded": "The embedded model"}
 
@@ -123,8 +119,8 @@ def _cost(found: Found) -> list[str]:
     return _table(["removed; a forward pass of 8 pieces", "parameters", "by the clock", "of all cores together"], rows)
 
 
-def write(results: dict[str, Found], fractions: Sequence[float]) -> None:
-    """Write the tables.
+def tables(results: dict[str, Found], fractions: Sequence[float]) -> str:
+    """Return the tables.
 
     Args:
         results: what was found about each model.
@@ -144,4 +140,4 @@ def write(results: dict[str, Found], fractions: Sequence[float]) -> None:
         for title, part in parts.items():
             if any(line.startswith("|") for line in part):
                 lines += [f"### {title}", "", *part]
-    write_tables(PAGE, "\n".join(lines))
+    return "\n".join(lines)

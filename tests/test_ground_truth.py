@@ -5,9 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
+from helpers import near
 
 from benchmarks.compile_programs import LAST, OTHER, OWN, PROGRAMS
-from benchmarks.ground_truth import PAGE, READ, RESULTS, area_under_curve, areas, load, names, table
+from benchmarks.ground_truth import READ, RESULTS, area_under_curve, areas, load, names
 from duat_jax.analysis.attribution import METHODS
 
 
@@ -38,7 +39,7 @@ def test_a_model_computes_what_the_compilers_own_does(name):
     for read in READ:
         found = load(name, read)
         states, clean = run(found.model, found.clean)
-        np.testing.assert_allclose(states, found.states, atol=4e-6 * np.abs(found.states).max())
+        near(states, found.states, within=4e-6 * np.abs(found.states).max())
         assert set((found.clean != found.corrupted).sum(-1).tolist()) == {1}
         for logits, sign in ((clean, 1), (run(found.model, found.corrupted)[1], -1)):
             right, wrong = (logits[np.arange(len(logits)), ids] for ids in (found.right, found.wrong))
@@ -76,16 +77,10 @@ def test_the_secant_finds_a_program_that_the_size_of_changes_does_not():
     assert found["norm of change x W_out"] < 0.95
 
 
-def test_the_page_shows_what_was_measured():
-    results, page = json.loads((RESULTS / "ground_truth.json").read_text(encoding="utf-8")), PAGE.read_text("utf-8")
-    for read in READ:
-        assert table(results["areas"][read]) in page
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READ)
 def test_the_page_shows_what_is_measured_again(read):
     results = json.loads((RESULTS / "ground_truth.json").read_text(encoding="utf-8"))["areas"][read]["histogram"]
     again = areas("histogram", read)
     fixed = [name for name in METHODS if name != "random"]
-    np.testing.assert_allclose([again[name] for name in fixed], [results[name] for name in fixed], atol=1e-3)
+    near([again[name] for name in fixed], [results[name] for name in fixed], within=1e-3)

@@ -74,7 +74,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
 
 LONGER = {
-    "stretched": (Stretched(4, 2.0), lambda k, n: 100.0 ** (-2 * k / 6) * (2.0 * max(n, 4) / 4 - 1) ** (-2 * k / 4)),
+    "stretched": (Stretched(4, 2.0, 6), lambda k, n: 100.0 ** (-2 * k / 6) * (2.0 * max(n, 4) / 4 - 1) ** (-2 * k / 4)),
     "switched": (Switched(4, (0.5, 0.25, 0.125)), lambda k, n: 0.5 ** (k + 1) if n > 4 else 100.0 ** (-2 * k / 6)),
 }
 

@@ -13,7 +13,7 @@ def rotary_frequencies(features: int, base: float = 10_000.0) -> tuple[float, ..
     """Return the angles per token `θ_k = base^(−2k / features)`, one for each pair of features.
 
     Args:
-        features: number of features that are turned, even.
+        features: number of features that are turned; where it is odd, the last forms a pair with the one that follows.
         base: how slowly the slowest pair turns.
 
     Example:
@@ -58,10 +58,12 @@ class Stretched:
     Args:
         original: `n₀`, the longest text, in tokens, with the usual frequencies.
         factor: `f`.
+        features: number of features that are turned, as in `rotary_frequencies`.
     """
 
     original: int
     factor: float
+    features: int
 
     def __call__(self, usual: Float[Array, "pairs"], length: Float[Array, "..."]) -> Float[Array, "... pairs"]:
         """Return the frequencies of texts of a length.
@@ -71,8 +73,7 @@ class Stretched:
             length: number of tokens, `[...]`.
         """
         growth = self.factor * jnp.maximum(length / self.original, 1) - (self.factor - 1)
-        pairs = len(usual)
-        exponents = jnp.arange(pairs, dtype=usual.dtype) / max(pairs - 1, 1)
+        exponents = 2 * jnp.arange(len(usual), dtype=usual.dtype) / max(self.features - 2, 1)
         return usual * growth[..., None] ** -exponents
 
 

@@ -3,6 +3,12 @@
 from .family import ABSENT, LABELS, TEXT, Family, causal
 from .llamas import ROTARY, newer
 
+_LONGROPE = {
+    "original_max_position_embeddings": 8,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 2.0, 9.0]},
+}
+"""One factor for each pair of turned features."""
+
 DECODERS: dict[str, Family] = {
     "gpt2": Family(
         "GPT2Block",
@@ -48,6 +54,11 @@ DECODERS: dict[str, Family] = {
                 **newer("default", partial_rotary_factor=0.5),
             },
             **{name: ROTARY[name] for name in ("linear", "dynamic", "llama3", "yarn")},
+            "rotary_pct: odd": {"rotary_pct": 0.4},
+            "rotary_pct: odd: dynamic": {"rotary_pct": 0.7, **ROTARY["dynamic"]},
+            "rotary_pct: odd: llama3": {"rotary_pct": 0.7, **ROTARY["llama3"]},
+            "rotary_pct: odd: longrope": {"rotary_pct": 0.7, **_LONGROPE},
+            "rotary_pct: none": {"rotary_pct": 0.1},
         },
     ),
     "opt": Family(

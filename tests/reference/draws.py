@@ -142,21 +142,22 @@ def _gemma3(draw: Callable) -> Settings:
 
 @st.composite
 def _gpt_neox(draw: Callable) -> Settings:
-    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn"]))
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
     drawn = draw(
         _some(
             num_hidden_layers=LAYERS,
-            num_attention_heads=st.sampled_from([1, 2]),
             hidden_act=ACTIVATIONS,
             use_parallel_residual=FLAG,
             attention_bias=FLAG,
             tie_word_embeddings=FLAG,
             layer_norm_eps=EPSILON,
-            rotary_pct=st.sampled_from([0.5, 0.75, 1.0]),
             rotary_emb_base=THETA,
         )
     )
-    scaling = {"rope_type": kind, **draw(_scaling(kind, 8))}
+    heads, width = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([4, 5, 6, 8, 9]))
+    share = draw(st.sampled_from([0.1, 0.25, 0.4, 0.5, 0.7, 0.75, 1.0]))
+    drawn |= {"num_attention_heads": heads, "hidden_size": heads * width, "rotary_pct": share}
+    scaling = {"rope_type": kind, **draw(_scaling(kind, int(width * share) + 1))}
     drawn["max_position_embeddings"] = draw(_context(scaling))
     return drawn if kind == "default" else {**drawn, "rope_scaling": scaling}
 

@@ -199,6 +199,7 @@ LLAMAS: dict[str, Family] = {
             "window": {"sliding_window": 3},
             "partial_rotary_factor": {"partial_rotary_factor": 0.5},
             "partial_rotary_factor, newer": newer("default", partial_rotary_factor=0.5),
+            "partial_rotary_factor, odd": {"partial_rotary_factor": 0.4},
             "longrope, short text": _scaling("longrope", **_LONG),
             "longrope": {"original_max_position_embeddings": 8, **_scaling("longrope", **_LONG)},
             "longrope, newer": {"original_max_position_embeddings": 8, **newer("longrope", **_LONG)},

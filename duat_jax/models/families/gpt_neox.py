@@ -33,7 +33,7 @@ def read_config(settings: Settings) -> Config:
     # Under these names they only count within `rope_parameters`.
     settings.expect("rope_theta", base)
     settings.expect("partial_rotary_factor", partial)
-    positions = read_rotary(settings, features // heads, base=base, partial=partial)
+    positions = read_rotary(settings, features // heads, base=base, partial=partial, rounded=True)
     bias = settings.boolean("attention_bias", True)
     block = BlockConfig(
         arrangement="parallel" if settings.boolean("use_parallel_residual", True) else "pre-norm",

@@ -54,7 +54,7 @@ def read_config(settings: Settings) -> Config:
     return decoder.read_config(
         settings,
         "phi3",
-        rotary=partial(read_rotary, partial=1.0, kinds=SCALINGS, original=original),
+        rotary=partial(read_rotary, partial=1.0, kinds=SCALINGS, original=original, rounded=True),
         epsilon=1e-5,
         filler=32_000,
         window=settings.optional("sliding_window"),

@@ -37,6 +37,7 @@ def read_rotary(
     kinds: Mapping[str, str] = KINDS,
     original: int | None = None,
     parameters: Settings | None = None,
+    rounded: bool = False,
 ) -> Positions:
     """Return the rotary positions of a checkpoint.
 
@@ -52,6 +53,7 @@ def read_rotary(
         kinds: the kinds of scaling that the family has, names in `KINDS`, by the names that configurations give them.
         original: what an absent `original_max_position_embeddings` means outside of `rope_parameters`.
         parameters: the fields of `rope_parameters`, where each kind of layers has its own; the whole if absent.
+        rounded: whether the last of an odd number of turned features forms a pair with the one that follows it.
     """
     if parameters is None:
         settings.rename("rope_scaling", "rope_parameters")
@@ -67,12 +69,17 @@ def read_rotary(
     found.rename("type", "rope_type")
     name = kinds[found.choice("rope_type", kinds, "default")]
     turned = int(head_features * min(partial, 1.0))
-    if turned % 2 or not 2 <= turned <= MOST_TURNED or partial > 1:
+    pairs = turned + turned % 2 <= head_features and (rounded or (turned and turned % 2 == 0))
+    if not pairs or turned > MOST_TURNED or partial > 1:
         settings.problems.append(
             f"rotary positions turn {turned} of a head's {head_features} features: not a number of pairs up to"
             f" {MOST_TURNED} features"
         )
         turned = 2
+    if turned % 2 and name == "yarn":
+        settings.problems.append(
+            f"rope_type = 'yarn' isn't supported where an odd number of features, {turned}, is turned"
+        )
     if base <= 1:
         settings.problems.append(f"{base_field} = {base} must be more than one: pairs turn ever slower")
         base = 10_000.0
@@ -84,7 +91,7 @@ def read_rotary(
         rotary = (
             Rotary(tuple(f / factor for f in usual))
             if name == "linear"
-            else Rotary(usual, longer=Stretched(positions, factor))
+            else Rotary(usual, longer=Stretched(positions, factor, turned))
         )
         return Positions(rotary, int(positions * max(factor, 1.0)))
     inside = found.integer("original_max_position_embeddings", positions)

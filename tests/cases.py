@@ -37,9 +37,9 @@ class Case(NamedTuple):
 
 
 def stack_case(block, mask, activation, dtype, *, scanned=False):
-    causal, padding = MASKS[mask]
+    causal, real = MASKS[mask]
     stack = make_stack(block, LAYERS, activation=activation, causal=causal, dtype=dtype)
-    run = scan_of(stack) if scanned else lambda x: stack(x, padding)
+    run = scan_of(stack) if scanned else lambda x: stack(x, real)
     weights = weights_of((4, 6)).astype(dtype)
     return Case(lambda x: jnp.vdot(weights, run(x)), make_input(dtype=dtype), scanned)
 

@@ -103,9 +103,9 @@ def test_modern_blocks_close(arrangement):
 def test_blocks_take_leading_batch_axes(parts):
     stack = make_stack(parts, 1)
     x = jnp.asarray(numbers(2, 3, 4, FEATURES))
-    padding = jnp.array([[[True, True, True, False]] * 3, [[True] * 4] * 3])
+    mask = jnp.array([[[True, True, True, False]] * 3, [[True] * 4] * 3])
     close(stack(x), jax.vmap(jax.vmap(stack))(x))
-    close(stack(x, padding)[..., :3, :], jax.vmap(jax.vmap(stack))(x, padding)[..., :3, :])
+    close(stack(x, mask)[..., :3, :], jax.vmap(jax.vmap(stack))(x, mask)[..., :3, :])
 
 
 def test_a_window_hides_what_lies_further_back():
@@ -121,8 +121,8 @@ class OtherBlock(nnx.Module):
         self.arrangement, self.attention, self.mlp = block.arrangement, block.attention, block.mlp
         self.norm_1, self.norm_2 = block.norm_1, block.norm_2
 
-    def __call__(self, x, padding=None):  # noqa: D102
-        return x + self.mlp(self.norm_2(self.attention(self.norm_1(x), padding)))
+    def __call__(self, x, mask=None):  # noqa: D102
+        return x + self.mlp(self.norm_2(self.attention(self.norm_1(x), mask)))
 
 
 def overriding(known, name):

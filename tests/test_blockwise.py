@@ -24,12 +24,12 @@ def _small_blocks():
         yield
 
 
-def stored_pattern(queries, keys, *, scale, causal, window, padding=None, cap=None, sinks=None):
+def stored_pattern(queries, keys, *, scale, causal, window, mask=None, cap=None, sinks=None):
     """The same by the stored pattern, zero where a query sees nothing."""
-    mask = attention_mask(queries.shape[-3], causal=causal, window=window, padding=padding)
+    visible = attention_mask(queries.shape[-3], causal=causal, window=window, mask=mask)
     keys = jnp.repeat(keys, queries.shape[-2] // keys.shape[-2], axis=-2)
-    found = attention_pattern(queries, keys, scale, mask, cap, sinks)
-    return found if mask is None else jnp.where(mask.any(-1)[..., None, :, None], found, 0)
+    found = attention_pattern(queries, keys, scale, visible, cap, sinks)
+    return found if visible is None else jnp.where(visible.any(-1)[..., None, :, None], found, 0)
 
 
 def stored(queries, keys, values, **how):
@@ -68,12 +68,12 @@ def agree(found, wanted):
         close(ours, theirs)
 
 
-EVERYTHING = {"padding": jnp.arange(13) % 5 != 3, "cap": 2.0, "sinks": jnp.array(numbers(4, key=9))}
+EVERYTHING = {"mask": jnp.arange(13) % 5 != 3, "cap": 2.0, "sinks": jnp.array(numbers(4, key=9))}
 SWITCHES = [
     pytest.param({"scale": 0.7, "causal": causal, "window": window} | extra, id=f"{causal}-{window}-{len(extra)}")
     for causal, window, extra in [(True, None, {}), *product((True, False), (None, 4), [EVERYTHING])]
 ]
-"""Causal or not, with a window or without, with padding, cap and sinks."""
+"""Causal or not, with a window or without, with a mask, cap and sinks."""
 
 
 @pytest.mark.parametrize("how", SWITCHES)
@@ -96,7 +96,7 @@ def test_any_shape_has_the_numbers_of_the_stored_pattern(data):
         "scale": 0.5,
         "causal": data.draw(st.booleans()),
         "window": data.draw(st.none() | st.integers(1, tokens + 1)),
-        "padding": jnp.broadcast_to(real, operands[0].shape[:-2]) if draw(0, 1) else None,
+        "mask": jnp.broadcast_to(real, operands[0].shape[:-2]) if draw(0, 1) else None,
         "cap": data.draw(st.sampled_from([None, 2.0])),
         "sinks": jnp.array(numbers(shared * group, key=9)) if draw(0, 1) else None,
     }
@@ -104,23 +104,21 @@ def test_any_shape_has_the_numbers_of_the_stored_pattern(data):
         agree(jax.jit(partial(mixed_and_pulled_back, **how))(*operands), expected(*operands, **how))
 
 
-def test_texts_are_mapped_each_with_its_own_padding():
+def test_texts_are_mapped_each_with_its_own_mask():
     places = jnp.arange(9)
     # The queries before the second text's first real token see nothing.
-    *operands, padding = *drawn(9, texts=(3,)), jnp.stack([places < 9, places > 3, places < 2])
+    *operands, mask = *drawn(9, texts=(3,)), jnp.stack([places < 9, places > 3, places < 2])
 
-    def run(queries, keys, values, readout, padding):
-        return mixed_and_pulled_back(
-            queries, keys, values, readout, scale=1.0, causal=True, window=None, padding=padding
-        )
+    def run(queries, keys, values, readout, mask):
+        return mixed_and_pulled_back(queries, keys, values, readout, scale=1.0, causal=True, window=None, mask=mask)
 
-    wanted = expected(*operands, scale=1.0, causal=True, window=None, padding=padding)
-    for found in jax.jit(lambda *operands: (jax.vmap(run)(*operands), run(*operands)))(*operands, padding):
+    wanted = expected(*operands, scale=1.0, causal=True, window=None, mask=mask)
+    for found in jax.jit(lambda *operands: (jax.vmap(run)(*operands), run(*operands)))(*operands, mask):
         agree(found, wanted)
 
 
 def test_training_sees_the_derivative_of_the_stored_pattern():
-    how = {"scale": 0.7, "causal": True, "window": 4, "cap": 2.0, "padding": jnp.arange(13) > 2}
+    how = {"scale": 0.7, "causal": True, "window": 4, "cap": 2.0, "mask": jnp.arange(13) > 2}
     *operands, readout = drawn(13, group=2)
 
     def gradient(attention):

@@ -68,8 +68,8 @@ def patterns_of(model, ids):
     return [np.asarray(value) for key, value in held.items() if key.name == "attention.pattern"]
 
 
-def mean_said(model, ids, padding=None):
-    logs = jax.nn.log_softmax(model(ids, padding))
+def mean_said(model, ids, mask=None):
+    logs = jax.nn.log_softmax(model.output(model.embed(ids), mask))
     return float(logs[TASK.places, TASK.answers].mean())
 
 
@@ -219,9 +219,9 @@ def test_heads_and_tokens_are_credited_to_sum_with_everything_else(found):
     assert np.abs(found.heads[1] - found.patterns[1].sum(-1)).max() > 1e-6
 
 
-def closed_form(model, padding):
+def closed_form(model, mask):
     """Every parameter of the closed form as a dense matrix."""
-    form = duat.unroll(lambda x: model.stack(model.first(x), padding), model.embed(TASK.ids))
+    form = duat.unroll(lambda x: model.stack(model.first(x), mask), model.embed(TASK.ids))
     size = form.x0.size
     terms = range(1, len(form.terms) + 1)
     return {
@@ -238,7 +238,7 @@ def closed_form(model, padding):
 
 @pytest.mark.slow
 def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, found):
-    one, other = (closed_form(model, padding) for padding in (None, jnp.asarray(~HIDDEN)))
+    one, other = (closed_form(model, mask) for mask in (None, jnp.asarray(~HIDDEN)))
     x0 = one["x0"]
     of_hidden = np.where(HIDDEN[:, None], x0, 0).ravel()
     of_others = x0.ravel() - of_hidden

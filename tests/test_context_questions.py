@@ -68,7 +68,7 @@ def test_the_command_shows_and_writes_the_ledger(tokenizer, tmp_path):
     question = question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1")
     model = duat.load()
     ids, visible = question.task.ids, ~question.task.hidden
-    runs = (jax.nn.log_softmax(model(ids, seen))[-1, question.answer] for seen in (None, visible))
+    runs = (jax.nn.log_softmax(model.output(model.embed(ids), seen))[-1, question.answer] for seen in (None, visible))
     np.testing.assert_allclose([said["with"], said["without"]], list(map(float, runs)), atol=1e-4)
     np.testing.assert_allclose(np.sum(said["layers"]), said["difference"], atol=1e-4)
     assert "".join(said["words"]) == said["text"] == question.text

@@ -11,9 +11,9 @@ import duat_jax as duat
 from duat_jax.nn import ACTIVATIONS
 
 
-def readout_of(stack, padding=None):
+def readout_of(stack, real=None):
     def readout(x):
-        return jnp.vdot(weights_of(x.shape).astype(x.dtype), stack(x, padding))
+        return jnp.vdot(weights_of(x.shape).astype(x.dtype), stack(x, real))
 
     return readout
 
@@ -38,9 +38,9 @@ def assert_complete(parts, value):
 @pytest.mark.parametrize("mask", [m if m == "causal" else pytest.param(m, marks=pytest.mark.slow) for m in MASKS])
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 def test_the_table_sums_to_the_plain_pass(block, mask, neurons, dtype):
-    causal, padding = MASKS[mask]
+    causal, real = MASKS[mask]
     stack, x = make_stack(block, 3, causal=causal, dtype=dtype), make_input(dtype=dtype)
-    readout = readout_of(stack, padding)
+    readout = readout_of(stack, real)
     parts = jax.jit(lambda x: duat.decompose(readout, x, neurons=neurons))(x)
     assert parts.completeness.dtype == dtype
     assert parts.terms["layers.0.mlp"].shape == ((4, 10) if neurons else (4,))

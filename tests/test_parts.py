@@ -83,14 +83,14 @@ LONGER = {
 @pytest.mark.parametrize("longer", LONGER)
 def test_rotary_frequencies_change_with_the_length_of_the_text(longer, real):
     change, frequency = LONGER[longer]
-    x, padding = numbers(2, 7, 3, 6), np.arange(7) < np.array([[real], [7]])
+    x, mask = numbers(2, 7, 3, 6), np.arange(7) < np.array([[real], [7]])
     expected = []
     for text, n in enumerate((real, 7)):
         phases = np.exp(1j * np.arange(7)[:, None] * [frequency(k, n) for k in range(3)])[:, None]
         z = 1.5 * (x[text, ..., :3] + 1j * x[text, ..., 3:]) * phases
         expected.append(np.concatenate([z.real, z.imag], -1))
     rotary = Rotary(rotary_frequencies(6, 100.0), magnitude=1.5, longer=change)
-    close(rotary(jnp.asarray(x), jnp.asarray(padding)), np.stack(expected))
+    close(rotary(jnp.asarray(x), jnp.asarray(mask)), np.stack(expected))
     close(rotary(jnp.asarray(x[1])), expected[1])
 
 
@@ -108,16 +108,16 @@ def test_rotary_in_half_precision_turns_by_exact_angles():
 @pytest.mark.parametrize("window", [None, 1, 2, 9])
 @pytest.mark.parametrize("padded", [True, False])
 def test_mask(causal, window, padded):
-    padding = np.array([[False, True, True, True, False], [True] * 5])
-    mask = attention_mask(5, causal=causal, window=window, padding=jnp.asarray(padding) if padded else None)
+    mask = np.array([[False, True, True, True, False], [True] * 5])
+    visible = attention_mask(5, causal=causal, window=window, mask=jnp.asarray(mask) if padded else None)
     expected = np.ones((2, 5, 5), bool)
     for text, q, k in itertools.product(range(2), range(5), range(5)):
-        seen = (not causal or k <= q) and (window is None or abs(q - k) < window) and (not padded or padding[text, k])
+        seen = (not causal or k <= q) and (window is None or abs(q - k) < window) and (not padded or mask[text, k])
         expected[text, q, k] = seen
-    if mask is None:
+    if visible is None:
         assert expected.all()
     else:
-        np.testing.assert_array_equal(np.broadcast_to(mask, expected.shape), expected)
+        np.testing.assert_array_equal(np.broadcast_to(visible, expected.shape), expected)
 
 
 @pytest.mark.parametrize("cap", [None, 0.7])

@@ -15,7 +15,7 @@ from duat_jax.nn import ACTIVATIONS, BLOCKS, make_stack
 
 @st.composite
 def cases(draw):
-    """A random stack, an input, and a padding mask with at least one real token."""
+    """A random stack, an input, and a mask with at least one real token."""
     heads = draw(st.integers(1, 3))
     features = heads * draw(st.integers(1, 3))
     tokens = draw(st.integers(1, 6))
@@ -27,20 +27,20 @@ def cases(draw):
         causal=draw(st.booleans()),
     )
     stack = make_stack(config, layers=draw(st.integers(1, 4)), dtype=jnp.float64, rngs=nnx.Rngs(0))
-    padding = draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens).filter(any))
+    mask = draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens).filter(any))
     seed = draw(st.integers(0, 2**31 - 1))
-    return randomised(stack, seed), jax.random.normal(jax.random.key(seed), (tokens, features)), jnp.array(padding)
+    return randomised(stack, seed), jax.random.normal(jax.random.key(seed), (tokens, features)), jnp.array(mask)
 
 
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(cases())
 def test_decomposition_form_and_collapse_all_give_the_plain_value(case):
-    stack, x, padding = case
+    stack, x, mask = case
     layers = len(stack.blocks)
 
     def fn(x):
-        return stack(x, padding)
+        return stack(x, mask)
 
     def readout(x):
         return fn(x)[-1].sum()

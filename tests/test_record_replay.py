@@ -26,20 +26,20 @@ def maybe_jit(fn, jitted):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 def test_record_is_the_layer_by_layer_pass(block, mask, jitted):
-    causal, padding = MASKS[mask]
+    causal, real = MASKS[mask]
     stack, x = make_stack(block, 3, causal=causal), make_input()
-    value, dynamics = maybe_jit(recorded(lambda x: stack(x, padding)), jitted)(x)
+    value, dynamics = maybe_jit(recorded(lambda x: stack(x, real)), jitted)(x)
 
     stream = x
     for i, layer in enumerate(stack.blocks):
         close(dynamics.streams[f"layer[{i}]"], stream)
-        stream = layer(stream, padding)
+        stream = layer(stream, real)
     close(value, stream)
     for i in range(3):
         pattern = dynamics.held[f"layers.{i}.attention.pattern"]
         chex.assert_shape(pattern, (2, 4, 4))
         close(pattern.sum(-1), np.ones((2, 4)))
-        if causal and padding is None:
+        if causal and real is None:
             assert not np.triu(np.asarray(pattern), 1).any()
         if mask == "padding":
             assert not np.asarray(pattern)[:, :, 3].any()
@@ -49,11 +49,11 @@ def test_record_is_the_layer_by_layer_pass(block, mask, jitted):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("block", BLOCK_NAMES)
 def test_replay_equals_the_plain_pass_and_is_affine(block, mask, jitted):
-    causal, padding = MASKS[mask]
+    causal, real = MASKS[mask]
     stack, x, y = make_stack(block, 3, causal=causal), make_input(), make_input(key=7)
 
     def fn(x):
-        return stack(x, padding)
+        return stack(x, real)
 
     _, dynamics = recorded(fn)(x)
     _, other = recorded(fn)(y)

@@ -81,12 +81,12 @@ class FixedAttention(nnx.Module):
         self.value = Linear(features, features, "attention.value", bias=False, dtype=dtype, rngs=None)
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=None)
 
-    def __call__(self, x: Float[Array, "tokens features"], padding: None = None) -> Float[Array, "tokens features"]:
+    def __call__(self, x: Float[Array, "tokens features"], mask: None = None) -> Float[Array, "tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[tokens, features]`.
-            padding: there is none.
+            mask: there is none.
         """
         pattern = jax.nn.softmax(self.scores[...])
         values = self.value(x).reshape(len(x), len(pattern), -1)
@@ -94,7 +94,7 @@ class FixedAttention(nnx.Module):
         return self.output(mixed.reshape(x.shape))
 
 
-def _alone(x: Array, padding: None) -> Array:
+def _alone(x: Array, mask: None) -> Array:
     return x
 
 

@@ -42,16 +42,16 @@ class ReadOut(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(head.outputs, dtype)) if head.bias else None
 
     def states(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
         """Return the states out of which logits are read.
 
         Args:
             x: the last hidden states, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
         if self.config.pool == "mean":
-            weights = jnp.ones(x.shape[:-1], x.dtype) if padding is None else padding.astype(x.dtype)
+            weights = jnp.ones(x.shape[:-1], x.dtype) if mask is None else mask.astype(x.dtype)
             mean = jnp.einsum("...t,...tf->...f", weights / weights.sum(-1, keepdims=True), x, precision=PRECISION)
             x = jnp.broadcast_to(mean[..., None, :], x.shape)
         if self.dense is not None and self.config.dense is not None:
@@ -59,20 +59,19 @@ class ReadOut(nnx.Module):
         return x if self.norm is None else self.norm(x)
 
     def pooled(
-        self, states: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, states: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... features"]:
         """Return the one state that classes are read at.
 
         Args:
             states: the prepared states, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        if self.config.pool != "last":
-            return states[..., 0, :]
-        if padding is None:
-            return states[..., -1, :]
-        last = jnp.where(padding, jnp.arange(padding.shape[-1]), 0).max(-1)
-        return jnp.take_along_axis(states, last[..., None, None], axis=-2)[..., 0, :]
+        if mask is None:
+            return states[..., -1 if self.config.pool == "last" else 0, :]
+        last = jnp.where(mask, jnp.arange(mask.shape[-1]), 0).max(-1)
+        place = last if self.config.pool == "last" else mask.argmax(-1)
+        return jnp.take_along_axis(states, place[..., None, None], axis=-2)[..., 0, :]
 
     def logits(
         self, states: Float[Array, "... features"], embedding: Float[Array, "vocab width"] | None

@@ -11,6 +11,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
+from duat_jax.models.mask import require_mask
 from duat_jax.nn.config import make_block, make_norm
 from duat_jax.nn.linear import Linear
 from duat_jax.nn.stack import Stack
@@ -84,27 +85,27 @@ class Transformer(nnx.Module):
         return x if self.projection is None else self.projection(x)
 
     def hidden(
-        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Return the last hidden states of the embeddings `x_0`: everything between embedding and read-out.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        x = self.stack(self.first(x), padding)
+        x = self.stack(self.first(x), mask)
         return x if self.final_norm is None else self.final_norm(x)
 
     def states(
-        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
         """Return the states out of which logits are read: the last hidden states, prepared by the head.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        return self.head.states(self.hidden(x, padding), padding)
+        return self.head.states(self.hidden(x, mask), mask)
 
     def logits_at(self, state: Float[Array, "features"]) -> Logits:
         """Return the logits at one position, and how they are read.
@@ -124,7 +125,7 @@ class Transformer(nnx.Module):
         return self.embedding.token[...] if isinstance(self.embedding, TokenEmbedding) else None
 
     def output(
-        self, x: Float[Array, "... tokens _"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "..."]:
         """Return what the model returns, from the embeddings `x_0` on.
 
@@ -132,28 +133,35 @@ class Transformer(nnx.Module):
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        states, kind = self.states(x, padding), self.config.head.kind
+        states, kind = self.states(x, mask), self.config.head.kind
         if kind == "hidden":
             return states
         if kind == "classes":
-            states = self.head.pooled(states, padding)
+            states = self.head.pooled(states, mask)
         return self.head.logits(states, self._token_embedding)
 
     def __call__(
-        self, inputs: Any, padding: Bool[Array, "... tokens"] | None = None, segments: Any = None
+        self, inputs: Any, mask: Bool[Array, "... tokens"] | None = None, segments: Any = None
     ) -> Float[Array, "..."]:
         """Return logits, or an encoder's last hidden states: the plain forward pass.
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, false for padding on either side, `[..., tokens]`.
             segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+
+        Raises:
+            DuatError: if the mask isn't boolean.
+            BadText: if the mask hides tokens that are no padding, as an inverted one does. Within `jax.jit`, where the
+                tokens aren't known yet, the result is NaN instead.
         """
+        fits = None if mask is None or self.config.image is not None else require_mask(inputs, mask)
         if self.config.head.filler is not None:
             # A causal model's real tokens see nothing of what follows them.
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
             real = real.at[..., 0].set(True)  # a text of nothing else
-            padding = real if padding is None else padding & real
-        return self.output(self.embed(inputs, segments), padding)
+            mask = real if mask is None else mask & real
+        output = self.output(self.embed(inputs, segments), mask)
+        return output if fits is None else jnp.where(fits, output, jnp.nan)

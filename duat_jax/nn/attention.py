@@ -93,39 +93,41 @@ class Attention(nnx.Module):
         self.sinks = initial((heads,), dtype, rngs) if sinks else None
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        queries = point(self._heads(self.query(x), self.query_norm, padding), "attention.queries")
-        keys = point(self._heads(self.key(x), self.key_norm, padding), "attention.keys")
+        queries = point(self._heads(self.query(x), self.query_norm, mask), "attention.queries")
+        keys = point(self._heads(self.key(x), self.key_norm, mask), "attention.keys")
         values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
         if x.shape[-2] > LONGEST_STORED:
-            return self.output(_joined(attend(queries, keys, values, padding=padding, **self._switches)))
+            return self.output(_joined(attend(queries, keys, values, mask=mask, **self._switches)))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
-        mask = attention_mask(x.shape[-2], causal=self.causal, window=self.window, padding=padding)
+        visible = attention_mask(x.shape[-2], causal=self.causal, window=self.window, mask=mask)
         sinks = self._switches["sinks"]
-        return self.output(_joined(_mix(attention_pattern(queries, keys, self.scale, mask, self.cap, sinks), values)))
+        return self.output(
+            _joined(_mix(attention_pattern(queries, keys, self.scale, visible, self.cap, sinks), values))
+        )
 
     def pattern(
         self,
         queries: Float[Array, "... tokens heads head_features"],
         keys: Float[Array, "... tokens key_value_heads head_features"],
-        padding: Bool[Array, "... tokens"] | None = None,
+        mask: Bool[Array, "... tokens"] | None = None,
     ) -> Float[Array, "... heads queries keys"]:
         """Return the attention pattern of a long text, of which queries and keys were held.
 
         Args:
             queries: the held `"attention.queries"`, `[..., tokens, heads, head_features]`.
             keys: the held `"attention.keys"`, `[..., tokens, key_value_heads, head_features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
-        return pattern(queries, keys, padding=padding, **self._switches)
+        return pattern(queries, keys, mask=mask, **self._switches)
 
     @property
     def _switches(self) -> dict[str, Any]:
@@ -141,13 +143,13 @@ class Attention(nnx.Module):
         self,
         y: Float[Array, "... tokens width"],
         norm: RMSNorm | None,
-        padding: Bool[Array, "... tokens"] | None,
+        mask: Bool[Array, "... tokens"] | None,
     ) -> Float[Array, "... tokens heads head_features"]:
         """Split queries or keys into heads, normalised and turned."""
         heads = y.reshape(*y.shape[:-1], -1, self.head_features)
         if norm is not None:
             heads = norm(heads) if norm.scale.shape == heads.shape[-1:] else norm(y).reshape(heads.shape)
-        return heads if self.rotary is None else self.rotary(heads, padding)
+        return heads if self.rotary is None else self.rotary(heads, mask)
 
 
 @final
@@ -174,13 +176,13 @@ class SlicedAttention(nnx.Module):
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=rngs)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
         features = x.shape[-1]
         slices = x.reshape(*x.shape[:-1], self.heads, features // self.heads)
@@ -188,6 +190,6 @@ class SlicedAttention(nnx.Module):
         def project(kernel: nnx.Param) -> Array:
             return jnp.einsum("...thd,hde->...the", slices, kernel[...], precision=PRECISION)
 
-        mask = attention_mask(x.shape[-2], causal=self.causal, padding=padding)
-        pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, mask)
+        visible = attention_mask(x.shape[-2], causal=self.causal, mask=mask)
+        pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, visible)
         return self.output(_joined(_mix(pattern, project(self.value))))

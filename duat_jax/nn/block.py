@@ -58,7 +58,7 @@ class Block(nnx.Module):
 
     Args:
         arrangement: a name in `ARRANGEMENTS`.
-        attention: mixes the tokens: `attention(x, padding)`.
+        attention: mixes the tokens: `attention(x, mask)`.
         mlp: acts on each token: `mlp(x)`.
         norm_1: `N₁`; the identity if absent.
         norm_2: `N₂`; the identity if absent.
@@ -100,13 +100,13 @@ class Block(nnx.Module):
         self.mlp_norm = mlp_norm
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the block.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
         norm_1, norm_2, attention_norm, mlp_norm = (
             _unchanged if norm is None else norm
@@ -114,7 +114,7 @@ class Block(nnx.Module):
         )
 
         def attention(x: Array) -> Array:
-            return attention_norm(self.attention(x, padding))
+            return attention_norm(self.attention(x, mask))
 
         def mlp(x: Array) -> Array:
             return mlp_norm(self.mlp(x))

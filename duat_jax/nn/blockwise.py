@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.pattern import require_boolean
 from duat_jax.transform.marks import hold
 
 ROWS = 256
@@ -42,7 +43,7 @@ def _mix(
 
 def _attend_head(
     operands: tuple[Array, Array, Array, Array | None],
-    padding: Bool[Array, "... tokens"] | None,
+    mask: Bool[Array, "... tokens"] | None,
     back: int,
     ahead: int,
     scale: float,
@@ -69,8 +70,8 @@ def _attend_head(
             cut = partial(lax.dynamic_slice_in_dim, start_index=left, slice_size=columns)
             distances = first + jnp.arange(rows)[:, None, None] - (left + jnp.arange(columns))
             visible = (distances <= back) & (distances >= -ahead)
-            if padding is not None:
-                visible &= cut(padding, axis=-1)[..., None, None, :]
+            if mask is not None:
+                visible &= cut(mask, axis=-1)[..., None, None, :]
             return _mix(queries, cut(keys, axis=-2), cut(values, axis=-1), sinks, visible, scale, cap)
 
         return lax.map(attend_block, (firsts[begin:end], blocked[begin:end]))
@@ -90,7 +91,7 @@ def attend(
     scale: float,
     causal: bool,
     window: int | None,
-    padding: Bool[Array, "... tokens"] | None = None,
+    mask: Bool[Array, "... tokens"] | None = None,
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
 ) -> Float[Array, "... tokens heads value_features"]:
@@ -106,12 +107,15 @@ def attend(
         scale: factor of the scores.
         causal: whether a query sees only itself and what came before.
         window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
-        padding: true for real tokens, false for padding, `[..., tokens]`. A query that sees no real token gets zeros.
+        mask: true for real tokens, false for padding, `[..., tokens]`. A query that sees no real token gets zeros.
         cap: what the scores' size stays below; no limit if absent.
         sinks: the score of one more key that says nothing, `[heads]`.
 
     Returns:
         `[..., tokens, heads, value_features]`.
+
+    Raises:
+        DuatError: if the mask isn't boolean.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,12 +125,14 @@ def attend(
 
     Source: Rabe & Staats, "Self-attention Does Not Need O(n²) Memory", 2021; the held pattern is Wang & Li, Eq. 35.
     """
+    if mask is not None:
+        require_boolean(mask)
     queries, keys = hold(queries, "attention.queries"), hold(keys, "attention.keys")
     tokens, heads, head_features = queries.shape[-3:]
     shared = keys.shape[-2]
     grouped = queries.reshape(*queries.shape[:-2], shared, heads // shared, head_features)
     back = tokens if window is None else window - 1
-    of_head = partial(_attend_head, padding=padding, back=back, ahead=0 if causal else back, scale=scale, cap=cap)
+    of_head = partial(_attend_head, mask=mask, back=back, ahead=0 if causal else back, scale=scale, cap=cap)
     operands = (
         jnp.moveaxis(grouped, -3, 0),
         jnp.moveaxis(keys, -2, 0),
@@ -145,7 +151,7 @@ def pattern(
     scale: float,
     causal: bool,
     window: int | None,
-    padding: Bool[Array, "... tokens"] | None = None,
+    mask: Bool[Array, "... tokens"] | None = None,
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
 ) -> Float[Array, "... heads queries keys"]:
@@ -157,7 +163,7 @@ def pattern(
         scale: as in `attend`.
         causal: as in `attend`.
         window: as in `attend`.
-        padding: as in `attend`.
+        mask: as in `attend`.
         cap: as in `attend`.
         sinks: as in `attend`.
 
@@ -174,7 +180,5 @@ def pattern(
     """
     tokens = keys.shape[-3]
     identity = jnp.broadcast_to(jnp.eye(tokens, dtype=keys.dtype)[:, None], (*keys.shape[:-1], tokens))
-    rows = attend(
-        queries, keys, identity, scale=scale, causal=causal, window=window, padding=padding, cap=cap, sinks=sinks
-    )
+    rows = attend(queries, keys, identity, scale=scale, causal=causal, window=window, mask=mask, cap=cap, sinks=sinks)
     return jnp.moveaxis(rows, -2, -3)

@@ -6,12 +6,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.errors import DuatError
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform.marks import hold
 
 
+def require_boolean(mask: Array) -> None:
+    """Require that a mask says of each token by a truth value whether it is real.
+
+    Args:
+        mask: true for real tokens, `[..., tokens]`.
+
+    Raises:
+        DuatError: if it has another dtype, such as the numbers that some libraries add to scores.
+    """
+    if mask.dtype != bool:
+        raise DuatError(
+            f"the mask has dtype {mask.dtype}, but it says of each token whether it is real: give a"
+            " boolean array, True for a real token and False for padding"
+        )
+
+
 def attention_mask(
-    tokens: int, *, causal: bool, window: int | None = None, padding: Bool[Array, "... tokens"] | None = None
+    tokens: int, *, causal: bool, window: int | None = None, mask: Bool[Array, "... tokens"] | None = None
 ) -> Bool[Array, "... #queries keys"] | None:
     """Return which keys each query may see, or `None` where it may see all.
 
@@ -19,10 +36,13 @@ def attention_mask(
         tokens: length of the sequence.
         causal: whether a query sees only itself and what came before.
         window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
-        padding: true for real tokens, false for padding, `[..., tokens]`.
+        mask: true for real tokens, false for padding, `[..., tokens]`.
 
     Returns:
         A mask that broadcasts against `[..., queries, keys]`.
+
+    Raises:
+        DuatError: if the mask isn't boolean.
 
     Example:
         >>> attention_mask(2, causal=True).tolist()
@@ -34,8 +54,9 @@ def attention_mask(
     if window is not None:
         places = jnp.arange(tokens)
         masks.append(jnp.abs(places[:, None] - places) < window)
-    if padding is not None:
-        masks.append(padding[..., None, :])
+    if mask is not None:
+        require_boolean(mask)
+        masks.append(mask[..., None, :])
     return reduce(jnp.logical_and, masks) if masks else None
 
 
@@ -75,7 +96,7 @@ def attention_pattern(
     queries: Float[Array, "... tokens heads head_features"],
     keys: Float[Array, "... tokens heads head_features"],
     scale: float,
-    mask: Bool[Array, "... #queries keys"] | None,
+    visible: Bool[Array, "... #queries keys"] | None,
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
 ) -> Float[Array, "... heads queries keys"]:
@@ -85,7 +106,7 @@ def attention_pattern(
         queries: `[..., tokens, heads, head_features]`.
         keys: `[..., tokens, heads, head_features]`.
         scale: factor of the scores.
-        mask: which keys each query may see.
+        visible: which keys each query may see; all if absent.
         cap: what the scores' size stays below, before the mask; no limit if absent.
         sinks: the score of one more key that says nothing, `[heads]`: with it rows sum to less than one.
 
@@ -95,8 +116,8 @@ def attention_pattern(
     scores = scale * jnp.einsum("...qhd,...khd->...hqk", queries, keys, precision=PRECISION)
     if cap is not None:
         scores = soft_cap(scores, cap, "attention")
-    if mask is not None:
-        scores = jnp.where(mask[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
+    if visible is not None:
+        scores = jnp.where(visible[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
     if sinks is None:
         return hold(jax.nn.softmax(scores), "attention.pattern")
     silent = jnp.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))

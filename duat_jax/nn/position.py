@@ -104,15 +104,15 @@ class Rotary:
     longer: Switched | Stretched | None = None
 
     def __call__(
-        self, x: Float[Array, "... tokens heads head_features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens heads head_features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens heads head_features"]:
         """Turn the queries or keys.
 
         Args:
             x: `[..., tokens, heads, head_features]`.
-            padding: true for real tokens, `[..., tokens]`; the text ends with the last of them.
+            mask: true for real tokens, `[..., tokens]`; the text ends with the last of them.
         """
-        angles = self._angles(x.shape[-3], padding, x.dtype)
+        angles = self._angles(x.shape[-3], mask, x.dtype)
         cos, sin = ((self.magnitude * f(angles)).astype(x.dtype)[..., None, :] for f in (jnp.cos, jnp.sin))
         pairs = len(self.frequencies)
         turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
@@ -123,7 +123,7 @@ class Rotary:
         return jnp.concatenate([turned, rest], -1)
 
     def _angles(
-        self, tokens: int, padding: Bool[Array, "... tokens"] | None, dtype: DTypeLike
+        self, tokens: int, mask: Bool[Array, "... tokens"] | None, dtype: DTypeLike
     ) -> Float[Array, "... tokens pairs"]:
         # Angles of thousands of radians need at least single precision.
         precise = dtype if jnp.finfo(dtype).bits >= 32 else jnp.float32
@@ -131,6 +131,6 @@ class Rotary:
         frequencies = jnp.asarray(np.array(self.frequencies), precise)
         if self.longer is not None:
             ends = places + 1
-            length = ends[-1] if padding is None else jnp.where(padding, ends, 0).max(-1)
+            length = ends[-1] if mask is None else jnp.where(mask, ends, 0).max(-1)
             frequencies = self.longer(frequencies, length)
         return places[:, None] * frequencies[..., None, :]

@@ -16,24 +16,24 @@ class Stack(nnx.Module):
     """Run blocks after each other: `x_i = block_i(x_{i−1})`.
 
     Args:
-        blocks: the blocks, each `block(x, padding)`.
+        blocks: the blocks, each `block(x, mask)`.
     """
 
     def __init__(self, blocks: Iterable[Part]) -> None:
         self.blocks = nnx.List(blocks)
 
     def __call__(
-        self, x: Float[Array, "... tokens features"], padding: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Run the blocks.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
-            padding: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`.
         """
         x = stream(x, "layer")
         for i, block in enumerate(self.blocks):
             with jax.named_scope(f"layers.{i}"):
-                x = block(x, padding)
+                x = block(x, mask)
             x = stream(x, "layer")
         return x

@@ -60,7 +60,7 @@ class Terms:
 class _Through(nnx.Module):
     """A layer of which nothing is left: `x_i = x_{i−1}`."""
 
-    def __call__(self, x: Array, padding: Array | None = None) -> Array:
+    def __call__(self, x: Array, mask: Array | None = None) -> Array:
         return x
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from flax import nnx
 from helpers import close
-from scipy import stats
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import duat_jax as duat
@@ -28,7 +27,7 @@ from duat_jax.analysis.deletion import (
     scores_of,
     settled,
 )
-from duat_jax.analysis.deletion_study import bootstrap, compared, names_of
+from duat_jax.analysis.deletion_study import compared, names_of
 from duat_jax.analysis.token_attribution import methods_of
 from duat_jax.explanation.inputs import Inputs
 from duat_jax.explanation.others import Other
@@ -285,24 +284,6 @@ def test_rank_agreement_of_every_permutation_of_five():
         expected = 1 - 6 * np.square(one - other).sum() / (5 * 24), 1 - 4 * inversions / (5 * 4)
         assert agreement(one, np.exp(other)) == pytest.approx(expected, abs=1e-12)
     assert agreement(np.ones(5), one) == (0.0, 0.0)
-
-
-def test_the_interval_is_that_of_a_mean():
-    values = np.random.default_rng(0).exponential(size=400)
-    found = bootstrap(values)
-    error = values.std() / 20
-    assert found.value == values.mean()
-    assert (found.low, found.high) == pytest.approx(
-        (found.value - 1.96 * error, found.value + 1.96 * error), abs=0.2 * error
-    )
-    reference = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=5000).confidence_interval
-    assert (found.low, found.high) == pytest.approx(tuple(reference), abs=0.2 * error)
-    # Of a skew sample it isn't symmetrical.
-    assert found.high - found.value > found.value - found.low
-    # Nine of ten intervals and a half hold the mean: 95 % of 200 samples, within four standard errors.
-    samples = np.random.default_rng(1).normal(size=(200, 50))
-    held = sum(bootstrap(sample).low < 0 < bootstrap(sample).high for sample in samples)
-    assert 176 <= held <= 200
 
 
 def test_what_all_texts_say_of_methods_by_hand():

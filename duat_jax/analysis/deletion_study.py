@@ -25,6 +25,7 @@ from duat_jax.analysis.deletion import (
     settled,
 )
 from duat_jax.analysis.journal import Journal, fingerprint
+from duat_jax.analysis.statistics import Estimate, bootstrap
 from duat_jax.analysis.token_attribution import Method, methods_of
 from duat_jax.errors import BadText
 from duat_jax.models.transformer import Transformer
@@ -32,26 +33,12 @@ from duat_jax.models.transformer import Transformer
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-AT_ONCE, SORTED, REPEATS, RESAMPLES = 4, 40, 2, 2000
+AT_ONCE, SORTED, REPEATS = 4, 40, 2
 """How many texts are scored at once; among how many those of like lengths are put together; how often a method is
-timed; how often texts are drawn again for an interval."""
+timed."""
 
 LEAVE_ONE_OUT = {removal: f"leave-one-out, {removal}" for removal in REMOVALS}
 RANDOM = "random"
-
-
-class Estimate(NamedTuple):
-    """A mean over texts and its interval of 95 % confidence.
-
-    Args:
-        value: the mean.
-        low: where the interval begins.
-        high: where it ends.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 class Row(NamedTuple):
@@ -107,25 +94,6 @@ class Study(NamedTuple):
 
         tables = {kind: {method: plain(row) for method, row in table.items()} for kind, table in self.tables.items()}
         return {**self._asdict(), "sizes": SIZES, "tables": tables}
-
-
-def bootstrap(values: Float[np.ndarray, "texts"]) -> Estimate:
-    """Return a mean over texts with its percentile interval of 95 %: texts drawn again, with replacement.
-
-    The draws are the same for every number of as many texts.
-
-    Args:
-        values: a number of each text, `[texts]`.
-
-    Example:
-        >>> bootstrap(np.array([1.0, 1.0, 1.0]))
-        Estimate(value=1.0, low=1.0, high=1.0)
-
-    Source: Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, Section 13.3.
-    """
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(1), (0.025, 0.975))
-    return Estimate(float(values.mean()), float(low), float(high))
 
 
 def manual() -> list[str]:

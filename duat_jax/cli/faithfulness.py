@@ -14,7 +14,8 @@ from duat_jax.cli.progress import loading_bar, progress_bar
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duat_jax.analysis.deletion_study import Estimate, Row
+    from duat_jax.analysis.deletion_study import Row
+    from duat_jax.analysis.statistics import Estimate
 
 NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
 """What is read of a model with each kind of head."""

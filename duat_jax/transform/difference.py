@@ -114,8 +114,9 @@ class _Difference:
                 results = [Flow(value, True) for value in at_both(equation, operands)]
                 if asked:
                     if i in normalisers:
-                        scores = environment[normalisers[i].scores]
-                        found: Any = [normalised(normalisers[i], scores, results[0], self._jump(here))]
+                        scores, mask = environment[normalisers[i].scores], normalisers[i].mask
+                        counted = None if mask is None else read(mask.variable)
+                        found: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
                     elif here in self.plan.functions:
                         found = [of_one(equation, operands, results[0], self.origins[self.plan.functions[here]])]
                     else:

@@ -15,7 +15,7 @@ from jax.extend import core
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.keys import Site
-from duat_jax.transform.normalisers import Normaliser, normalisers
+from duat_jax.transform.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.primitives import (
     ELEMENTWISE,
     KEEPS_PLACE,
@@ -159,6 +159,11 @@ def _shape(v: Any) -> tuple[int, ...]:
     return tuple(v.aval.shape)
 
 
+def _moves(mask: Mask | None, moving: dict[Any, Moving]) -> bool:
+    """Return whether the exponentials of a normaliser are multiplied by factors that move."""
+    return mask is not None and mask.counted is None and mask.variable in moving
+
+
 class Around(NamedTuple):
     """What is around a program within a program.
 
@@ -240,7 +245,9 @@ class _Planner:
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
         """Find whose change is asked for, backwards; return which arguments' is."""
         moving = self.plan.moving[path]
-        found = {i: one for i, one in normalisers(jaxpr).items() if one.scores in moving}
+        found = {
+            i: one for i, one in normalisers(jaxpr).items() if one.scores in moving and not _moves(one.mask, moving)
+        }
         self.plan.normalisers[path] = found
         wanted = self.plan.wanted[path] = {
             v
@@ -255,8 +262,8 @@ class _Planner:
             own = None if is_of_a_library(jaxpr) else source_line(equation)
             inside = Around((*around.scope, *scopes_of(equation)), own or around.line)
             if i in found:
-                asked = {found[i].scores}
-                if moving[found[i].scores].jumps:
+                asked, mask = {found[i].scores}, found[i].mask
+                if moving[found[i].scores].jumps or (mask is not None and mask.variable in moving):
                     self._name(found[i].kind, here, inside)
             else:
                 operands = self._asked(equation, here, inside, flags)

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from duat_jax.transform import secants
 from duat_jax.transform.difference_plan import BILINEAR, ORDERED, STEPS, TREES, WINDOWS, is_float
-from duat_jax.transform.normalisers import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, Normaliser
+from duat_jax.transform.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
 from duat_jax.transform.primitives import apply, linear_operands
 
 
@@ -262,33 +262,54 @@ def _ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
     return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
 
 
-def normalised(normaliser: Normaliser, scores: Flow, result: Flow, jump: Any) -> Array:
+def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
     """Return the change of a softmax or its like, in the logarithmic means `L = ΔP / Δlog P` of the probabilities.
 
     `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.  Scores that are masked out at one
-    input only have no change; what they take or leave is a jump.
+    input only have no change; what they take or leave is a jump.  Everything is computed in single precision at least.
 
     Args:
         normaliser: what is computed.
         scores: the scores `a`.
+        mask: the mask's values, if there is one.
         result: its values.
         jump: how much of what jumps is added, one number; `None` where nothing can.
     """
+    shape, dtype = result.both[0].shape, result.both[0].dtype
+    a = secants.widened(scores.value)
+    counts, factors = _counts(normaliser.mask, mask, a)
     axes = tuple(axis + 1 for axis in normaliser.axes)
-    below = scores.value - scores.value.max(axes, keepdims=True)
-    if normaliser.kind == SOFTMAX:
-        probabilities = result.value
-        logs = below + jnp.log(probabilities.max(axes, keepdims=True))
-    else:
-        logs = below - jnp.log(jnp.exp(below).sum(axes, keepdims=True))
-        probabilities = jnp.exp(logs)
-    gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
-    means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *probabilities))
-    change, carried = scores.change, means * scores.change
-    if jump is not None:
-        carried = carried + part_of(jump, jnp.where(gone, jnp.nan_to_num(probabilities[0] - probabilities[1]), 0))
+    # Differences first: of large numbers a logarithm would be lost.
+    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True)
+    total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
+    logs = below - jnp.log(jnp.abs(total))
+    change = scores.change.astype(a.dtype)
+
+    def carried(logs: Array) -> tuple[Array, Array]:
+        gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
+        means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *jnp.exp(logs)))
+        if jump is None:
+            return means, means * change
+        moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
+        return means, means * change + part_of(jump, jnp.where(gone, jnp.nan_to_num(moved), 0))
+
+    means, parts = (factors * each for each in carried(jnp.where(counts, logs, -jnp.inf)))
     weight = means.sum(normaliser.axes, keepdims=True)
-    shift = carried.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
+    shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
     if normaliser.kind == LOGSUMEXP:
-        return shift.reshape(result.both[0].shape)
-    return change - shift if normaliser.kind == LOG_SOFTMAX else carried - means * shift
+        return shift.reshape(shape).astype(dtype)
+    if normaliser.kind == LOG_SOFTMAX:
+        return (change - shift).astype(dtype)
+    if mask is not None and not normaliser.masked:
+        means, parts = carried(logs)
+    return (parts - means * shift).astype(dtype)
+
+
+def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
+    """Return which scores are counted at either input, and how often."""
+    if mask is None or values is None:
+        return True, 1
+    if mask.counted is None:
+        factors = jnp.broadcast_to(values.value, scores.shape[1:]).astype(scores.dtype)
+        return factors != 0, factors
+    return jnp.stack([jnp.broadcast_to(each, scores.shape[1:]) for each in values.both]) == mask.counted, 1

@@ -1,17 +1,30 @@
 """Where a program normalises exponentials: softmax, log-softmax and logsumexp, found by how they are computed.
 
 All three are one function of the scores `a`, `ℓ = log Σ exp(a)`: logsumexp is `ℓ`, log-softmax `a − ℓ`, softmax
-`exp(a − ℓ)`, and each of them is free of what the program subtracts from all scores of a row.
+`exp(a − ℓ)`, and each of them is free of what the program subtracts from all scores of a row.  Conversions between
+floating-point dtypes, masks of the exponentials, factors and equations that are written twice make no difference.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from jax.extend import core
 
+from duat_jax.transform.definitions import CONVERTS, KEEPS_NUMBERS, Definitions, is_along
+from duat_jax.transform.primitives import power_of, summed_axes_of
+
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "softmax", "log_softmax", "logsumexp"
 
-KEEPS_NUMBERS = frozenset(("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "copy", "copy_p"))
-"""Primitives that change the shape alone."""
+
+class Mask(NamedTuple):
+    """Which exponentials are counted in a sum, or how often.
+
+    Args:
+        variable: truth values, or factors.
+        counted: the truth value of those that are; `None` of factors.
+    """
+
+    variable: Any
+    counted: bool | None = None
 
 
 class Normaliser(NamedTuple):
@@ -21,17 +34,28 @@ class Normaliser(NamedTuple):
         kind: which one.
         scores: the scores' variable.
         axes: over which axes of theirs exponentials are summed.
+        mask: which exponentials are counted in the sum, and how often; `None` where all are, once.
+        masked: whether the mask applies to a softmax's numerator too.
     """
 
     kind: str
     scores: core.Var
     axes: tuple[int, ...]
+    mask: Mask | None
+    masked: bool = False
 
 
-class _Log(NamedTuple):
-    """A logarithm of a sum of `exp(exponents)`."""
+class _Exponentials(NamedTuple):
+    """The numbers `exp(exponents)`, multiplied by a mask."""
 
-    exponents: core.Var
+    exponents: Any
+    mask: Mask | None = None
+
+
+class _Sum(NamedTuple):
+    """A sum of exponentials over some axes."""
+
+    terms: _Exponentials
     axes: tuple[int, ...]
 
 
@@ -41,100 +65,122 @@ def normalisers(jaxpr: core.Jaxpr) -> dict[int, Normaliser]:
     Args:
         jaxpr: the program; those in its sub-programs aren't among them.
     """
-    return _Search(jaxpr).found
+    search = _Search(Definitions(jaxpr))
+    looks = {"div": search.div, "mul": search.mul, "log": search.log, "add": search.add, "sub": search.sub}
+    found = {}
+    for i, equation in enumerate(jaxpr.eqns):
+        look = looks.get(equation.primitive.name)
+        if look is not None and (normaliser := look(equation)) is not None:
+            found[i] = normaliser
+    return found
 
 
 class _Search:
-    def __init__(self, jaxpr: core.Jaxpr) -> None:
-        self.made_by = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
-        self.logs: dict[Any, _Log] = {}
-        self.found: dict[int, Normaliser] = {}
-        looks = {"div": self._div, "log": self._log, "add": self._add, "sub": self._sub}
-        for i, equation in enumerate(jaxpr.eqns):
-            look = looks.get(equation.primitive.name)
-            if look is not None and (normaliser := look(equation)) is not None:
-                self.found[i] = normaliser
+    def __init__(self, definitions: Definitions) -> None:
+        self.of = definitions
 
-    def _of(self, v: Any, name: str) -> core.JaxprEqn | None:
-        equation = None if isinstance(v, core.Literal) else self.made_by.get(v)
-        return equation if equation is not None and equation.primitive.name == name else None
+    def _exponentials(self, v: Any) -> _Exponentials | None:
+        """Return exponents and mask, where a variable is exponentials."""
+        v = self.of.root(v, CONVERTS)
+        if (exponential := self.of.equation_of(v, "exp")) is not None:
+            (exponents,) = exponential.invars
+            return None if isinstance(exponents, core.Literal) else _Exponentials(exponents)
+        for case, mask in self._masked_cases(v):
+            found = self._exponentials(case)
+            # One mask at most, of exponentials that were not broadcast with it.
+            if found is not None and found.mask in (None, mask) and case.aval.shape == v.aval.shape:
+                return found._replace(mask=mask)
+        return None
 
-    def _root(self, v: Any, also: frozenset[str] = frozenset()) -> Any:
-        """Return the variable that holds the same numbers before they were brought into another shape."""
-        while not isinstance(v, core.Literal):
-            equation = self.made_by.get(v)
-            if equation is None or equation.primitive.name not in KEEPS_NUMBERS | also:
-                break
-            v = equation.invars[0]
-        return v
+    def _masked_cases(self, v: Any) -> list[tuple[Any, Mask]]:
+        """Return what a variable may be with a mask: the case of a choice beside zero, or the factor of a product."""
+        cases: list[tuple[Any, Any, bool | None]] = []
+        if (product := self.of.equation_of(v, "mul")) is not None:
+            a, b = product.invars
+            cases = [(a, self.of.spread(b), None), (b, self.of.spread(a), None)]
+        elif (choice := self.of.choice(v)) is not None and len(choice) == 3:
+            mask, a, b = choice
+            cases = [(b, mask, True)] * self.of.is_number(a, 0) + [(a, mask, False)] * self.of.is_number(b, 0)
+        return [
+            (case, Mask(self.of.root(mask, CONVERTS), counted))
+            for case, mask, counted in cases
+            if isinstance(mask, core.Var) and isinstance(case, core.Var)
+        ]
 
-    def _logarithm(self, v: Any) -> _Log | None:
-        root = self._root(v)
-        return None if isinstance(root, core.Literal) else self.logs.get(root)
+    def _sum(self, v: Any) -> _Sum | None:
+        """Return the sum of exponentials that a variable is, brought into any shape and dtype."""
+        total = self.of.equation_of(self.of.root(v), "reduce_sum")
+        terms = None if total is None else self._exponentials(total.invars[0])
+        return None if total is None or terms is None else _Sum(terms, summed_axes_of(total))
 
-    def _sum_of_exponentials(self, v: Any) -> tuple[Any, core.Var, tuple[int, ...]] | None:
-        """Return exponentials, exponents and axes, where a variable is the sum of exponentials."""
-        total = self._of(v, "reduce_sum")
-        exponentials = None if total is None else total.invars[0]
-        exponential = self._of(exponentials, "exp")
-        if total is None or exponential is None or not isinstance(exponential.invars[0], core.Var):
-            return None
-        return exponentials, exponential.invars[0], tuple(total.params["axes"])
+    def _logarithm(self, v: Any) -> _Sum | None:
+        """Return the sum of exponentials whose logarithm a variable is."""
+        logarithm = self.of.equation_of(self.of.root(v), "log")
+        return None if logarithm is None else self._sum(self.of.root(logarithm.invars[0], KEEPS_NUMBERS | {"abs"}))
 
-    def _same_along(self, v: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-        """Return whether a variable is a number for each row of an array, brought into its shape."""
-        root, own = self._root(v), v.aval.shape
-        rows = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-        if len(own) != len(shape) or tuple(n for n in root.aval.shape if n != 1) != tuple(n for n in rows if n != 1):
-            return False
-        equation = self._of(v, "broadcast_in_dim")
-        if equation is None:
-            return all(own[axis] == 1 for axis in axes)
-        operand: Any = equation.invars[0]
-        kept, before = equation.params["broadcast_dimensions"], operand.aval.shape
-        return all(axis not in kept or before[kept.index(axis)] == 1 for axis in axes)
-
-    def _scores(self, exponents: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    def _scores(self, found: _Sum) -> tuple[Any, Any]:
         """Return the scores and what was subtracted from all of a row, if something was."""
-        shifted = self._of(exponents, "sub")
+        exponents = found.terms.exponents
+        shifted = self.of.equation_of(self.of.root(exponents, CONVERTS), "sub")
         if shifted is None or not isinstance(shifted.invars[0], core.Var):
             return exponents, None
         scores, shift = shifted.invars
-        if isinstance(shift, core.Literal) or not self._same_along(shift, axes, exponents.aval.shape):
+        if isinstance(shift, core.Literal) or not is_along(self.of, shift, found.axes, exponents.aval.shape):
             return exponents, None
-        return scores, self._root(shift)
+        return scores, self.of.root(shift)
 
-    def _div(self, equation: core.JaxprEqn) -> Normaliser | None:
-        numerator, denominator = cast(Any, equation.invars)
-        found = self._sum_of_exponentials(self._root(denominator))
-        if found is None or found[0] is not numerator:
-            return None
-        _, exponents, axes = found
-        if not self._same_along(denominator, axes, numerator.aval.shape):
-            return None
-        return Normaliser(SOFTMAX, self._scores(exponents, axes)[0], axes)
+    def _is_of(self, v: Any, terms: _Exponentials) -> bool:
+        """Return whether a variable holds the exponents of exponentials."""
+        return self.of.root(v, CONVERTS) is self.of.root(terms.exponents, CONVERTS)
 
-    def _log(self, equation: core.JaxprEqn) -> Normaliser | None:
-        found = self._sum_of_exponentials(self._root(equation.invars[0], frozenset(("abs",))))
-        if found is None:
+    def _softmax(self, numerator: Any, found: _Sum | None, along: Any) -> Normaliser | None:
+        """Return the softmax that exponentials are, divided by a sum that was brought into their shape."""
+        terms = self._exponentials(numerator)
+        if terms is None or found is None or not self._is_of(terms.exponents, found.terms):
             return None
-        self.logs[equation.outvars[0]] = _Log(*found[1:])
-        return Normaliser(LOGSUMEXP, *found[1:])
+        if terms.mask not in (None, found.terms.mask):
+            return None
+        if not is_along(self.of, along, found.axes, terms.exponents.aval.shape):
+            return None
+        return Normaliser(SOFTMAX, self._scores(found)[0], found.axes, found.terms.mask, terms.mask is not None)
 
-    def _add(self, equation: core.JaxprEqn) -> Normaliser | None:
-        size = cast(Any, equation.outvars[0]).aval.size
+    def div(self, equation: core.JaxprEqn) -> Normaliser | None:
+        numerator, denominator = equation.invars
+        return self._softmax(numerator, self._sum(denominator), denominator)
+
+    def mul(self, equation: core.JaxprEqn) -> Normaliser | None:
+        a, b = equation.invars
+        return self._softmax(a, self._inverse_sum(b), b) or self._softmax(b, self._inverse_sum(a), a)
+
+    def _inverse_sum(self, v: Any) -> _Sum | None:
+        """Return the sum of exponentials whose inverse a variable is."""
+        inverse = self.of.equation_of(self.of.root(v), "div", "integer_pow")
+        if inverse is None:
+            return None
+        if power_of(inverse) == -1:
+            return self._sum(inverse.invars[0])
+        return self._sum(inverse.invars[-1]) if self.of.is_number(inverse.invars[0], 1) else None
+
+    def log(self, equation: core.JaxprEqn) -> Normaliser | None:
+        found = self._logarithm(equation.outvars[0])
+        return None if found is None else Normaliser(LOGSUMEXP, found.terms.exponents, found.axes, found.terms.mask)
+
+    def add(self, equation: core.JaxprEqn) -> Normaliser | None:
+        result: Any = equation.outvars[0]
         for log, shift in (equation.invars, equation.invars[::-1]):
             found = self._logarithm(log)
             # Of two that are spread over each other's rows, the sum is no row's.
-            if found is not None and self._root(log).aval.size == size:
-                scores, subtracted = self._scores(*found)
-                if subtracted is not None and self._root(shift) is subtracted:
-                    return Normaliser(LOGSUMEXP, scores, found.axes)
+            if found is not None and self.of.root(log).aval.size == result.aval.size:
+                scores, subtracted = self._scores(found)
+                if subtracted is not None and self.of.root(shift) is subtracted:
+                    return Normaliser(LOGSUMEXP, scores, found.axes, found.terms.mask)
         return None
 
-    def _sub(self, equation: core.JaxprEqn) -> Normaliser | None:
-        exponents, log = cast(Any, equation.invars)
+    def sub(self, equation: core.JaxprEqn) -> Normaliser | None:
+        exponents, log = equation.invars
         found = self._logarithm(log)
-        if found is None or exponents != found.exponents or not self._same_along(log, found.axes, exponents.aval.shape):
+        if found is None or isinstance(exponents, core.Literal) or not self._is_of(exponents, found.terms):
             return None
-        return Normaliser(LOG_SOFTMAX, self._scores(*found)[0], found.axes)
+        if not is_along(self.of, log, found.axes, exponents.aval.shape):  # type: ignore[attr-defined]
+            return None
+        return Normaliser(LOG_SOFTMAX, self._scores(found)[0], found.axes, found.terms.mask)

@@ -148,6 +148,33 @@ def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
     return found
 
 
+def summed_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
+    """Return over which axes a `reduce_sum` goes.
+
+    Args:
+        equation: a `reduce_sum`.
+    """
+    return tuple(_parameter(equation, "axes"))
+
+
+def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
+    """Return which axes of its result the operand's axes become in a `broadcast_in_dim`.
+
+    Args:
+        equation: a `broadcast_in_dim`.
+    """
+    return tuple(_parameter(equation, "broadcast_dimensions"))
+
+
+def power_of(equation: core.JaxprEqn) -> int | None:
+    """Return the exponent of an `integer_pow`, or `None` of any other equation.
+
+    Args:
+        equation: any equation.
+    """
+    return _parameter(equation, "y") if equation.primitive.name == "integer_pow" else None
+
+
 # --- What is linear -------------------------------------------------------------------------------------------------
 
 ALL, FIRST, ONE = "all", "first", "one"

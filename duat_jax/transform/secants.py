@@ -21,6 +21,15 @@ from jaxtyping import Array
 Function = Callable[..., Array]
 
 
+def widened(x: Array) -> Array:
+    """Return the same floating-point numbers in single precision at least.
+
+    Args:
+        x: the numbers.
+    """
+    return x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
+
+
 def _exp(x: Array, y: Array, fx: Array, fy: Array) -> Array:
     distance = jnp.abs(x - y)
     # The logarithmic mean of both values; of two points at minus infinity it is zero.

@@ -1,0 +1,133 @@
+"""How the variables of one program are computed: looked up backwards, by what holds the same numbers."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend import core
+
+from duat_jax.transform.primitives import broadcast_dimensions_of, sub_program
+
+CONVERTS = frozenset(("convert_element_type", "reduce_precision", "copy", "copy_p", "name", "optimization_barrier"))
+"""Primitives that change the dtype at most."""
+
+KEEPS_NUMBERS = CONVERTS | {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient"}
+"""Primitives that change the shape or the dtype alone."""
+
+
+def _is_exact(equation: core.JaxprEqn) -> bool:
+    """Return whether an equation keeps numbers up to rounding, as a conversion to whole numbers doesn't."""
+    before, after = (v.aval.dtype for v in (equation.invars[0], equation.outvars[0]))  # type: ignore[attr-defined]
+    return before == after or jnp.issubdtype(after, jnp.inexact)
+
+
+class Definitions:
+    """The equations that compute a program's variables; of those that compute the same, the first.
+
+    Args:
+        jaxpr: the program.
+    """
+
+    def __init__(self, jaxpr: core.Jaxpr) -> None:
+        self.made_by = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
+        self.first: dict[Any, Any] = {}
+        written: dict[Any, core.JaxprEqn] = {}
+        for equation in jaxpr.eqns:
+            try:
+                operands = tuple(self._key(v) for v in equation.invars)
+                same = written.setdefault((equation.primitive, operands, frozenset(equation.params.items())), equation)
+            except TypeError:  # a parameter that can't be compared
+                continue
+            self.first |= dict(zip(equation.outvars, same.outvars, strict=True))
+
+    def _key(self, v: Any) -> Any:
+        return (v.aval, v.val) if isinstance(v, core.Literal) else self.first.get(v, v)
+
+    def equation_of(self, v: Any, *names: str) -> core.JaxprEqn | None:
+        """Return the equation that computes a variable.
+
+        Args:
+            v: a variable or a literal.
+            names: its primitive, if any of these; any primitive if absent.
+        """
+        equation = None if isinstance(v, core.Literal) else self.made_by.get(self.first.get(v, v))
+        return equation if equation is not None and (not names or equation.primitive.name in names) else None
+
+    def root(self, v: Any, through: frozenset[str] = KEEPS_NUMBERS) -> Any:
+        """Return the variable that holds the same numbers before they were brought into another shape or dtype.
+
+        Args:
+            v: a variable or a literal.
+            through: primitives of one operand to look through.
+        """
+        while (equation := self.equation_of(v, *through)) is not None and _is_exact(equation):
+            v = equation.invars[0]
+        return v if isinstance(v, core.Literal) else self.first.get(v, v)
+
+    def is_number(self, v: Any, number: float) -> bool:
+        """Return whether all entries of a variable are one number that the program says.
+
+        Args:
+            v: a variable or a literal.
+            number: the number.
+        """
+        root = self.root(v)
+        return isinstance(root, core.Literal) and bool(root.val == number)
+
+    def spread(self, v: Any) -> Any:
+        """Return what was broadcast to a variable as NumPy does, or `None` where it was changed in another way.
+
+        Args:
+            v: a variable or a literal.
+        """
+        while (equation := self.equation_of(v, "broadcast_in_dim", *CONVERTS)) is not None and _is_exact(equation):
+            if equation.primitive.name == "broadcast_in_dim":
+                axes, shape = broadcast_dimensions_of(equation), v.aval.shape
+                if axes != tuple(range(len(shape) - len(axes), len(shape))):
+                    return None
+            v = equation.invars[0]
+        return v if isinstance(v, core.Literal) else self.first.get(v, v)
+
+    def choice(self, v: Any) -> tuple[Any, ...] | None:
+        """Return what chooses and the cases, where a variable is a choice, also by `jnp.where`'s own program.
+
+        Args:
+            v: a variable or a literal.
+        """
+        equation = self.equation_of(v)
+        if equation is None:
+            return None
+        if equation.primitive.name == "select_n":
+            return tuple(equation.invars)
+        inner = sub_program(equation)
+        if inner is None or len(inner.jaxpr.outvars) != 1 or equation.primitive.name == "scan":
+            return None
+        body = Definitions(inner.jaxpr)
+        last = body.equation_of(inner.jaxpr.outvars[0], "select_n")
+        if last is None:
+            return None
+        given = dict(zip(inner.jaxpr.invars, equation.invars, strict=True))
+        roots = [body.spread(operand) for operand in last.invars]
+        known = all(isinstance(root, core.Literal) or root in given for root in roots)
+        return tuple(r if isinstance(r, core.Literal) else given[r] for r in roots) if known else None
+
+
+def is_along(definitions: Definitions, v: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Return whether a variable is a number for each row of an array, brought into its shape.
+
+    Args:
+        definitions: how the program's variables are computed.
+        v: the variable.
+        axes: the axes that a row goes over.
+        shape: the array's shape.
+    """
+    v = definitions.root(v, CONVERTS | {"stop_gradient"})
+    root, own = definitions.root(v), v.aval.shape
+    rows = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if len(own) != len(shape) or tuple(n for n in root.aval.shape if n != 1) != tuple(n for n in rows if n != 1):
+        return False
+    equation = definitions.equation_of(v, "broadcast_in_dim")
+    if equation is None:
+        return all(own[axis] == 1 for axis in axes)
+    operand: Any = equation.invars[0]
+    kept, before = broadcast_dimensions_of(equation), operand.aval.shape
+    return all(axis not in kept or before[kept.index(axis)] == 1 for axis in axes)

@@ -78,7 +78,43 @@ def transposed(latex):
         yield latex[: place.start()] + latex[place.end() :]
 
 
-KINDS = (swapped, shifted, signs, dropped, numbers, transposed)
+RELATIONS = {
+    "=": r"\le ",
+    "<": r"\le ",
+    ">": r"\ge ",
+    r"\le": "<",
+    r"\ge": ">",
+    r"\to": "=",
+    r"\mapsto": "=",
+    r"\in": "=",
+}
+
+RELATION = re.compile(r"[=<>]|\\(?:le|ge|to|rightarrow|mapsto|in)(?![a-z])")
+
+
+def relations(latex):
+    """Yield the formula with one relation changed: an equation into an inequality, `<` into `≤`, an arrow into `=`."""
+    for place in RELATION.finditer(blanked(latex)):
+        text = place.group()
+        other = RELATIONS.get(text, "=")
+        yield latex[: place.start()] + other + latex[place.end() :]
+        if text == "=":
+            yield latex[: place.start()] + r"\mapsto " + latex[place.end() :]
+
+
+def unprimed(latex):
+    """Yield the formula without one of its primes."""
+    for place in re.finditer("'", latex):
+        yield latex[: place.start()] + latex[place.end() :]
+
+
+def primed(latex):
+    """Yield the formula with one prime that isn't there."""
+    for place in re.finditer(r"(?:\\mathbf\{[A-Za-z]\}|\\mathrm\{UAT\}\^\{R\})(?!['}])", latex):
+        yield latex[: place.end()] + "'" + latex[place.end() :]
+
+
+KINDS = (swapped, shifted, signs, dropped, numbers, transposed, relations, unprimed, primed)
 
 
 def mutants(latex):
@@ -115,9 +151,8 @@ PROSE = {
     ("pruning of layers", "000"),
     ("LoRA layer by layer", "000"),
     ("covariance", "000"),
-    ("whole context", "000"),
-    ("dense matrix", "000"),
-    ("dense head", "000"),
+    ("one function", "000"),
+    ("similar outputs", "000"),
     ("diamond not associative", "001"),
     ("diamond not distributive", "001"),
 }
@@ -145,3 +180,4 @@ def test_a_change_in_one_place_of_what_is_printed_is_noticed(claim):
 def test_there_are_mutants_of_every_kind():
     kinds = {kind.__name__: sum(len(list(kind(c.printed))) for c in CLAIMS) for kind in KINDS}
     assert min(kinds.values()) > 10, kinds
+    assert min(kinds["relations"], kinds["unprimed"], kinds["primed"]) > 250, kinds

@@ -143,6 +143,17 @@ def attention_in_numpy(tokens=2, features=4, heads=2):
     return (printed @ x.reshape(-1), true), (corrected @ x.reshape(-1), true)
 
 
+def relu(z):
+    return np.maximum(z, 0.0)
+
+
+TEXTS = rng.random(8)
+
+
+def two_terms(text, prompt):
+    return relu(text - prompt) + relu(prompt - text)
+
+
 W2A, W3A = adapted_tables()
 # For every claim that doesn't hold: what is printed beside what is true, and the correction beside what is true.
 NUMBERS = {
@@ -160,8 +171,17 @@ NUMBERS = {
     ("32", "000"): ((after_32(3), network(4)), (after_32(4), network(4))),
     ("settings below 32", "000"): ((after_32(3), network(4)), (after_32(4), network(4))),
     ("general term in C.2", "003"): ((general_term(3), paper_network(4)), (general_term(4), paper_network(4))),
-    ("dynamic parameters", "000"): (moves_with_the_pattern(1), moves_with_the_pattern(4)),
     ("order of factors", "000"): attention_in_numpy(),
+    # One fixed sum of two terms on a text, with prompt 0 and with prompt 1; and beside the distance of text and prompt.
+    ("one function", "000"): (
+        (two_terms(TEXTS, 0.0), two_terms(TEXTS, 1.0)),
+        (two_terms(TEXTS, 0.7), np.abs(TEXTS - 0.7)),
+    ),
+    # The outputs for two prompts that are a millionth apart, and how far apart they are at most.
+    ("similar outputs", "000"): (
+        (relu(1e6 * np.array([0.0])), relu(1e6 * np.array([1e-6]))),
+        (np.maximum(np.abs(relu(X0) - relu(Y)), np.abs(X0 - Y)), np.abs(X0 - Y)),
+    ),
     # The error after Λ_2 is removed, beside what it should stay: small only if S_2 is, not if S_1 is.
     ("premise of pruning", "001"): (
         (np.array([abs(0.0 - 10.0)]), np.array([0.0])),
@@ -192,6 +212,18 @@ def test_numbers_refute_what_is_printed_and_confirm_the_correction(name):
     (printed, true), (corrected, also_true) = NUMBERS[name]
     assert np.abs(printed - true).max() > 1e-3
     np.testing.assert_allclose(corrected, also_true, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("layer", "moves"), [(1, True), (2, True), (3, True), (4, False)])
+def test_a_carried_parameter_moves_with_later_attention_alone(layer, moves):
+    carried, moved = moves_with_the_pattern(layer)
+    assert bool(np.abs(carried - moved).max() > 1e-3) is moves
+
+
+def test_elements_of_attention_as_a_matrix_can_be_uncorrelated():
+    signs = rng.choice([-1.0, 1.0], size=(4000, 2, 2))
+    matrices = np.stack([np.kron(np.full((2, 2), 0.5), v.T) for v in signs])
+    assert abs(np.corrcoef(matrices[:, 0, 0], matrices[:, 0, 1])[0, 1]) < 0.05
 
 
 def test_a_column_isnt_a_row():

@@ -10,7 +10,7 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.papers import density, heads
 from symbolic.papers.checks import both, chain, derived, expect, lines_agree
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import applied, bold
 from symbolic.papers.heads import HEADS, M, N, attention_moves, held_pattern
@@ -20,7 +20,7 @@ from symbolic.vectorisation.entries import entries, same
 
 def _concatenation(claim: Claim) -> Outcome:
     """Eq. 7 with heads of N × M/h: the sum that stands for side by side is compared with that, entry by entry."""
-    name, multi, joined, short = claim.says[0].sides
+    name, multi, joined, short = claim.says[0].equated
     expect(name == Parameter("H°", (), N, M), "the output H̊")
     expect(multi == applied("MultiHead")(*map(Symbol, "QKV")), "MultiHead(Q, K, V)")
     total, output = joined.args
@@ -39,7 +39,7 @@ def _concatenation(claim: Claim) -> Outcome:
 
 def _attention_is_formed(claim: Claim) -> Outcome:
     """Eq. 8 with the letters that its own arguments define, against one head written out in `x_i`."""
-    function, *lines = claim.says[0].sides
+    function, *lines = claim.says[0].equated
     expect(function.args[0].name == "Attention" and len(function.args) == 4, "Attention of Q, K and V")
     let = [Definition(letter, value) for value, letter in function.args[1:]]
     let += [heads.HELD_PATTERN, Definition(lines[-1], lines[-2])]
@@ -60,7 +60,7 @@ def _printed_lines(claim: Claim) -> Outcome:
 
 def _for_its_transpose(claim: Claim) -> Outcome:
     """The caption with `W'_{HV}` for its transpose, as the text does with `W'_i` and `W'`."""
-    left, right = claim.says[0].sides
+    left, right = claim.says[0].equated
     return identity(left.xreplace({heads.TRANSPOSED_HV: heads.W_HV}), right)
 
 
@@ -79,7 +79,7 @@ def _order_mended(claim: Claim) -> Outcome:
 
 
 def _scores(claim: Claim) -> Outcome:
-    name, *lines = claim.says[0].sides
+    name, *lines = claim.says[0].equated
     expect(name == heads.HELD_PATTERN.left, "H_i")
     reference = heads.HELD_PATTERN.right
     return both(chain(reference, lines, [heads.W_QK]), derived(pattern_derivation(), "every entry, written out"))
@@ -100,7 +100,7 @@ def _covariance(claim: Claim) -> Outcome:
 
 def _gram(claim: Claim) -> Outcome:
     """The scores of the correction are those of Eq. 35."""
-    name, line = claim.mends[0].sides
+    name, line = claim.mends[0].equated
     expect(name == heads.HELD_PATTERN.left, "H_i")
     return identity(heads.HELD_PATTERN.right, line, [heads.W_QK])
 
@@ -125,7 +125,7 @@ CLAIMS = (
         r"=\operatorname{Concat}(\hat{\mathbf{H}}_{1},\ldots,\hat{\mathbf{H}}_{h})\mathbf{W}_{O}=\hat{\mathbf{H}}\mathbf{W}_{O}",
         heads.heads_side_by_side(),
         _concatenation,
-        definition=True,
+        kind=DEFINED,
         remark="Side by side is a sum: Ĥ W_O = Σ Ĥ_k S_k^T W_O, with Ĥ_k of N × M/h.",
     ),
     Claim(
@@ -138,7 +138,7 @@ CLAIMS = (
         + r"\hat{\mathbf{H}}_{i}\end{aligned}",
         heads.ATTENTION,
         _attention_is_formed,
-        definition=True,
+        kind=DEFINED,
         remark="The papers' own variant: heads see slices of the features, and scores are divided by the root"
         " of M, where others take the head's width. Only H changes with that.",
     ),

@@ -62,7 +62,8 @@ def lines_agree(statement: Statement, using: Iterable[Definition] = ()) -> Outco
         statement: the row.
         using: what parameters stand for.
     """
-    return chain(statement.sides[0], statement.sides[1:], using)
+    first, *lines = statement.equated
+    return chain(first, lines, using)
 
 
 def expect(good: bool, what: str) -> None:

@@ -12,9 +12,9 @@ from symbolic.papers.formula import Notation, Statement, read
 
 _WIDTH = 110  # characters of prose in a line under a formula
 
-HOLDS, READING, FAILS = "holds", "holds under a stated reading", "does not hold"
+PROVED, DEFINED, CITED = "proved", "definition", "cited"
 
-UNDECIDED = "undecided"
+READING, FAILS, UNDECIDED = "holds under a stated reading", "does not hold", "undecided"
 
 Check = Callable[["Claim"], Outcome]
 
@@ -27,7 +27,8 @@ class Finding:
         equation: its number, or a name for a claim without a number.
         source: `000`, `001` or `003`: the newest version of the paper, the first, and the second.
         printed: its LaTeX as printed.
-        verdict: `holds`, `holds under a stated reading`, `does not hold`, or `undecided`.
+        verdict: `proved`; `definition`, which the rest of the theory uses as it stands; `cited`, a theorem of others
+            that isn't proved here; `holds under a stated reading`; `does not hold`; or `undecided`.
         reason: why, in words.
         corrected: LaTeX of the smallest correction; empty if none is needed.
         check: how it was decided, and how the correction was proved.
@@ -68,6 +69,12 @@ class Finding:
         return "$$\\begin{gathered}\n" + " \\\\\n".join(lines) + "\n\\end{gathered}$$"
 
 
+def _braced(name: str) -> str:
+    """Return a name such as `x_i+1` with braces around its indices."""
+    letter, _, indices = name.partition("_")
+    return f"{letter}_{{{indices}}}"
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim of a paper and the checks that decide it; nothing of the verdict is written down.
@@ -81,7 +88,9 @@ class Claim:
         notation: what its letters stand for.
         literal: decides the claim with every symbol meaning one thing.
         readings: other fair readings, in words, with their checks.
-        definition: whether the claim defines something; its check is then that the rest of the theory uses just that.
+        kind: what it is if its check holds: `PROVED`; `DEFINED` for a definition, whose check is that the rest of the
+            theory uses just that; or `CITED` for a theorem of others.
+        unprimed: names that are printed without the prime that they have elsewhere, once for every place.
         remark: a sentence that belongs to it whatever the verdict.
         correct: LaTeX of the smallest correction, or pairs of what is to be replaced in the printed LaTeX and by what.
         correction: decides the correction.
@@ -93,7 +102,8 @@ class Claim:
     notation: Notation
     literal: Check
     readings: tuple[tuple[str, Check], ...] = ()
-    definition: bool = False
+    kind: str = PROVED
+    unprimed: tuple[str, ...] = ()
     remark: str = ""
     correct: str | tuple[tuple[str, str], ...] = ""
     correction: Check | None = None
@@ -101,7 +111,7 @@ class Claim:
     @property
     def says(self) -> tuple[Statement, ...]:
         """What is printed, as expressions."""
-        return read(self.printed, self.notation)
+        return read(self.printed, self.notation, self.unprimed)
 
     @property
     def corrected(self) -> str:
@@ -134,9 +144,9 @@ class Claim:
         """Run the checks and return what they find."""
         outcome = self._run(self.literal)
         parts = [f"as printed: {outcome.how}"]
-        verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[outcome.holds]
-        reasons = ["A definition."] if self.definition else []
-        for words, check in self.readings if verdict != HOLDS else ():
+        verdict = {True: self.kind, False: FAILS, None: UNDECIDED}[outcome.holds]
+        reasons = ["A definition."] if self.kind == DEFINED else []
+        for words, check in self.readings if not outcome.holds else ():
             read_so = self._run(check)
             parts.append(f"{words}: {read_so.how}")
             if read_so.holds:
@@ -147,8 +157,10 @@ class Claim:
                 verdict = UNDECIDED
         if self.remark:
             reasons.append(self.remark)
+        if self.unprimed:
+            reasons.append(f"Printed without a prime: {', '.join(map(_braced, dict.fromkeys(self.unprimed)))}.")
         corrected = ""
-        if verdict != HOLDS and self.correction is not None:
+        if not outcome.holds and self.correction is not None:
             proof = self._run(self.correction)
             corrected = self.corrected
             parts.append(f"corrected: {proof.how}" if proof.holds else f"the correction isn't proved: {proof.how}")

@@ -13,7 +13,7 @@ from symbolic.papers.checks import at_depths, both, expect, rewritten
 from symbolic.papers.claim import Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import Statement, bold, read
-from symbolic.papers.notation import THEORY, S
+from symbolic.papers.notation import THEORY, S, stream
 from symbolic.papers.residual import (
     CLOSED,
     INDUCTION,
@@ -39,19 +39,19 @@ from symbolic.theorems.residual_stack import i, j
 
 def _own_symbols(claim: Claim) -> Outcome:
     """The closed form with every symbol a layer's own; the printed rule for i = 0 is applied."""
-    form = claim.says[0].sides[1]
+    form = claim.says[0].equated[1]
     return at_depths(lambda d: identity(S.x(d), closed_form(form, d).xreplace(fold(1)), [paper_layer()]), DEPTHS)
 
 
 def _updated_symbols(claim: Claim) -> Outcome:
-    left, right = claim.says[0].sides
+    left, right = claim.says[0].equated
     form = identity(left, rewritten(right, updated(K)), INDUCTION)
     return both(form, closed_form_proved())
 
 
 def _bias_own(claim: Claim) -> Outcome:
     """Eq. 12 with every symbol on the right a layer's own, against the bias of a network of Eq. 20."""
-    _, right = claim.says[0].sides
+    _, right = claim.says[0].equated
     return at_depths(lambda d: identity(S.c(d), at(right, {j: d}), S.recursions), DEPTHS[1:])
 
 
@@ -61,7 +61,7 @@ def bias_two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.says[0].sides
+    left, right = claim.says[0].equated
 
     def rule(p: Parameter) -> MatrixExpr:
         return p if p in (S.W(j, 2), S.b(j, 2)) else updated(j - 1)(p)
@@ -77,12 +77,12 @@ def bias_in_two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = (side.xreplace({j: K}) for side in claim.mends[0].sides)
+    left, right = (side.xreplace({j: K}) for side in claim.mends[0].equated)
     return identity(left, right, S.recursions)
 
 
 def _serial(claim: Claim, before: MatrixExpr) -> Outcome:
-    left, right = claim.says[0].sides
+    left, right = claim.says[0].equated
     expect(left == S.W(3, 1), "W'_{3,1}")
     return identity(S.P(3), right.xreplace({S.W(2, 1): before}), S.recursions)
 
@@ -91,7 +91,7 @@ def _terms_inside(claim: Claim, fewer: int, layer: int = 4) -> Outcome:
     """Compare the number of terms in the updated bias of a layer with the stated one."""
     bias, stated, source = (statement.sides[0] for statement in claim.says)
     expect(isinstance(bias, Parameter) and updated(i)(bias) == S.c(j), "the updated b'_{j,2}")
-    expect(source == S.x(0), "the input x_0")
+    expect(source == stream(0), "the input x_0")
     terms = normal_form(S.c(layer), S.recursions).expression()
     count = sum(isinstance(part, Activation) or isinstance(part.args[-1], Activation) for part in terms.args)
     named = stated.subs(j, layer) - fewer
@@ -111,6 +111,8 @@ _PRINTED_BIAS = bold(
 
 _FORM = bold(r"x_{i+1}=(W'_{i+1,1}x_{0}+b_{i+1,3})+\sum_{j=1}^{i+1}W'_{j,3}σ(W'_{j,2}x'_{0}+b'_{j,2})")
 
+_FORM_UNPRIMED = ("x_i+1", "x_0", "b_i+1,3")
+
 _START, _CARRIED = (bold(text) for text in (r"W'_{1,2}=W'_{1,2}W'_{1,1}", r"W'_{j,3}=W'_{j+1,1}W'_{j,3}"))
 
 _PRINTED_RULES = (
@@ -126,6 +128,8 @@ _MENDED_RULES = (
     ("j+1", "i+1"),
     (r"\mathbf{W}_{j,1}", r"\mathbf{W}_{i,1}"),
     (r"\mathbf{b}_{j,3}", r"\mathbf{b}_{i,3}"),
+    (r"\mathbf{W}_{", r"\mathbf{W}'_{"),
+    (r"\mathbf{b}_{", r"\mathbf{b}'_{"),
     (r"\end{aligned}", rf"\\\text{{that is}}:\;&{_RULES}\end{{aligned}}"),
 )
 
@@ -144,7 +148,7 @@ def rules_as_printed(statements: tuple[Statement, ...]) -> Rules:
     Args:
         statements: the rules, as read.
     """
-    (bias,), (form,) = read(_PRINTED_BIAS, THEORY), read(_FORM, THEORY)
+    (bias,), (form,) = read(_PRINTED_BIAS, THEORY), read(_FORM, THEORY, _FORM_UNPRIMED)
     return rules_of(statements, bias, form)
 
 
@@ -159,7 +163,7 @@ def _rules_per_layer(claim: Claim) -> Outcome:
     whole = identity(S.x(K), S.form(K), (Definition(S.x(i), S.form(i)), paper_layer(), *own))
     return both(
         Outcome(program.holds, f"run for every new layer: {program.how}"),
-        *(identity(s.sides[1], rules[s.sides[0]]) for s in stated),
+        *(identity(value, rules[name]) for name, value in (s.equated for s in stated)),
         whole,
         closed_form_proved(),
     )
@@ -174,6 +178,7 @@ def _update_rules(source: str, name: str) -> Claim:
         THEORY,
         partial(_reach, first),
         tuple((READINGS[key], partial(_reach, key)) for key in others),
+        unprimed=("W_j,1", "W_j,1", "b_j,3"),
         remark=_RULES_REMARK,
         correct=_MENDED_RULES,
         correction=_rules_per_layer,
@@ -192,6 +197,7 @@ CLAIMS = (
         THEORY,
         _own_symbols,
         ((f"{_TWO_INDICES}, and b_{{i+1,1}}, which no rule sets, is the updated b'_{{i+1,3}}", _updated_symbols),),
+        unprimed=("x_i+1", "x_0", "b_i+1,1"),
         correct=CLOSED,
         correction=closed,
     ),
@@ -239,6 +245,7 @@ CLAIMS = (
         THEORY,
         _own_symbols,
         ((_TWO_INDICES, _updated_symbols),),
+        unprimed=_FORM_UNPRIMED,
         correct=CLOSED,
         correction=closed,
     ),

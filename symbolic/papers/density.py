@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from itertools import product
 
 from sympy import ImmutableMatrix, Rational, Symbol
 
@@ -10,8 +11,8 @@ from symbolic.expressions.vec import Vec
 from symbolic.papers import heads
 from symbolic.papers.checks import both, expect
 from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome
-from symbolic.papers.formula import index, table
+from symbolic.papers.counterexample import Outcome, identity
+from symbolic.papers.formula import Name, bold, index, table
 from symbolic.papers.heads import N
 from symbolic.vectorisation.attention import attention
 from symbolic.vectorisation.entries import density, kronecker
@@ -20,6 +21,8 @@ SIZES = ((1, 2, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (2, 4, 2))  # tokens, featu
 
 
 _ONE_HEAD = Symbol("W'_HVi")
+
+_WHOLE = heads.WHOLE.symbol(Name("W", ("HVO",), (), True))
 
 
 def _named(claim: Claim) -> list:
@@ -116,6 +119,40 @@ def _preceding_only(claim: Claim) -> Outcome:
     return Outcome(good, "token by token at N = 3, without and with a causal mask")
 
 
+def _uncorrelated(claim: Claim) -> Outcome:
+    """The covariance of two elements over all signs of the entries of W_V W_O."""
+    expect(_named(claim) == [_WHOLE], "W'_{HVO}")
+    held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
+    drawn = [kronecker(held, ImmutableMatrix(2, 2, signs).T) for signs in product((1, -1), repeat=4)]
+    first, second, both_at_once = (
+        sum(map(value, drawn)) / len(drawn)
+        for value in (lambda w: w[0, 0], lambda w: w[0, 1], lambda w: w[0, 0] * w[0, 1])
+    )
+    covariance = both_at_once - first * second
+    return Outcome(
+        covariance != 0,
+        "counterexample, N = M = 2, one head, all entries of H 1/2, the entries of W_V W_O 1 or −1 independently: over"
+        f" all {len(drawn)} matrices two elements of one row of W'_{{HVO}} have the covariance {covariance}",
+    )
+
+
+def _kronecker_sum(claim: Claim) -> Outcome:
+    """Elements of one head are products and not independent: `w_{na,mb} w_{pc,qd} = w_{nc,md} w_{pa,qb}`."""
+    whole = attention(2, 2, 1).whole.matrix
+    places = [(n, m, p, q, a, b, c, d) for n, m, p, q, a, b, c, d in product((0, 1), repeat=8)]
+    good = all(
+        (whole[2 * n + a, 2 * m + b] * whole[2 * p + c, 2 * q + d]).expand()
+        == (whole[2 * n + c, 2 * m + d] * whole[2 * p + a, 2 * q + b]).expand()
+        for n, m, p, q, a, b, c, d in places
+    )
+    left, right = claim.mends[0].equated
+    expect(left == _WHOLE, "W'_{HVO}")
+    return both(
+        identity(left, right.xreplace({index("h"): heads.HEADS})),
+        Outcome(good, "the products of elements agree entry by entry, at N = M = 2 and one head"),
+    )
+
+
 _SHARES = r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}\text{ with a causal one}"
 
 
@@ -151,6 +188,23 @@ CLAIMS = (
         remark="Versions 001 and 003 say the same.",
         correct=_SHARES,
         correction=lambda claim: _densities_as_stated(claim, "value"),
+    ),
+    Claim(
+        "correlated elements",
+        "000",
+        bold("W'_{HVO}") + r"\text{ represents a dense matrix (almost devoid of zero elements and whose internal}"
+        r"\text{ elements are highly correlated)}",
+        heads.PATTERNS,
+        _uncorrelated,
+        (
+            (
+                "'correlated': not independent, since (NM)² elements are made of h (N² + M²) numbers",
+                _kronecker_sum,
+            ),
+        ),
+        remark="Each head is H_k ⊗ V_k^T with V_k = S_k W_{V,k} S_k^T W_O.",
+        correct=bold(r"W'_{HVO}=\sum_{k=1}^{h}H_{k}^{T}\otimes V_{k}"),
+        correction=_kronecker_sum,
     ),
     Claim(
         "whole context",

@@ -11,8 +11,8 @@ from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.papers import heads
 from symbolic.papers.attention import order_of_transposed
-from symbolic.papers.checks import both, expect, lines_agree
-from symbolic.papers.claim import Claim
+from symbolic.papers.checks import both, chain, expect, lines_agree
+from symbolic.papers.claim import DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import bold, index, read, table
 from symbolic.vectorisation.diamond import column_sums, diamond
@@ -52,12 +52,12 @@ def _agree(claim: Claim) -> Outcome:
 
 def _declared(claim: Claim) -> dict[str, tuple]:
     """Return the shapes that a definition declares for its letters."""
-    return {str(s.sides[0]): tuple(s.sides[1]) for s in claim.says[1:]}
+    return {str(s.sides[0]): tuple(s.related(r"\in")[1]) for s in claim.says[1:]}
 
 
 def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
     """Give W and x their declared shapes, and compare the product's with that of y."""
-    product, y = claim.says[0].sides
+    product, y = claim.says[0].equated
     expect((product, y) == (diamond(_W, _X), _Y), "W ⋄ x = y")
     sizes = {index("m"): m, index("n"): n}
     shapes = {
@@ -87,7 +87,7 @@ def _transposed_and_shaped(claim: Claim) -> Outcome:
     declared = replace(claim, printed=claim.corrected)
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
     rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(declared)["y"])
-    product, transposed, y = first.sides
+    product, transposed, y = first.equated
     expect(product == diamond(_W, _X) and y == _Y, "W ⋄ x = W^T x = y")
     return both(
         identity(product, transposed),
@@ -131,7 +131,7 @@ def _no_distributivity(claim: Claim) -> Outcome:
 
 
 def _distributes(claim: Claim) -> Outcome:
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     expect(left == diamond(_W, _X + _Y), "W ⋄ (x + y)")
     return identity(left, right)
 
@@ -143,15 +143,14 @@ def _missing_x(claim: Claim) -> Outcome:
 
 def _with_x(claim: Claim) -> Outcome:
     first, second = claim.says
-    product, matrix = first.sides
+    product, matrix = first.equated
     return both(lines_agree(second), identity(product, matrix * _X))
 
 
-def _linear_by_diamond(claim: Claim) -> Outcome:
-    following, value, *vectors = claim.says[0].sides
-    let = [Definition(following, value)]
+def _linear_by_diamond(claim: Claim, arrow: str) -> Outcome:
+    following, value, *vectors = claim.says[0].related("=", arrow, "=", "=")
     expect(following == _OUT, "x_{i+1}")
-    return lines_agree(claim.says[0]._replace(sides=(Vec(following), *vectors)), let)
+    return chain(Vec(following), vectors, [Definition(following, value)])
 
 
 def _order(claim: Claim) -> Outcome:
@@ -186,7 +185,7 @@ CLAIMS = (
         _DECLARED,
         _diamond_shape,
         (("W is square", partial(_diamond_shape, m=3, n=3)),),
-        definition=True,
+        kind=DEFINED,
         remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
         correct=_DEFINITION_MENDED,
         correction=_transposed_and_shaped,
@@ -285,7 +284,7 @@ CLAIMS = (
         "001",
         bold(r"x_{i+1}=W_{i}x_{i}\rightarrow x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
         LINEAR,
-        _linear_by_diamond,
+        partial(_linear_by_diamond, arrow=r"\to"),
         remark="Here W' is the transpose of the newest version's. The first x_i is printed x^i.",
     ),
     Claim(
@@ -304,7 +303,7 @@ CLAIMS = (
         _DECLARED,
         _diamond_shape,
         (("W is square", partial(_diamond_shape, m=3, n=3)),),
-        definition=True,
+        kind=DEFINED,
         correct=_DEFINITION_MENDED,
         correction=_transposed_and_shaped,
     ),
@@ -313,7 +312,7 @@ CLAIMS = (
         "003",
         bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
         LINEAR,
-        _linear_by_diamond,
+        partial(_linear_by_diamond, arrow=r"\mapsto"),
     ),
     Claim(
         "order of factors",

@@ -35,6 +35,7 @@ _RELATION = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">="}
 def _stated(statement: Statement, depth: int) -> set[int]:
     """Return the layers j that a printed range names, with i + 1 layers."""
     expect(j in statement.sides, "a range of j")
+    expect(set(statement.relations) <= set(_RELATION), "a range of j between bounds")
     sides = [side.subs(i, depth - 1) for side in statement.sides]
 
     def inside(k: int) -> bool:
@@ -57,12 +58,15 @@ def _with_ranges(statements: tuple[Statement, ...]) -> list[Statement]:
     return found
 
 
-def dynamic_parameters(statements: tuple[Statement, ...], *, own: bool = False, depth: int = 4) -> Outcome:
+def dynamic_parameters(
+    statements: tuple[Statement, ...], *, own: bool = False, left_out: tuple[Parameter, ...] = (), depth: int = 4
+) -> Outcome:
     """Decide which parameters move with the input, in a network of Eq. 30 with i + 1 layers.
 
     Args:
         statements: parameters with index j, and behind them the range of j for which all of them are said to move.
         own: whether `W'_{j,k}` is a layer's own parameter; otherwise it is the updated one, of the closed form.
+        left_out: parameters of the closed form that move too, and that the stated ranges leave out.
         depth: number of layers.
     """
     outcomes: list[Outcome] = []
@@ -70,6 +74,7 @@ def dynamic_parameters(statements: tuple[Statement, ...], *, own: bool = False, 
     kinds: list[str] = []
     for statement in _with_ranges(statements):
         if not statement.relations:
+            expect(isinstance(statement.sides[0], Parameter), "parameters before a range")
             waiting += statement.sides
             continue
         stated, moving = _stated(statement, depth), set(range(1, depth + 1))
@@ -79,9 +84,10 @@ def dynamic_parameters(statements: tuple[Statement, ...], *, own: bool = False, 
             kinds.append(closed_one.letter)
             meant = p if own else closed_one
             moving &= {k for k in moving if _moving(meant.xreplace({j: k, i: depth - 1}))}
+            others = [k for k in moving if closed_one.xreplace({j: k}) in left_out]
         names = " and ".join(map(str, waiting))
         how = f"of {depth} layers, attention is in {names} for j in {sorted(moving)}; stated: {sorted(stated)}"
-        outcomes.append(Outcome(moving == stated, how))
+        outcomes.append(Outcome(moving == {*stated, *others}, how))
         waiting = []
     expect(sorted(kinds) == ["B", "C", "P"] and not waiting, "three parameters, with a range behind them")
     return both(*outcomes)
@@ -97,8 +103,13 @@ CLAIMS = (
         ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
         THEORY,
         lambda claim: dynamic_parameters(claim.says, own=True),
-        (("the symbols are the updated ones", lambda claim: dynamic_parameters(claim.says)),),
-        remark="The ranges of j are meant to be exact; the first layer's W'_{1,3} is carried by later attention too.",
+        (
+            (
+                "the symbols are the updated ones, and the ranges name parameters that move, but not W'_{1,3}",
+                lambda claim: dynamic_parameters(claim.says, left_out=(S.C(1, K),)),
+            ),
+        ),
+        remark="All that is named moves; the first layer's W'_{1,3} is carried by later attention and moves too.",
         correct=(("i+1>j>1", r"i+1>j\ge 1"),),
         correction=lambda claim: dynamic_parameters(claim.mends),
     ),

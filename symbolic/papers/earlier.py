@@ -11,7 +11,7 @@ from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.papers import heads
 from symbolic.papers.checks import both, derived, expect, lines_agree, rewritten
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import CITED, Claim
 from symbolic.papers.closed_form import bias_in_two_indices
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.diamond import ON_ROWS, PRIMED
@@ -54,7 +54,7 @@ def _columns_as_printed(claim: Claim) -> Outcome:
     found = linear_on_rows(3, 3)
     columns = [list(found.matrix.T[:, column]) for column in (0, 1)]
     (around,) = read(_ARRAY.sub(r"\\mathbf{W}'", claim.printed), _LINEAR)
-    value, y, image, y_vector = around.sides
+    value, y, image, y_vector = around.related("=", r"\to", "=")
     expect(y_vector == Vec(y) and isinstance(y, Parameter), "y and y'")
     good = columns == _printed_columns(claim.printed) and found.agree
     return both(
@@ -74,7 +74,7 @@ def _share(statement: Statement) -> Outcome:
 
 def _sparsity(claim: Claim) -> Outcome:
     zeros = 1 - density(linear_on_rows(2, 3).matrix)
-    stated = claim.says[0].sides[0].subs(heads.M, 3)
+    stated = claim.says[0].equated[0].subs(heads.M, 3)
     return Outcome(zeros == stated, f"for M = 3 the share of zeros is {zeros}; stated: {stated}")
 
 
@@ -116,7 +116,7 @@ def _pattern_is_parameter(claim: Claim) -> Outcome:
 
 
 def _held_as_printed(claim: Claim) -> Outcome:
-    name, line = claim.mends[0].sides
+    name, line = claim.mends[0].equated
     return both(identity(name, line, [heads.HELD_PATTERN, heads.W_QK]), held_pattern())
 
 
@@ -157,20 +157,20 @@ def _dynamic_biases(claim: Claim) -> Outcome:
 def _sum_of_the_next(claim: Claim, *, settings: bool) -> Outcome:
     """The sum of terms of layer i + 1, its symbols updated, with or without the setting of `UAT_i` before it."""
     setting, line = claim.says
-    expect(setting.sides[0] == S.UAT(i), "a setting of UAT_i")
-    left, right = line.sides
+    expect(setting.equated[0] == S.UAT(i), "a setting of UAT_i")
+    left, right = line.equated
     meant = rewritten(right, updated(K))
-    return identity(left, meant.xreplace(dict([setting.sides])) if settings else meant, S.recursions)
+    return identity(left, meant.xreplace(dict([setting.equated])) if settings else meant, S.recursions)
 
 
 def _own_bias(claim: Claim) -> Outcome:
-    left, right = (side.xreplace({j: Integer(3)}) for side in claim.says[0].sides)
+    left, right = (side.xreplace({j: Integer(3)}) for side in claim.says[0].equated)
     expect(left == S.b(3, 2), "the bias b'_{j,2}")
     return identity(S.c(3), right, S.recursions)
 
 
 def _bias_as_meant(claim: Claim) -> Outcome:
-    left, right = claim.says[0].sides
+    left, right = claim.says[0].equated
     expect(left == S.b(j, 2), "the bias b'_{j,2}")
 
     def rule(p: Parameter) -> MatrixExpr:
@@ -202,6 +202,7 @@ CLAIMS = (
         r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
         THEORY,
         cited,
+        kind=CITED,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here.",
     ),
     Claim(
@@ -294,7 +295,8 @@ CLAIMS = (
         THEORY,
         lambda claim: eq_31(claim.says),
         remark="The index of W'_{i,3} is one too low, as in Eq. 31 of the newest version.",
-        correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"),),
+        unprimed=("x_i", "x_i"),
+        correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"), (r"\mathbf{x}_{i}", r"\mathbf{x}'_{i}")),
         correction=lambda claim: eq_31(claim.mends),
     ),
     Claim(
@@ -309,6 +311,7 @@ CLAIMS = (
                 lambda claim: _sum_of_the_next(claim, settings=True),
             ),
         ),
+        unprimed=("x_0",),
         correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
         correction=two_indices,
     ),

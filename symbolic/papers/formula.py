@@ -1,6 +1,7 @@
 """The papers' LaTeX read back into expressions, so that what is printed is what is decided."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,7 +25,7 @@ _TOKEN = re.compile(
 
 _LAYOUT = re.compile(r"\\begin\{aligned\}|\\end\{aligned\}|\\\\|&|\\[;!,]|\\quad|\\(?:left|right)(?![a-z|])")
 
-_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\to", r"\mapsto", r"\rightarrow", r"\in"}
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\to", r"\mapsto", r"\in"}
 
 _SEPARATORS = (",", ";", ":", ".")
 
@@ -106,6 +107,25 @@ class Statement(NamedTuple):
     sides: tuple[Any, ...]
     relations: tuple[str, ...]
 
+    def related(self, *relations: str) -> tuple[Any, ...]:
+        """Return the sides, if these very relations stand between them.
+
+        Args:
+            relations: the relations that are decided, in order.
+
+        Raises:
+            SymbolicError: if another relation is printed.
+        """
+        if self.relations != relations:
+            printed, decided = (" ".join(names) or "none" for names in (self.relations, relations))
+            raise SymbolicError(f"what is printed isn't what is decided: the relations {printed}, not {decided}")
+        return self.sides
+
+    @property
+    def equated(self) -> tuple[Any, ...]:
+        """The sides of a row of equations."""
+        return self.related(*"=" * (len(self.sides) - 1))
+
 
 def applied(name: str) -> Callable[..., Tuple]:
     """Return what reads `name(arguments)` as a name with its arguments.
@@ -144,10 +164,11 @@ def table(names: Mapping[str, Any], **options: Any) -> Notation:
 class _Reader:
     """A reader of one formula by recursive descent."""
 
-    def __init__(self, latex: str, notation: Notation) -> None:
+    def __init__(self, latex: str, notation: Notation, unprimed: tuple[str, ...]) -> None:
         self.latex, self.notation = latex, notation
-        self.tokens = _TOKEN.findall(_LAYOUT.sub(" ", latex))
+        self.tokens = _TOKEN.findall(_LAYOUT.sub(" ", latex.replace(r"\rightarrow", r"\to")))
         self.place = 0
+        self.unprimed = Counter(unprimed)
 
     @property
     def next(self) -> str:
@@ -170,6 +191,8 @@ class _Reader:
                 self.take()
             else:
                 found.append(self.statement())
+        if left := sorted(self.unprimed.elements()):
+            raise SymbolicError(f"{self.latex} has not the letters without a prime that are declared: {left}")
         return tuple(found)
 
     def statement(self) -> Statement:
@@ -309,7 +332,10 @@ class _Reader:
                 if script[0] == "(":
                     upper = _indices("".join(script[1:-1]))
         name = Name(letter, lower, upper, primed)
-        if letter in self.notation.functions and self.next == "(":
+        if self.unprimed[str(name)]:
+            self.unprimed[str(name)] -= 1
+            name = name._replace(primed=True)
+        if letter in self.notation.functions and self.next == "(" and not primed:
             return self.call(letter, *(() if not lower else (name,)))
         expression = self.notation.symbol(name)
         return Transpose(expression) if transposed else expression
@@ -323,7 +349,7 @@ class _Reader:
         self.take("(")
         arguments = list(before)
         while True:
-            sides = self.statement().sides
+            sides = self.statement().equated
             arguments.append(sides[0] if len(sides) == 1 else Tuple(*sides))
             if self.take(",", "|", ")") == ")":
                 return self.notation.functions[function](*arguments)
@@ -373,12 +399,13 @@ def _diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:
 
 
 @lru_cache(maxsize=1 << 10)
-def read(latex: str, notation: Notation) -> tuple[Statement, ...]:
+def read(latex: str, notation: Notation, unprimed: tuple[str, ...] = ()) -> tuple[Statement, ...]:
     r"""Return the statements of a formula, between the words and commas that separate them.
 
     Args:
         latex: LaTeX in the papers' notation; `\text{…}` is skipped.
         notation: what the letters stand for.
+        unprimed: the names whose prime is left out, once for every place; each is read as the primed one.
 
     Raises:
         SymbolicError: if it can't be read, or a letter stands for nothing.
@@ -393,4 +420,4 @@ def read(latex: str, notation: Notation) -> tuple[Statement, ...]:
         >>> print(statement.sides[0])
         W.T (x + x)
     """
-    return _Reader(latex, notation).statements()
+    return _Reader(latex, notation, unprimed).statements()

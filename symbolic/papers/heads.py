@@ -61,6 +61,10 @@ WHOLE = table(
     }
 )
 
+PATTERNS = table(
+    {"W'_HVO": Transpose(W_HVO).doit(deep=False), "H_k": PATTERN, "V_k": _BACK * OUTPUT},
+)
+
 _ONE_PATTERN, _ONE_VALUE = Parameter("H", ("i",), N, N), Parameter("W", ("V", "i"), SIZE, SIZE)
 
 # Appendix A does the same for one head.

@@ -7,7 +7,7 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.papers.checks import both, derived, expect
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import applied, bold, read, table
 from symbolic.papers.heads import M, N, X
@@ -23,7 +23,7 @@ _Y = Variable("y", (), N, M)
 
 def _general_map(claim: Claim) -> Outcome:
     """Eq. 3 for both linear orientations, `W x` and `x W`."""
-    y, transformed, y_vector, image = claim.says[0].sides
+    y, transformed, y_vector, image = claim.says[0].related("=", r"\mapsto", "=")
     expect((y, y_vector) == (_Y, Vec(_Y)), "y and y'")
     expect(transformed == applied("T")(X, _ROWS), "T(x | W)")
     outcomes = []
@@ -39,7 +39,8 @@ def _general_map(claim: Claim) -> Outcome:
 
 def _eq_5(claim: Claim) -> Outcome:
     """`x_{i+1}` is what the left side says; both sides of the arrow then say the same of `vec(x_{i+1})`."""
-    following, value, vector, image = claim.says[0].sides
+    following, value, vector, image = claim.says[0].related("=", r"\mapsto", "=")
+    expect(following == _X2, "x_{i+1}")
     let = Definition(following, value)
     return both(
         identity(vector, image, [let]),
@@ -109,7 +110,7 @@ def _mixes_tokens(claim: Claim) -> Outcome:
 
 def _primed_on_rows(claim: Claim) -> Outcome:
     """The mapping to primed symbols as printed, with `W' = W ⊗ I_M` and `b' = vec(b)`."""
-    name, value, image = claim.says[0].sides
+    name, value, image = claim.says[0].related("=", r"\mapsto")
     expect(name == applied("FFN")(X), "FFN(x)")
     meaning = [Definition(_PRIMED[f"W'_{k + 1}"], Kronecker(w, Identity(M))) for k, w in enumerate(_W)]
     meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Vec(b)) for k, b in enumerate(_BIASES)]
@@ -119,12 +120,12 @@ def _primed_on_rows(claim: Claim) -> Outcome:
 def _primed_on_features(claim: Claim) -> Outcome:
     """The printed primed side, beside the corrected FFN with the corrected `W'_k` and `b' = 1 ⊗ b`."""
     corrected, primed = read(claim.corrected, _FEATURES)
-    name, value = corrected.sides
-    expect(name == applied("FFN")(X) and primed.sides[0] == _PRIMED["W'_1"], "FFN(x), and W'_k")
-    each = primed.sides[1]
+    name, value = corrected.equated
+    expect(name == applied("FFN")(X) and primed.equated[0] == _PRIMED["W'_1"], "FFN(x), and W'_k")
+    each = primed.equated[1]
     meaning = [Definition(_PRIMED[f"W'_{k + 1}"], each.xreplace({_V[0]: v})) for k, v in enumerate(_V)]
     meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Kronecker(_ONES, b)) for k, b in enumerate(_ON_FEATURES)]
-    return identity(Vec(value), claim.says[0].sides[2], meaning)
+    return identity(Vec(value), claim.says[0].related("=", r"\mapsto")[2], meaning)
 
 
 def _mlp_both_ways(claim: Claim) -> Outcome:
@@ -145,7 +146,7 @@ CLAIMS = (
             functions={"T": applied("T")},
         ),
         _general_map,
-        definition=True,
+        kind=DEFINED,
         remark="For a T that isn't linear, W' depends on x.",
     ),
     Claim(

@@ -5,8 +5,9 @@ from typing import Any
 from sympy import Integer, MatrixExpr, Symbol, symbols
 
 from symbolic.errors import SymbolicError
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.papers.formula import Name, Notation, applied, index
+from symbolic.papers.heads import M, N
 from symbolic.theorems.lora import delta
 from symbolic.theorems.residual_stack import ResidualStack
 
@@ -24,6 +25,8 @@ THRESHOLD = Parameter("ε", (), 1, 1)
 
 FACTOR = Parameter("beta", (), _R, _K)
 
+_PRIMED = ("W", "b", "x", "x~")  # what acts on vec(x) has a prime
+
 CUBE = Parameter("I", ("n",), _N, 1)
 
 
@@ -36,7 +39,16 @@ def updated_b1(k: Any) -> Parameter:
     return Parameter("b'", (k, 1), S.width, 1)
 
 
-def _indexed(name: Name, k: Any, role: Any) -> MatrixExpr | None:
+def stream(k: Any) -> Variable:
+    """Return `x_k`, the stream as a matrix of tokens and features.
+
+    Args:
+        k: the layer.
+    """
+    return Variable("x", (k,), N, M)
+
+
+def _indexed(name: Name, k: Any, role: Any = None) -> MatrixExpr | None:
     """Return what a letter with one index, or two, stands for in a stack of layers."""
     match name.letter:
         case "W" if role in (1, 2, 3):
@@ -57,7 +69,7 @@ def _indexed(name: Name, k: Any, role: Any) -> MatrixExpr | None:
 
 
 def symbol(name: Name) -> Any:
-    """Return what a name stands for; a prime that the papers leave out is no other symbol.
+    """Return what a name stands for: `x_k` is a matrix, and `x'_k` the vector of it.
 
     Args:
         name: the name.
@@ -69,6 +81,8 @@ def symbol(name: Name) -> Any:
         return delta(symbol(name._replace(letter=name.letter[1:])))
     found = None
     match name.letter, name.lower:
+        case letter, _ if name.primed and letter not in _PRIMED:
+            pass
         case "x", () if not name.primed:
             found = INPUT
         case "I", ("n",) | (Symbol(name="n"),):
@@ -84,10 +98,10 @@ def symbol(name: Name) -> Any:
             found = Integer(0)
         case "i" | "j" | "k", ():
             found = index(name.letter)
-        case _, (k,):
-            found = _indexed(name, k, None)
-        case _, (k, role):
-            found = _indexed(name, k, role)
+        case "x", (k,) if not name.primed:
+            found = stream(k)
+        case letter, (k, *role) if name.primed == (letter in _PRIMED) and len(role) < 2:
+            found = _indexed(name, k, *role)
     if found is None:
         raise SymbolicError(f"{name} stands for nothing: see the letters of the papers and of the closed form")
     return found

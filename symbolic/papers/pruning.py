@@ -11,7 +11,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.papers.checks import both, derived, expect, scalar
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import Statement, bold, read
 from symbolic.papers.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
@@ -151,7 +151,7 @@ def _run_again(claim: Claim) -> Outcome:
         Definition(Parameter("z", (2,), s.neurons, 1), s.W(2, 2) * s.x(1) + s.b(2, 2)),
         Definition(Parameter("x~'", (2,), s.width, 1), s.general_term(2, without)),
     )
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     return both(identity(left, right, (*names, s.equation_20, *s.recursions)), pruning_bound())
 
 
@@ -211,7 +211,7 @@ CLAIMS = (
         rf"\left|{_ALL}-f(\mathbf{{x}})\right|<\varepsilon",
         THEORY,
         lambda claim: assumption(claim.says[0]),
-        definition=True,
+        kind=DEFINED,
         remark="It is the assumption of the pruning argument.",
     ),
     Claim(

@@ -9,7 +9,7 @@ from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.papers.checks import both, chain, derived, expect, lines_agree, rewritten, written_out
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import bold, read
 from symbolic.papers.notation import THEORY, S, updated_b1
@@ -57,7 +57,7 @@ def next_layer(expression: MatrixExpr) -> MatrixExpr:
 
 def _eq_20(claim: Claim) -> Outcome:
     """Eq. 20 is what all proofs take a layer to be."""
-    left, right = (next_layer(side) for side in claim.says[0].sides)
+    left, right = (next_layer(side) for side in claim.says[0].equated)
     return both(identity(left, right, [S.equation_20]), identity(right, S.equation_20.right))
 
 
@@ -75,14 +75,14 @@ def _after_lets(claim: Claim, *, ordered: bool) -> Outcome:
     """Decide the last equation after the settings before it, where the sums of terms are defined by their own lines."""
     run = in_order if ordered else all_at_once
     lets = [a for a in assignments(claim.says) if a.target.letter != "UAT"] or assignments(read(_LETS, THEORY))
-    sums = [Definition(*s.sides) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
-    form = claim.says[-1].sides[1].xreplace({d.left: written_out(d.right) for d in sums})
-    return identity(claim.says[-1].sides[0], form.xreplace(run(lets)), [S.equation_20])
+    sums = [Definition(*s.equated) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
+    form = claim.says[-1].equated[1].xreplace({d.left: written_out(d.right) for d in sums})
+    return identity(claim.says[-1].equated[0], form.xreplace(run(lets)), [S.equation_20])
 
 
 def _eq_24(claim: Claim) -> Outcome:
     uat, first = claim.says
-    return lines_agree(first, [S.equation_20, Definition(*uat.sides)])
+    return lines_agree(first, [S.equation_20, Definition(*uat.equated)])
 
 
 def _sum_with_equal_sizes(claim: Claim) -> Outcome:
@@ -92,13 +92,13 @@ def _sum_with_equal_sizes(claim: Claim) -> Outcome:
     def resized(p: Parameter) -> Parameter:
         return Parameter(p.letter, p.lower, S.width, 1 if p.shape[1] == 1 else S.width)
 
-    printed = rewritten(claim.says[0].sides[1].at(1), resized)
+    printed = rewritten(claim.says[0].equated[1].at(1), resized)
     return identity(same.W(1, 3) * Activation(same.W(1, 2) * same.x(0) + same.b(1, 2)), printed)
 
 
 def _sum_of_terms(claim: Claim) -> Outcome:
     """The sum with its second indices raised, all symbols the updated ones."""
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     return both(
         identity(left, rewritten(right, updated(i)), S.recursions), derived(prove(), "induction with this definition")
     )
@@ -108,7 +108,7 @@ def _own_symbols(claim: Claim) -> Outcome:
     """The lines at i = 2 with every symbol a layer's own, and UAT_2 the sum of these terms."""
     terms = (S.W(k, 3) * Activation(S.W(k, 2) * S.x(0) + S.b(k, 2)) for k in (1, 2))
     own = (Definition(S.UAT(2), sum(terms, 0 * S.x(0))), Definition(updated_b1(2), S.b(2, 3)), S.equation_20)
-    first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.says[0].sides)
+    first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.says[0].equated)
     return chain(first, lines, own)
 
 
@@ -135,7 +135,7 @@ def _settings(claim: Claim, *, as_meant: bool) -> Outcome:
         state |= {uat.target: uat.value.xreplace(state | own)}
     else:
         state = in_order([*first, uat])
-    left, right = claim.says[-1].sides
+    left, right = claim.says[-1].equated
     return identity(left, right.xreplace(state), [HYPOTHESIS, S.equation_20])
 
 
@@ -163,7 +163,7 @@ def closed(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     expect(left == S.x(i), "a closed form of x'_i")
     return both(identity(next_layer(left), next_layer(right), INDUCTION), closed_form_proved())
 
@@ -174,7 +174,7 @@ def at_two(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     network = identity(left, rewritten(right, lambda p: p), [S.equation_20, *S.recursions])
     return both(network, recursions_proved())
 
@@ -191,7 +191,7 @@ CLAIMS = (
         bold(r"x'_{i}=(W'_{i,1}x'_{i-1}+b'_{i,3})+W'_{i,3}σ(W'_{i,2}x'_{i-1}+b'_{i,2})"),
         THEORY,
         _eq_20,
-        definition=True,
+        kind=DEFINED,
         remark="Every block type is an instance of it, with its patterns and scales held.",
     ),
     Claim(

@@ -10,8 +10,9 @@ from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
+from symbolic.papers import generality
 from symbolic.papers.checks import at_depths, both, derived, expect, lines_agree, rewritten
-from symbolic.papers.claim import Claim
+from symbolic.papers.claim import CITED, DEFINED, Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import Statement, applied, bold, read, table
 from symbolic.papers.magnitude import Magnitude
@@ -26,7 +27,7 @@ from symbolic.theorems.residual_stack import i, j
 
 
 def _sum_of_the_theorem(claim: Claim) -> Outcome:
-    name, total = claim.says[0].sides
+    name, total = claim.says[0].equated
     expect(name == APPROXIMATION, "G(x)")
     good = is_the_sum(total)
     return Outcome(good or None, "well formed, and the sum of Lemma 1" if good else "another sum than that of Lemma 1")
@@ -56,7 +57,7 @@ def _parameters_of_the_input(claim: Claim) -> Outcome:
     """Eq. 4: one index, and the parameters inside the activation of Eq. 1 as functions of the input."""
     (total,) = lemma_1().steps[0].left.atoms(IndexedSum)
     inside = {p.letter for p in next(iter(total.atoms(Activation))).atoms(Parameter)} - {INPUT.letter}
-    output, value = claim.says[0].sides
+    output, value = claim.says[0].equated
     name, argument, *dependent = value.args
     good = name == Str("G") and argument == _INPUT and output == Symbol("y_i")
     good = good and {(str(p.args[0]), *p.args[1:]) for p in dependent} == {(letter, _INPUT) for letter in inside}
@@ -64,7 +65,7 @@ def _parameters_of_the_input(claim: Claim) -> Outcome:
 
 
 def _lora_is_linear(claim: Claim) -> Outcome:
-    name, value = claim.says[0].sides
+    name, value = claim.says[0].equated
     expect(name == Parameter("h", (), _D, 1), "h")
     return identity((_WEIGHT + delta(_WEIGHT)) * _VECTOR, value)
 
@@ -81,7 +82,8 @@ def _mended(claim: Claim, *misprints: tuple[str, str]) -> MatrixExpr:
     text = claim.printed
     for misprint in misprints:
         text = text.replace(*misprint)
-    left, right = read(text, THEORY)[0].sides
+    unprimed = tuple(name for name in claim.unprimed if _INDEX not in misprints or name[0] != "Δ")
+    left, right = read(text, THEORY, unprimed)[0].equated
     expect(left == S.x(K), "x_{i+1}")
     return right
 
@@ -108,7 +110,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
     printed form says the same, its two misprints mended and its symbols updated.
     """
     s, k = S, i + 1
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
 
     def new(p: Parameter) -> Parameter:
         rows, columns = p.shape
@@ -164,12 +166,12 @@ def _change_of_the_bias(claim: Claim) -> Outcome:
     """`Δc_{i+1}` is the bias with every `X + ΔX` minus the bias."""
     rule = next(rule for rule in S.recursions if rule.left == S.c(K))
     adapted = rewritten(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
-    left, right = claim.mends[0].sides
+    left, right = claim.mends[0].equated
     return both(identity(left, right, (Definition(delta(S.c(K)), adapted - rule.right),)), lora_in_all_layers())
 
 
 def _lemma(claim: Claim) -> Outcome:
-    name, *lines = claim.says[0].sides
+    name, *lines = claim.says[0].equated
     expect(name == APPROXIMATION, "G(x)")
     return both(
         lines_agree(Statement((lemma_1().steps[0].left, *lines), ("=",) * len(lines))), derived(lemma_1(), "Lemma 1")
@@ -178,7 +180,7 @@ def _lemma(claim: Claim) -> Outcome:
 
 _TERM = r"\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\mathbf{b}_{j}\right)"
 
-_PLUS, _INDEX = (r"+\sigma", r"\sigma"), (r"\Delta \mathbf{W}_{j+1,", r"\Delta \mathbf{W}_{j,")
+_PLUS, _INDEX = (r"+\sigma", r"\sigma"), (r"\Delta \mathbf{W}_{j+1,", r"\Delta \mathbf{W}'_{j,")
 
 _BETA, _ALPHA = r"\boldsymbol{\beta}", r"\boldsymbol{\alpha}_{j}"
 
@@ -189,7 +191,7 @@ CLAIMS = (
         r"G(\mathbf{x})=\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)",
         THEORY,
         _sum_of_the_theorem,
-        definition=True,
+        kind=DEFINED,
         remark="That such sums are dense in C(I_n) is Cybenko's theorem, which is cited.",
     ),
     Claim(
@@ -198,6 +200,7 @@ CLAIMS = (
         r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon",
         THEORY,
         cited,
+        kind=CITED,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here. One G serves all x ∈"
         " I_n, as versions 001 and 003 print it.",
     ),
@@ -207,17 +210,18 @@ CLAIMS = (
         r"\mathbf{y}_{i}=G(\mathbf{x}_{i}|\mathbf{W}(\mathbf{x}_{i}),\mathbf{b}(\mathbf{x}_{i}))",
         _DYNAMIC,
         _parameters_of_the_input,
-        definition=True,
+        kind=DEFINED,
         remark="Eq. 1 with parameters that depend on the input. By itself it says little, since b(x) alone can carry"
         " much; its content is Eq. 20–34, which say which parameters move and how.",
     ),
+    *generality.CLAIMS,
     Claim(
         "17",
         "000",
         bold(r"h=W_{0}x+\Delta Wx"),
         _LORA,
         _lora_is_linear,
-        definition=True,
+        kind=DEFINED,
         remark="ΔW is a product of two matrices of low rank.",
     ),
     Claim(
@@ -236,6 +240,7 @@ CLAIMS = (
                 lambda claim: _eq_18(claim, _PLUS, _INDEX),
             ),
         ),
+        unprimed=("x_i+1", "x_0", "b_i+1,1", "ΔW_j+1,3", "ΔW_j+1,2"),
         remark="Two misprints, + for a product and j + 1 for j; and with both mended, b'_{j,2} and the carried ΔW'"
         " have to be read as updated, as in Eq. 11: then it is exact.",
         correct=bold(

@@ -8,7 +8,7 @@ from symbolic.papers.claim import Claim
 from symbolic.papers.counterexample import Outcome, identity
 from symbolic.papers.formula import Statement, applied, bold
 from symbolic.papers.heads import attention_moves
-from symbolic.papers.notation import THEORY, S
+from symbolic.papers.notation import THEORY, S, stream
 from symbolic.papers.residual import (
     HYPOTHESIS,
     K,
@@ -24,8 +24,8 @@ from symbolic.vectorisation.mlp import mlp_derivation
 
 def _acts_on(claim: Claim, what: str) -> MatrixExpr:
     """Return the right side of Eq. 28 or 29, which act on `x_i`, with the index of the layer that does, i + 1."""
-    left, right = claim.says[0].sides
-    expect(left == applied(what)(S.x(i)) and claim.says[0].relations == (r"\mapsto",), f"{what}(x_i)")
+    left, right = claim.says[0].related(r"\mapsto")
+    expect(left == applied(what)(stream(i)), f"{what}(x_i)")
     raised = {p: p.xreplace({i: K}) for p in right.atoms(Parameter) if p != S.x(i)}
     return right.xreplace(raised)
 
@@ -58,12 +58,12 @@ def eq_31(statements: tuple[Statement, ...]) -> Outcome:
         statements: the setting and the equation.
     """
     *lets, form = statements
-    left, right = form.sides
+    left, right = form.equated
     return identity(left, right.xreplace(all_at_once(assignments(lets))), [paper_layer()])
 
 
 def _eq_32_printed(claim: Claim) -> Outcome:
-    expect(all(line.has(S.W(i, 3)) for line in claim.says[0].sides[1:]), "W'_{i,3} in every line")
+    expect(all(line.has(S.W(i, 3)) for line in claim.says[0].equated[1:]), "W'_{i,3} in every line")
     return _eq_32(claim.says)
 
 
@@ -75,7 +75,7 @@ def _eq_32(statements: tuple[Statement, ...]) -> Outcome:
 def _after_32(statements: tuple[Statement, ...]) -> Outcome:
     """The settings below Eq. 32, all at once, in the form printed below them."""
     *lets, form = statements
-    left, right = form.sides
+    left, right = form.equated
     b1 = {S.b(K, 3): S.b(K, 3)}
     return identity(left, right.xreplace(b1 | all_at_once(assignments(lets))), [HYPOTHESIS, S.equation_20])
 
@@ -83,6 +83,8 @@ def _after_32(statements: tuple[Statement, ...]) -> Outcome:
 _GENERAL = bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
 
 _OUTER = ((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"),)
+
+_PRIMES = tuple((bold(name), bold(name.replace("_", "'_"))) for name in ("W_{i,1}", "x_{0}", "b_{i,1}"))
 
 _SETTINGS_32 = (
     r"W'_{i+1,1}=W'_{i+1,1}W_{i,1},\;b'_{i+1,3}=(W'_{i+1,1}b_{i,1}+b'_{i+1,3}),\;UAT_{i}=W'_{i+1,1}UAT_{i},\;"
@@ -142,10 +144,11 @@ CLAIMS = (
         ),
         THEORY,
         _eq_32_printed,
+        unprimed=("W_i,1", "x_0", "b_i,1") * 4,
         remark="The lines follow from one another and from the hypothesis of B.2; the index of W'_{i,3} is one too"
         " low in all of them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one"
         " bracket too many, which is left out here.",
-        correct=_OUTER,
+        correct=(*_OUTER, *_PRIMES),
         correction=lambda claim: _eq_32(claim.mends),
     ),
     Claim(
@@ -157,8 +160,9 @@ CLAIMS = (
         ),
         THEORY,
         lambda claim: _after_32(claim.says),
+        unprimed=(*("W_i,1", "b_i,1", "x_0") * 2,),
         remark="Even with all symbols set at once, W'_{i,3} is the misprint of Eq. 31.",
-        correct=_OUTER,
+        correct=(*_OUTER, *_PRIMES),
         correction=lambda claim: _after_32(claim.mends),
     ),
 )

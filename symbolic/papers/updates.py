@@ -50,8 +50,8 @@ def assignments(statements: Iterable[Statement]) -> list[Assignment]:
     Args:
         statements: what is printed.
     """
-    pairs = (s.sides for s in statements if s.relations == ("=",))
-    return [Assignment(*sides) for sides in pairs if getattr(sides[0], "letter", "") in ("W'", "b'", "UAT")]
+    letters = ("W'", "b'", "UAT")
+    return [Assignment(*s.equated) for s in statements if getattr(s.sides[0], "letter", "") in letters]
 
 
 def in_order(steps: Iterable[Assignment]) -> State:
@@ -173,12 +173,18 @@ def rules_of(statements: Sequence[Statement], bias: Statement, form: Statement) 
         form: Eq. 11 or 33.
     """
     places = [k for k, s in enumerate(statements) if isinstance(s.sides[0], Symbol) and s.relations]
-    conditions = [statements[k].sides for k in places]
-    expect(conditions in ([(i, 0), (j, 1)], [(i, 0), (i, 1), (j, 1)]), "rules for i = 0, then for every j from 1 on")
+    conditions = [statements[k] for k in places]
+    first, every = Statement((i, 0), ("=",)), Statement((j, 1), ("=",))
+    each_layer, later = (Statement((i, k), (r"\ge",)) for k in (0, 1))
+    opening, *middle, closing = conditions
+    known = opening in (first, each_layer) and middle in ([], [later]) and closing == every
+    expect(known, "rules for i = 0, then for every j from 1 on")
     dots, last = (s.sides[0] for s in statements[places[-1] + 1 : places[-1] + 3])
     expect(dots == Symbol("..."), "a range j = 1, …, i")
     start, each = (assignments(part) for part in (statements[: places[1]], statements[places[1] :]))
-    return Rules(start, conditions[-1][1], last, each, Assignment(*bias.sides), form.sides[1])
+    if opening == first:
+        start = [Assignment(target.xreplace({i: 0}), value.xreplace({i: 0})) for target, value in start]
+    return Rules(start, every.sides[1], last, each, Assignment(*bias.equated), form.equated[1])
 
 
 def closed_form(form: MatrixExpr, depth: int) -> MatrixExpr:

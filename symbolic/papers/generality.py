@@ -1,0 +1,106 @@
+"""What is said of a sum with fixed parameters: that it fits one function, and gives similar inputs similar outputs."""
+
+from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol
+
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.parameter import Parameter
+from symbolic.papers.checks import expect
+from symbolic.papers.claim import Claim
+from symbolic.papers.counterexample import Outcome
+from symbolic.papers.formula import applied, table
+from symbolic.papers.magnitude import as_number, never_negative
+
+_T, _P, _A, _B = (Parameter(letter, (), 1, 1) for letter in "tpab")
+
+_REAL = {parameter: Symbol(parameter.letter, real=True) for parameter in (_T, _P, _A, _B)}
+
+_NUMBERS = table({parameter.letter: parameter for parameter in _REAL}, functions={"G": applied("G")})
+
+_DISTANCE = ((1, (1, -1), 0), (1, (-1, 1), 0))  # α_j, W_j and b_j of Eq. 1 with two terms
+
+
+def _sum(terms: tuple, *x: Expr) -> Expr:
+    """Return Eq. 1 at an input, with `σ` the ReLU."""
+    return sum((a * Max(0, sum(w * v for w, v in zip(row, x, strict=True)) + b) for a, row, b in terms), Integer(0))
+
+
+def _number(expression: MatrixExpr) -> Expr:
+    """Return an expression of numbers, with `σ` the ReLU as `(z + |z|) / 2`."""
+    if isinstance(expression, Activation):
+        z = as_number(expression.argument, _number)
+        return (z + Abs(z)) / 2
+    return _REAL[expression]
+
+
+def _never_less(larger: Expr, smaller: Expr, *variables: Symbol) -> Outcome:
+    good = never_negative((larger - smaller).expand(), *variables)
+    return Outcome(good or None, "proved by signs" if good else "neither proved nor refuted by signs")
+
+
+def _one_function(claim: Claim) -> Outcome:
+    """A fixed sum of a text t and a prompt p, at both prompts; it is linear in t between 0 and 1."""
+    texts = (Integer(0), Rational(1, 2), Integer(1))
+    first, second = ([_sum(_DISTANCE, t, Integer(p)) for t in texts] for p in (0, 1))
+    return Outcome(
+        first == second,
+        "counterexample, σ = ReLU, G(t, p) = σ(t − p) + σ(p − t), no parameter of which depends on the input: for t ="
+        f" {', '.join(map(str, texts))} it is {', '.join(map(str, first))} with p = 0, the function t, and"
+        f" {', '.join(map(str, second))} with p = 1, the function 1 − t",
+    )
+
+
+def _two_functions(claim: Claim) -> Outcome:
+    """The corrected sum is the distance of text and prompt, for all numbers, and the sum of the counterexample."""
+    name, total, distance = claim.mends[0].equated
+    expect(name == applied("G")(_T, _P), "G(t, p)")
+    one, other = as_number(total, _number), as_number(distance, _number)
+    t, p = _REAL[_T], _REAL[_P]
+    points = [(Integer(a), Integer(b)) for a in (-2, 0, 1, 3) for b in (0, 1)]
+    same = all(_sum(_DISTANCE, *point) == one.subs(dict(zip((t, p), point, strict=True))) for point in points)
+    decided = [_never_less(*pair, t, p) for pair in ((one, other), (other, one))]
+    good = same and all(outcome.holds for outcome in decided)
+    return Outcome(good or None, f"both sides, {decided[0].how}, with σ = ReLU")
+
+
+def _nearly_identical(claim: Claim) -> Outcome:
+    """Two prompts that differ by a millionth, and a fixed sum that tells them apart."""
+    near, steep = Rational(1, 10**6), ((1, (0, 10**6), 0),)
+    first, second = (_sum(steep, Integer(0), p) for p in (Integer(0), near))
+    return Outcome(
+        abs(first - second) <= near,
+        f"counterexample, σ = ReLU, G(t, p) = σ(10^6 p): at p = 0 and p = 10^(−6) it is {first} and {second}, and so"
+        " for every other pair of prompts with the weight for it",
+    )
+
+
+def _bounded_by_weights(claim: Claim) -> Outcome:
+    """A term's outputs are no farther apart than its pre-activations, with `σ` the ReLU."""
+    smaller, larger = (as_number(side, _number) for side in claim.mends[0].related(r"\le"))
+    return _never_less(larger, smaller, _REAL[_A], _REAL[_B])
+
+
+CLAIMS = (
+    Claim(
+        "one function",
+        "000",
+        r"\text{it can only fit one function within a closed interval}",
+        _NUMBERS,
+        _one_function,
+        remark="Section 2.3, and 4.1: 'inherently lacks the ability to approximate multiple functions'. With fixed"
+        " parameters it is one function of its whole input, as a Transformer with fixed weights is; a prompt is a part"
+        " of both inputs, and chooses among functions of the text.",
+        correct=r"G(t,p)=\sigma(t-p)+\sigma(p-t)=\left|t-p\right|",
+        correction=_two_functions,
+    ),
+    Claim(
+        "similar outputs",
+        "000",
+        r"\text{simply fitting a general function trend based on input will result in identical or similar outputs}",
+        _NUMBERS,
+        _nearly_identical,
+        remark="Section 4.1, of inputs that are nearly identical. How far apart outputs can be is a matter of the"
+        " weights: at most Σ |α_j| |W_j^T (x − y)| with the ReLU. A Transformer is continuous too.",
+        correct=r"\left|\sigma(a)-\sigma(b)\right|\le\left|a-b\right|",
+        correction=_bounded_by_weights,
+    ),
+)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, interval, write_pages
 from duat_jax.analysis import approximation, moved_parameters, selection
 from duat_jax.analysis.approximation_picture import draw_errors
 from duat_jax.analysis.journal import Journal
@@ -179,12 +179,6 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _spread(values: Any, digits: int = 3) -> str:
-    """Return mean and standard deviation over seeds."""
-    mean = round(np.mean(values), digits) + 0.0  # no minus before a zero
-    return f"{mean:.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
-
-
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
@@ -194,8 +188,9 @@ def _exponent(errors: Any, which: str) -> approximation.Slope:
 
 
 def _slope(errors: Any, which: str) -> str:
-    found = _exponent(errors, which)
-    return f"{found.slope:.2f} ± {found.standard_error:.2f}"
+    """Return the exponent of every seed's errors, their mean and its interval."""
+    of_seeds = np.array([errors[str(n)][which] for n in NEURONS]).T
+    return interval([approximation.slope(np.array(NEURONS, float), seed[:, None]).slope for seed in of_seeds], 2)
 
 
 def _fits_table(results: dict[str, Any]) -> list[str]:
@@ -224,7 +219,7 @@ def _networks_table(results: dict[str, Any]) -> list[str]:
     for found in sorted(results["networks"].values(), key=lambda found: found["sizes"]["task"] == SHIFTS):
         sizes, errors = found["sizes"], np.array(found["error"])
         each = " / ".join(f"{error:.3f}" for error in errors.mean(0))
-        numbers = [f"{found['parameters']:,}", _spread(errors.mean(1)), each]
+        numbers = [f"{found['parameters']:,}", interval(errors.mean(1)), each]
         rows.append([sizes["task"], str(sizes["layers"]), sizes["kind"], *numbers])
     for task, errors in results["blind"].items():
         each = " / ".join(f"{error:.3f}" for error in errors)
@@ -252,7 +247,7 @@ def _mean_changes(networks: list[dict[str, Any]]) -> dict[str, list[float]]:
 def _change(values: list[float]) -> str:
     if not any(values):
         return "0"
-    return f"{max(values):.0e}" if max(values) < 1e-3 else _spread(values, 2)
+    return f"{max(values):.0e}" if max(values) < 1e-3 else interval(values, 2)
 
 
 def _changes_table(results: dict[str, Any]) -> list[str]:
@@ -267,11 +262,11 @@ def _sources_table(results: dict[str, Any]) -> list[str]:
     rows = []
     for i, corner in enumerate(moved_parameters.CORNERS):
         own = " + ".join(name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
-        ways = [_spread([network["way"]["held"][i] for network in networks], 2) for networks in apart.values()]
+        ways = [interval([network["way"]["held"][i] for network in networks], 2) for networks in apart.values()]
         rows.append([own or "nothing", *ways])
     again = {"rerun weights": "*run again* with the other's patterns", "rerun biases": "*run again* with its `c_j`"}
     for name, label in again.items():
-        ways = [_spread([network["way"][name] for network in networks], 2) for networks in apart.values()]
+        ways = [interval([network["way"][name] for network in networks], 2) for networks in apart.values()]
         rows.append([label, *ways])
     return _table(["from the prompt itself", *(", ".join(reversed(names)) for names in apart)], rows)
 
@@ -291,7 +286,7 @@ def _ablation_table(results: dict[str, Any]) -> list[str]:
     rows = [
         [
             label,
-            *(_spread([np.mean(of(network["error"])) for network in networks]) for networks in apart.values()),
+            *(interval([np.mean(of(network["error"])) for network in networks]) for networks in apart.values()),
         ]
         for label, of in labels.items()
     ]
@@ -304,7 +299,7 @@ def _depth_table(results: dict[str, Any]) -> list[str]:
         sizes = found["sizes"]
         layers, neurons = sizes["layers"], sizes["neurons"]
         numbers = [str(layers), str(neurons), str(layers * neurons), f"{found['parameters']:,}"]
-        rows.append([sizes["kind"], *numbers, _spread(np.array(found["error"]).mean(1))])
+        rows.append([sizes["kind"], *numbers, interval(np.array(found["error"]).mean(1))])
     head = ["network", "layers", "neurons a layer", "N in all", "parameters", "error"]
     return _table(head, sorted(rows, key=lambda row: row[0]))
 
@@ -355,7 +350,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": _page(results)}
+    tables = _page(results)
+    return {"tables": tables, **cells(tables)}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from flax import nnx
 
 import duat_jax as duat
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, interval, write_pages
 from duat_jax.analysis.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
 from duat_jax.analysis.journal import Journal
 
@@ -251,17 +251,6 @@ def draw(name: str, network: Network, digits: Digits) -> None:
     figure.savefig(PICTURES / f"images-{name.split()[-1].lower()}.png", dpi=80)
 
 
-def _mean(values: np.ndarray) -> str:
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
-
-
-def _ahead(first: np.ndarray, other: np.ndarray, sign: int) -> str:
-    difference = sign * (first - other)
-    drawn = np.random.default_rng(0).choice(difference, (2000, len(difference))).mean(1)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return f"{difference.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
 def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]]) -> str:
     """Return the tables."""
     lines = [
@@ -298,10 +287,12 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
         lines.append("|" + "---|" * 5)
         for ranker, both in together.items():
             ahead = [
-                "" if ranker == first else _ahead(together[first][what], both[what], sign)
+                "" if ranker == first else interval(sign * (together[first][what] - both[what]), sign="+")
                 for what, sign in (("deletion", -1), ("insertion", 1))
             ]
-            lines.append(f"| {ranker} | {_mean(both['deletion'])} | {_mean(both['insertion'])} | {' | '.join(ahead)} |")
+            lines.append(
+                f"| {ranker} | {interval(both['deletion'])} | {interval(both['insertion'])} | {' | '.join(ahead)} |"
+            )
     return "\n".join(lines)
 
 

@@ -18,13 +18,14 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, interval, write_pages
 from benchmarks.texts import manual
 from duat_jax.analysis.journal import Journal
 from duat_jax.analysis.lora.change import lora_change
 from duat_jax.analysis.lora.parameters import as_dict, moved_parameters
 from duat_jax.analysis.lora.result import COLUMNS
 from duat_jax.analysis.lora.training import Settings, train
+from duat_jax.analysis.statistics import Estimate, bootstrap
 from duat_jax.analysis.text import mean_loss, stream, windows
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
@@ -127,25 +128,23 @@ def _ranks(values: Any) -> np.ndarray:
     return np.argsort(np.argsort(values)).astype(float)
 
 
-def _agreement(texts: list[dict], of: Callable[[dict, dict], tuple[float, float]]) -> float:
-    """Return the mean over texts of the rank correlation of two numbers of every adapter."""
+def _agreements(texts: list[dict], of: Callable[[dict, dict], tuple[float, float]]) -> list[float]:
+    """Return of each text the rank correlation of two numbers of every adapter."""
     found = []
     for text in texts:
         one, other = zip(*(of(text, effect) for effect in text["adapters"]), strict=True)
         found.append(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
-    return float(np.mean(found))
+    return found
 
 
-def _share(texts: list[dict], error: Callable[[dict], float]) -> float:
-    """Return the mean size of an error over the mean size of the difference, in percent."""
-    return 100 * float(np.mean([abs(error(text)) for text in texts]) / np.mean([abs(t["difference"]) for t in texts]))
+def _share(sizes: np.ndarray) -> float:
+    """Return the mean size of an error over the mean size of the difference, `[texts, 2]`, in percent."""
+    error, difference = sizes.mean(0)
+    return 100 * float(error / difference)
 
 
-def _with_error(statistic: Callable[[list[dict]], float], texts: list[dict], digits: int) -> str:
-    """Return a number of many texts, with its standard error by the jackknife."""
-    others = np.array([statistic(texts[:i] + texts[i + 1 :]) for i in range(len(texts))])
-    error = np.sqrt((len(texts) - 1) * others.var())
-    return f"{statistic(texts):.{digits}f} ± {error:.{digits}f}"
+def _sizes(texts: list[dict], error: Callable[[dict], float]) -> np.ndarray:
+    return np.array([[abs(error(text)), abs(text["difference"])] for text in texts])
 
 
 def _tables(results: dict[str, Any]) -> str:
@@ -181,7 +180,8 @@ def _tables(results: dict[str, Any]) -> str:
         "",
         "### What misses the change",
         "",
-        "Errors are mean sizes, in percent of the mean size of the change, with their standard errors over the texts.",
+        "Errors are mean sizes, in percent of the mean size of the change, with intervals of 95 % by bootstrap"
+        " over the texts.",
         "",
         "| adapters | the adapters' column misses | first order | each alone, summed | each left out, summed | parts |",
         "|---|---|---|---|---|---|",
@@ -193,8 +193,8 @@ def _tables(results: dict[str, Any]) -> str:
         lambda text: sum(text["left_out"].values()) - text["difference"],
     )
     for name, one in done.items():
-        missed = [_with_error(partial(_share, error=error), one["texts"], 1) for error in errors]
-        parts = _share(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
+        missed = [interval(bootstrap(_sizes(one["texts"], error), _share), 1) for error in errors]
+        parts = _share(_sizes(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"]))
         lines.append(f"| {name} | {' | '.join(missed)} | {parts:.0e} |")
     lines += [
         "",
@@ -209,11 +209,7 @@ def _tables(results: dict[str, Any]) -> str:
     )
     for name, one in done.items():
         numbers = [
-            _with_error(
-                partial(_agreement, of=lambda text, effect, by=by, to=to: (effect[by], to(text, effect))),
-                one["texts"],
-                3,
-            )
+            interval(_agreements(one["texts"], lambda text, effect, by=by, to=to: (effect[by], to(text, effect))))
             for by in ("part", "first_order")
             for to in rerun
         ]
@@ -222,7 +218,8 @@ def _tables(results: dict[str, Any]) -> str:
     for name in ("every layer", "attention alone", "MLPs alone"):
         if name in done:
             lines += [
-                f"{name}, on one held-out text, in percent of each parameter's size:",
+                f"{name}, on one held-out text, in percent of each parameter's size, with intervals of 95 % over the random"
+                " vectors of the estimates:",
                 "",
                 *_moved(done[name]),
                 "",
@@ -245,7 +242,8 @@ def _moved(one: dict[str, Any]) -> list[str]:
 
     def shown(value: Any) -> str:
         if isinstance(value, dict) and value["value"]:
-            return f"{100 * value['value']:.1f} ± {100 * value['standard_error']:.1f}"
+            share, reach = 100 * value["value"], 196 * value["standard_error"]
+            return interval(Estimate(share, share - reach, share + reach), 1)
         return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
 
     return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(shown, row[1:]))} |" for row in rows)]
@@ -257,7 +255,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": _tables(results)}
+    tables = _tables(results)
+    return {"tables": tables, **cells(tables)}
 
 
 def main() -> None:

@@ -6,10 +6,14 @@ A page marks a field of a study, in a line or around a block: `<!-- circuits: pr
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+
+import numpy as np
+
+from duat_jax.analysis.statistics import Estimate, bootstrap
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -18,6 +22,52 @@ MARK = re.compile(r"(<!-- (?P<study>\w+): (?P<field>[^>]+?) -->)(?P<shown>.*?)(?
 
 Fields = dict[str, str]
 """What a study says, by the name of the field: a number with its digits, or a block of Markdown."""
+
+
+def interval(found: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
+    """Return a number and its interval of 95 % confidence, as every page writes them: `0.50 [0.41, 0.62]`.
+
+    Args:
+        found: the estimate; or a number of each unit (seed, text, draw), of which the mean is taken, by bootstrap.
+        digits: after the decimal point.
+        sign: `"+"` for a difference.
+    """
+    estimate = found if isinstance(found, Estimate) else bootstrap(np.asarray(found, float))
+    value, low, high = (f"{round(number, digits) + 0.0:{sign}.{digits}f}" for number in estimate)
+    return value if low == value == high else f"{value} [{low}, {high}]"
+
+
+def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield every table of a text with the heading that it stands under, its rows' cells, the head first."""
+    title, rows = "", list[list[str]]()
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+        elif rows:
+            yield title, [rows[0], *rows[2:]]
+            rows = []
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+
+
+def cells(text: str) -> Fields:
+    """Return every cell of a text's tables by the name `heading / row / column`.
+
+    A row is called by its first cell, or by as many of its first cells as tell it from the table's other rows.  Of a
+    number with an interval, `heading / row / column / value` is the number alone.
+
+    Args:
+        text: headings and tables in Markdown.
+    """
+    found: Fields = {}
+    for title, (head, *rows) in _tables(text):
+        named = next(n for n in range(1, len(head) + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))
+        for row in rows:
+            name = ", ".join(filter(None, row[:named]))
+            for column, cell in zip(head[named:], row[named:], strict=True):
+                field = f"{title} / {name} / {column}".translate(str.maketrans("", "", "*`"))
+                found |= {field: cell, f"{field} / value": cell.partition(" [")[0]}
+    return found
 
 
 @cache

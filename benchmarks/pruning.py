@@ -19,7 +19,7 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, write_pages
 from benchmarks.pruning_page import tables
 from benchmarks.texts import held_out_sources, manual, trained_sources
 from duat_jax.analysis.journal import Journal
@@ -282,7 +282,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": tables({name: one["found"] for name, one in results["models"].items()}, FRACTIONS)}
+    text = tables({name: one["found"] for name, one in results["models"].items()}, FRACTIONS)
+    return {"tables": text, **cells(text)}
 
 
 def main() -> None:

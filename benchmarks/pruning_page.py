@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
+from benchmarks.page import interval
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS
 from duat_jax.analysis.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.analysis.pruning.layers import RANKINGS
@@ -24,8 +23,7 @@ def _over_seeds(found: Found, piece: str) -> list[Any]:
 def _number(losses: Sequence[float]) -> str:
     if not losses:
         return ""
-    mean = f"{np.mean(losses):.3f}"
-    return f"{mean} ± {np.std(losses, ddof=1):.3f}" if len(losses) > 1 else mean
+    return interval(losses)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -54,7 +52,7 @@ def _neurons(found: Found, budget: str, fractions: Sequence[float], methods: Ite
     ]
     table = _table(["ranked by, in their place", *shares], rows)
     said = _seeds(found, (piece for of in pieces.values() for piece in of))
-    return [*table, f"Mean ± standard deviation; {said}.", ""]
+    return [*table, f"Means with intervals of 95 % by bootstrap over seeds: {said}.", ""]
 
 
 def _ways(found: Found, fractions: Sequence[float]) -> list[str]:

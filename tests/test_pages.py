@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from benchmarks.page import MARK, PAGES, RESULTS, filled
+from benchmarks.page import MARK, PAGES, RESULTS, cells, filled, interval
+from duat_jax.analysis.statistics import Estimate
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,30 @@ def test_every_study_that_is_shown_has_kept_results():
     studies = {mark["study"] for page in PAGES for mark in MARK.finditer(page.read_text(encoding="utf-8"))}
     assert studies
     assert all((RESULTS / f"{study}.json").exists() for study in studies)
+
+
+def test_a_cell_is_called_by_its_heading_row_and_column():
+    text = """### Errors
+
+| network | layers | error |
+|---|---|---|
+| perceptron | 1 | 0.10 [0.08, 0.12] |
+| perceptron | 2 | 0.05 |
+
+### `P` moved
+
+| network | *share* |
+|---|---|
+| perceptron | 2 % |
+"""
+    found = cells(text)
+    assert found["Errors / perceptron, 1 / error"] == "0.10 [0.08, 0.12]"
+    assert found["Errors / perceptron, 1 / error / value"] == "0.10"
+    assert found["Errors / perceptron, 2 / error / value"] == "0.05"
+    assert found["P moved / perceptron / share"] == "2 %"
+
+
+def test_an_interval_is_written_with_its_number():
+    assert interval(Estimate(0.5, 0.4, 0.625), 2, sign="+") == "+0.50 [+0.40, +0.62]"
+    assert interval([1.0, 1.0, 1.0]) == "1.000", "an interval without a width says nothing"
+    assert interval(Estimate(-0.0001, -0.2, 0.2), 1) == "0.0 [-0.2, 0.2]"

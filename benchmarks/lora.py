@@ -218,8 +218,8 @@ def _tables(results: dict[str, Any]) -> str:
     for name in ("every layer", "attention alone", "MLPs alone"):
         if name in done:
             lines += [
-                f"{name}, on one held-out text, in percent of each parameter's size, with intervals of 95 % over the random"
-                " vectors of the estimates:",
+                f"{name}, on one held-out text, in percent of each parameter's size, with intervals of 95 % over the"
+                " random vectors of the estimates:",
                 "",
                 *_moved(done[name]),
                 "",

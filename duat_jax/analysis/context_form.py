@@ -14,9 +14,8 @@ from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
-from duat_jax.transform.interpret import Seen, evaluate
-from duat_jax.transform.liveness import Question
-from duat_jax.transform.query import activations_of
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.query import activations_of, pre_activations_of
 from duat_jax.transform.recording import Recording, record
 
 
@@ -69,13 +68,7 @@ def _of_terms(recording: Recording, values: Seen, kind: str) -> Array:
 
 def _pre_activations(recording: Recording, x: Array) -> Array:
     """Return `B_j x + c_j` of every term, everything else as recorded."""
-    program, traced = recording.program, recording.traced
-    given = frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION))
-    question = Question(given, wanted=frozenset(program.of_kind(marks.PRE_ACTIVATION)), value=False, affine=True)
-    values = {site: recording.seen[site] for site in given}
-    live, flows = traced.live(question), traced.affinity.flows
-    _, found = evaluate(program, recording.constants, [x], question, values, live, flows)
-    return _of_terms(recording, found, marks.PRE_ACTIVATION)
+    return _of_terms(recording, pre_activations_of(recording, [x], {}), marks.PRE_ACTIVATION)
 
 
 def _form(recording: Recording, hidden: Array, readout: Array) -> _Form:

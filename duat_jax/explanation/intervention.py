@@ -29,7 +29,7 @@ from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
-from duat_jax.transform.query import pull_back, question_of, require_affine
+from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
 
 if TYPE_CHECKING:
@@ -225,7 +225,6 @@ def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: 
     found = secant(number)(edits, unchanged)
 
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in edits)})
-    require_affine(recording, None)
     zeros = {Site(marks.ADDED[site.kind], site.key): edits[site].added * 0 for site in edits}
     _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, readout, zeros)
 

@@ -1,6 +1,6 @@
 """The affine form of a function at one input, its collapse: `x_L = W(x_0) x_0 + b(x_0)`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from duat_jax.operators.base import LinearMap
 from duat_jax.operators.function import LinearFunction
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.keys import Marked, Site, Step
+from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
 from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
@@ -125,15 +125,6 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
     return given
 
 
-def _require(recording: Recording, target: Target, factors: Mapping[Site, Site]) -> tuple[Step, ...]:
-    """Return the terms and factors that a target depends on, every one of which has to be affine."""
-    affinity = recording.traced.affinity
-    require_affine(recording, target)
-    upstream = affinity.upstream(target, factors)
-    affinity.require(*upstream, value=False)
-    return upstream
-
-
 @dataclass(frozen=True)
 class _Collapsed:
     factors: frozenset[Site]
@@ -172,7 +163,6 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
         )
     require_flowing(recording)
     factors = shared_factors(recording, carries)
-    _require(recording, None, factors)
     given = jax.jit(_slopes, static_argnames="carries")(recording, carries)
     x, shared = recording.arguments[0], frozenset(factors)
     linear = LinearFunction(_Collapsed(shared), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
@@ -234,7 +224,7 @@ def collapsed_contributions(
         carries: what carries gated terms, as in `collapse`.
     """
     require_flowing(recording)
-    _require(recording, target, shared_factors(recording, carries))
+    require_affine(recording, target)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
     return _contributions(recording, readout, target, carries)
 

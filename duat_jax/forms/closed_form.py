@@ -17,10 +17,17 @@ from duat_jax.forms.subject import Model, from_embeddings
 from duat_jax.operators.base import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
-from duat_jax.transform.interpret import Seen, evaluate
+from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Step
-from duat_jax.transform.liveness import Question
-from duat_jax.transform.query import Target, activations_of, ask, linear_map, question_of, require_affine
+from duat_jax.transform.query import (
+    Target,
+    activations_of,
+    ask,
+    linear_map,
+    pre_activations_of,
+    question_of,
+    require_affine,
+)
 from duat_jax.transform.recording import Dynamics, Recording, record
 
 
@@ -222,6 +229,7 @@ class ClosedForm:
             j: number of a term.
             z: its pre-activation.
         """
+        require_affine(self.recording, self._term(j))
         return _activate(self.recording, z, self._term(j))
 
     def evaluate(self) -> Any:
@@ -230,8 +238,6 @@ class ClosedForm:
         The pre-activations `B_j x_0 + c_j` and the terms `σ(·)` are a triangular system, solved from `x_0` by as many
         sweeps as there are terms; then input, biases and terms are summed.
         """
-        require_affine(self.recording, None)
-        self.recording.traced.affinity.require(*self.terms, value=False)
         return _evaluate(self.recording)
 
 
@@ -267,21 +273,8 @@ def _activate(recording: Recording, z: Array, term: Step) -> Array:
 
 @jax.jit
 def _evaluate(recording: Recording) -> Any:
-    program, traced = recording.program, recording.traced
-    held = program.of_kind(marks.HOLD, marks.OFFSET)
-    terms = program.of_kind(marks.PRE_ACTIVATION)
-    question = Question(
-        given=frozenset({*held, *program.of_kind(marks.ACTIVATION)}),
-        wanted=frozenset(terms),
-        value=False,
-        affine=True,
-    )
-
     def sweep(_: Any, activations: Seen) -> Seen:
-        given = {site: recording.seen[site] for site in held} | activations
-        live, flows = traced.live(question), traced.affinity.flows
-        _, z = evaluate(program, recording.constants, recording.arguments, question, given, live, flows)
-        return activations_of(recording, z)
+        return activations_of(recording, pre_activations_of(recording, recording.arguments, activations))
 
     activations = jax.lax.fori_loop(0, len(recording.terms), sweep, _zeros(recording, marks.ACTIVATION))
     return ask(recording, question_of(recording, None), None, recording.arguments, activations)

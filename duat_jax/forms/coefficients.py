@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from duat_jax.forms.affine_form import _question, _require, _slopes, shared_factors
+from duat_jax.forms.affine_form import _question, _slopes, shared_factors
 from duat_jax.forms.decomposition import checked_readout
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
-from duat_jax.transform.query import pull_back, question_of, require_affine
+from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import Recording
 
 
@@ -56,10 +56,6 @@ def coefficients(
         >>> bool(jnp.isclose(slope, jax.nn.sigmoid(3.0)))
         True
     """
-    if slopes:
-        _require(recording, None, shared_factors(recording, carries))
-    else:
-        require_affine(recording, None)
     return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, carries)
 
 

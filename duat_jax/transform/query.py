@@ -55,7 +55,7 @@ def question_of(
 
 
 def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], given: Seen) -> Any:
-    """Return the target's value under a question.
+    """Return the target's value under a question, proved to be affine in everything that flows.
 
     Args:
         recording: the recording.
@@ -63,15 +63,28 @@ def ask(recording: Recording, question: Question, target: Target, arguments: lis
         target: what is read.
         arguments: the leaves of the function's argument.
         given: values of what is given, where they aren't the recorded ones.
+
+    Raises:
+        NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
-    traced = recording.traced
+    value, seen = _answer(recording, question, [target], arguments, given)
+    return value if target is None else seen[target.site][target.iteration]
+
+
+def _answer(
+    recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], given: Seen
+) -> tuple[Any, Seen]:
+    """Evaluate an affine question: the only way to one, so that no question is answered without its proof."""
+    traced, targets = recording.traced, tuple(targets)
+    factors = {site: held for site, held in traced.affinity.factors.items() if site in question.shared}
+    upstream = [step for t in targets for step in traced.affinity.upstream(t, factors)] if question.linearised else []
+    traced.affinity.require(*(t for t in targets if t is not None), *upstream, value=None in targets)
     values = {
         s: given[s] if s in given else recording.seen[s] for s in question.given if s in given or s in recording.seen
     }
-    value, seen = evaluate(
+    return evaluate(
         traced.program, recording.constants, arguments, question, values, traced.live(question), traced.affinity.flows
     )
-    return value if target is None else seen[target.site][target.iteration]
 
 
 SOURCES = (marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
@@ -145,13 +158,38 @@ def at_zero(recording: Recording, question: Question, target: Target, given: See
     return ask(recording, question, target, arguments, given | zeros)
 
 
+def pre_activations_of(recording: Recording, arguments: list[Any], activations: Seen) -> Seen:
+    """Return `B_j x_0 + c_j` of every term, everything held as recorded.
+
+    Args:
+        recording: the recording.
+        arguments: the leaves of the function's argument.
+        activations: `σ(z)` by its mark; the recorded ones where absent.
+
+    Raises:
+        NotAffine: naming every operation that isn't linear and the mark that is missing.
+    """
+    program = recording.program
+    question = Question(
+        given=frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION)),
+        wanted=frozenset(program.of_kind(marks.PRE_ACTIVATION)),
+        value=False,
+        affine=True,
+    )
+    return _answer(recording, question, recording.terms, arguments, activations)[1]
+
+
 def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
     """Return `σ(z)` of every term.
 
     Args:
         recording: the recording.
         pre_activations: `z` by its mark; the recorded ones where absent.
+
+    Raises:
+        NotAffine: naming every mark that claims what isn't so, such as an activation that isn't elementwise.
     """
+    recording.traced.affinity.require(value=False)
     program = recording.program
     given = program.of_kind(marks.PRE_ACTIVATION, marks.HOLD)
     question = Question(frozenset(given), wanted=frozenset(program.of_kind(marks.ACTIVATION)), value=False)
@@ -277,7 +315,6 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
         )
         arguments, in_tree = jax.tree.flatten(x)
         recording = Recording(constants, arguments, None, seen_of(chosen), Traced(program), in_tree)
-        require_affine(recording, None)
         linear = program.of_kind(marks.ACTIVATION, marks.OFFSET)
         return ask(recording, question_of(recording, None, linear=linear), None, arguments, {})
 

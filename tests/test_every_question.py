@@ -1,0 +1,197 @@
+"""Every question is proved: each public method and function refuses to answer for a function that isn't affine."""
+
+import inspect
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import close, make_input, weights_of
+
+import duat_jax as duat
+from duat_jax import hold, offset, point, public, stream, term
+from duat_jax.forms.affine_form import collapse_of, collapsed_contributions
+from duat_jax.forms.coefficients import coefficients
+from duat_jax.forms.score import neurons_of
+from duat_jax.transform import marks
+from duat_jax.transform.query import activations_of, pre_activations_of
+
+W, V = weights_of((6, 6)) / 3, weights_of((6, 6), key=3) / 3
+
+
+def layered(inner, add, σ=jnp.tanh, outer=lambda a: a @ V):
+    """Return one layer between two streams, with queries and keys that are read from its end."""
+
+    def fn(x):
+        x = stream(x, "layer")
+        x = stream(add(x) + term(σ, inner(x), "mlp", outer=outer), "layer")
+        point(x[:, None], "queries")
+        return point(x[:, None], "keys")[:, 0]
+
+    return fn
+
+
+def affine(x):
+    return x @ W
+
+
+NOT_AFFINE = {
+    "a nonlinear map": layered(lambda x: jnp.cosh(x) @ W, lambda x: 3 * jnp.cos(x)),
+    "a square": layered(lambda x: x * x, lambda x: x * x),
+    "an offset that flows": layered(lambda x: x @ W + offset(x.sum(0), "b"), affine),
+    "an offset that flows elsewhere": layered(affine, lambda x: x + offset(x[:1] @ W, "b")),
+    "an activation that mixes neurons": layered(affine, affine, σ=jax.nn.softmax),
+    "an activation of something else": layered(affine, affine, σ=lambda z: jnp.tanh(z) * z.mean()),
+    "an outer map that isn't linear": layered(affine, affine, outer=jnp.sin),
+}
+PROVED = layered(lambda x: hold(jax.nn.sigmoid(x), "gate") * (x @ W) + offset(W[0], "b"), affine)
+
+ARGUMENTS = {"i": (None, 1), "j": (1,), "z": (jnp.ones((4, 6)),)}
+"""What a method of the closed form is asked with, by the name of its parameter."""
+
+NO_QUESTION = {"recording", "x0", "value", "dynamics", "streams", "terms"}
+"""What a closed form says that is no answer: the forward pass as it was recorded."""
+
+
+def methods():
+    names = [name for name, _ in inspect.getmembers(duat.ClosedForm) if not name.startswith("_")]
+    return sorted({*names} - NO_QUESTION)
+
+
+def asked_of_the_form(name):
+    """Return what asks a method with each of its arguments in turn."""
+    parameters = [p for p in inspect.signature(getattr(duat.ClosedForm, name)).parameters if p != "self"]
+    # A layer has a number of its own, the last one.
+    choices = [(1,)] if "layer" in name or name == "residual_term" else [ARGUMENTS[p] for p in parameters]
+    count = max(map(len, choices), default=1)
+    chosen = [[values[k % len(values)] for values in choices] for k in range(count)]
+
+    def ask(fn, x):
+        form = duat.unroll(fn, x)
+        return [lambda arguments=arguments: getattr(form, name)(*arguments) for arguments in chosen]
+
+    return ask
+
+
+def of_recording(*asks):
+    def ask(fn, x):
+        recording = duat.record(fn)(x)
+        return [lambda one=one: one(recording) for one in asks]
+
+    return ask
+
+
+def last(recording):
+    return recording.streams[-1]
+
+
+def points(recording):
+    return [step for step in recording.program.steps(marks.POINT) if step.site.key.name in ("queries", "keys")]
+
+
+SIDE = duat.ScoreSide(0, jnp.eye(4)[1])
+READOUT = jnp.ones((4, 6))
+
+FUNCTIONS = {
+    "decompose": lambda fn, x: [lambda: duat.decompose(lambda x: fn(x).sum(), x)],
+    "contributions": of_recording(
+        lambda r: duat.contributions(r, READOUT),
+        lambda r: duat.contributions(r, READOUT, target=last(r)),
+        lambda r: duat.contributions(r, READOUT, target=r.terms[0]),
+        lambda r: duat.contributions(r, READOUT, neurons=False),
+    ),
+    "collapse": lambda fn, x: [lambda: duat.collapse(fn, x)],
+    "collapse_of": of_recording(collapse_of),
+    "collapsed_contributions": of_recording(
+        lambda r: collapsed_contributions(r, READOUT), lambda r: collapsed_contributions(r, READOUT, target=last(r))
+    ),
+    "coefficients": of_recording(
+        lambda r: coefficients(r, [last(r).site], READOUT),
+        lambda r: coefficients(r, [last(r).site], READOUT, slopes=True),
+    ),
+    "linear_map": of_recording(
+        duat.linear_map,
+        lambda r: duat.linear_map(r, r.streams[0], last(r)),
+        lambda r: duat.linear_map(r, None, r.terms[0]),
+        lambda r: duat.linear_map(r, last(r), last(r)),
+    ),
+    "replay": lambda fn, x: [lambda: duat.replay(fn, duat.record(fn)(x).dynamics)(x)],
+    "split_score": of_recording(lambda r: duat.split_score(r, *points(r), SIDE, SIDE)),
+    "neurons_of": of_recording(
+        lambda r: neurons_of(r, points(r)[0], SIDE, r.activations[0].site, 1),
+    ),
+    "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[..., 0]).sum(), x[..., None])],
+    "pre_activations_of": of_recording(lambda r: pre_activations_of(r, r.arguments, {})),
+}
+"""What is asked of a function or of its recording besides the closed form's methods."""
+
+CLAIM_NOTHING = {"record", "edit", "secant", "unroll"}
+"""Public transformations that say nothing about affinity themselves: `unroll` answers by the methods of its form."""
+
+QUESTIONS = {f"ClosedForm.{name}": asked_of_the_form(name) for name in methods()} | FUNCTIONS
+
+
+def test_every_public_function_of_a_function_or_a_recording_is_asked():
+    found = {
+        name
+        for name, member in inspect.getmembers(public, inspect.isfunction)
+        if {"fn", "recording"} & {*inspect.signature(member).parameters}
+    }
+    assert found == ({*FUNCTIONS} & {*dir(public)}) | CLAIM_NOTHING
+
+
+@pytest.mark.parametrize("what", NOT_AFFINE)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_no_question_is_answered_without_its_proof(question, what):
+    with jax.disable_jit():
+        for ask in QUESTIONS[question](NOT_AFFINE[what], make_input()):
+            with pytest.raises(duat.NotAffine):
+                ask()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_is_answered_once_it_is_proved(question):
+    with jax.disable_jit():
+        for ask in QUESTIONS[question](PROVED, make_input()):
+            ask()
+
+
+def test_an_activation_that_isnt_elementwise_is_never_evaluated():
+    recording = duat.record(NOT_AFFINE["an activation that mixes neurons"])(make_input())
+    with pytest.raises(duat.NotAffine, match="isn't elementwise"):
+        activations_of(recording, {})
+
+
+def test_a_question_that_was_refused_is_refused_again():
+    """A refusal leaves nothing compiled behind."""
+    form = duat.unroll(NOT_AFFINE["a nonlinear map"], make_input())
+    for _ in range(2):
+        with pytest.raises(duat.NotAffine, match="cos isn't linear"):
+            form.bias()
+
+
+def test_what_isnt_on_the_way_needs_no_proof():
+    """A step of a scan, or a term that nothing reads, is refused where it is read alone."""
+
+    def fn(x):
+        def step(x, _):
+            x = stream(x, "layer")
+            return x * x, None
+
+        return jax.lax.scan(step, x, None, length=2)[0]
+
+    form, x = duat.unroll(fn, make_input()), make_input()
+    close(form.bias(0), jnp.zeros_like(x))
+    close(form.input_map(0)(x), x)
+    with pytest.raises(duat.NotAffine):
+        form.bias(1)
+
+
+def test_only_what_proves_it_evaluates_an_affine_question():
+    package = Path(duat.__file__).parent
+    users = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "affine=True" in path.read_text() or "import Seen, evaluate" in path.read_text()
+    }
+    assert users == {"transform/query.py", "transform/recording.py", "transform/editing.py", "forms/affine_form.py"}

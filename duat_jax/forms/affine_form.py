@@ -167,7 +167,9 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
     x, shared = recording.arguments[0], frozenset(factors)
     linear = LinearFunction(_Collapsed(shared), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
     bias = _bias(recording, given, shared)
-    return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias]))
+    rounding = recording.traced.rounding(_question(recording, None, factors))
+    eps = [*rounding.arguments, rounding.coarsest]
+    return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias], eps))
 
 
 def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | None = None) -> Collapse:
@@ -237,15 +239,20 @@ def _contributions(recording: Recording, readout: Any, target: Target, carries: 
     read = products(readout, recording.value if target is None else recording.at(target))
     value = reduce(jnp.add, [product.sum() for product in read])
     inputs = inputs_times(on_input, recording.arguments, value.dtype)
+    rounding, program = recording.traced.rounding(question), recording.program
+    eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in on_marks)]
     biases = [on * (given[site] if site in given else recording.seen[site]) for site, on in on_marks.items()]
     upstream = recording.traced.affinity.upstream(target, factors)
     if recording.traced.affinity.adds_a_constant(target, *upstream):
         biases.append(dot(readout, at_zero(recording, question, target, given)))
+        eps.append(rounding.coarsest)
     bias = sum((b.sum() for b in together(biases)), jnp.zeros_like(value))
     neurons = {
         site.key: on_marks[site._replace(kind=marks.AT_ZERO)] * recording.seen[site]
-        for site in recording.program.of_kind(marks.ACTIVATION)
+        for site in program.of_kind(marks.ACTIVATION)
     }
+    eps += [rounding.at(program.place(site).path) for site in program.of_kind(marks.ACTIVATION)]
     # Every activation is rounded on the way, though it is no part.
-    completeness = completeness_of(value, [*inputs, *biases], [*inputs, *biases, *neurons.values(), *read])
+    rounded = [*inputs, *biases, *neurons.values(), *read]
+    completeness = completeness_of(value, [*inputs, *biases], rounded, [*eps, *[0.0] * len(read)])
     return CollapsedContributions(jax.tree.unflatten(recording.in_tree, inputs), bias, Marked(neurons), completeness)

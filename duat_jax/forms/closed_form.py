@@ -29,6 +29,7 @@ from duat_jax.transform.query import (
     require_affine,
 )
 from duat_jax.transform.recording import Dynamics, Recording, record
+from duat_jax.transform.rounding import Rounding
 
 
 @jax.tree_util.register_dataclass
@@ -151,7 +152,12 @@ class ClosedForm:
         target = self._stream(i)
         value = self.value if target is None else self.recording.at(target)
         parts = [self.input_map(i)(self.x0), self.bias(i), *self.term_contributions(i)]
-        return entrywise_completeness(value, parts)
+        rounding = self.recording.traced.rounding(question_of(self.recording, target))
+        eps = [*rounding.arguments, rounding.coarsest, *(self._eps(rounding, _activation(step)) for step in self.terms)]
+        return entrywise_completeness(value, parts, eps)
+
+    def _eps(self, rounding: Rounding, step: Step) -> float:
+        return rounding.at(self.recording.program.place(step.site).path)
 
     def residual_term(self, i: int) -> ResidualTerm:
         """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`.
@@ -189,7 +195,9 @@ class ClosedForm:
             term.outer(self.activate(self.terms.index(step) + 1, term.inner(x) + term.inner_bias))
             for step, term in zip(between, layer.terms, strict=True)
         ]
-        return entrywise_completeness(self.recording.at(after), [layer.path(x), layer.path_bias, *outputs])
+        rounding = self.recording.traced.rounding(question_of(self.recording, after, linear=[before.site]))
+        eps = [self._eps(rounding, before), rounding.coarsest, *(self._eps(rounding, _activation(z)) for z in between)]
+        return entrywise_completeness(self.recording.at(after), [layer.path(x), layer.path_bias, *outputs], eps)
 
     def _layer(self, i: int) -> tuple[Step, tuple[Step, ...], Step]:
         """Return the two streams of a layer and the terms between them, proved to depend on the first stream alone."""

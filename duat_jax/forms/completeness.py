@@ -1,8 +1,9 @@
 """Completeness: how exactly parts sum to the value that they are the parts of.
 
-The rule, for a value with `n` parts `p_i` that are not zero, each of a dtype `d_i` of its own:
+The rule, for a value with `n` parts `p_i` that are not zero, each with the coarsest eps of any value that it passes on
+its own way to the result (`transform/rounding.py`):
 
-    |Σ p_i − value| ≤ 4 · log₂(n + 4) · √(Σ (eps(d_i) p_i)² + (eps value)²)
+    |Σ p_i − value| ≤ 4 · log₂(n + 4) · √(Σ (eps_i p_i)² + (eps value)²)
 
 It assumes that rounding errors are independent and of mean zero, so that they add like a root of a sum of squares, and
 that each part is rounded as often as in a sum of `n` numbers taken in a tree.  On random stacks of 1 to 48 layers and
@@ -123,7 +124,7 @@ class _Rounded(NamedTuple):
     squares: Array
 
     @classmethod
-    def of(cls, arrays: Sequence[Array], value: Array) -> "_Rounded":
+    def of(cls, arrays: Sequence[Array], eps: Sequence[float], value: Array) -> "_Rounded":
         dtype = _real_of(value)
         largest = [_largest(array, value) for array in arrays]
         # Squares of what is scaled by the largest number neither overflow nor vanish.
@@ -131,8 +132,7 @@ class _Rounded(NamedTuple):
         units = [1 / jnp.where(top < tiny, 1, top) for top in largest]
         scaled = [_real(array, value) * unit for array, unit in zip(arrays, units, strict=True)]
         squares = [(numbers * numbers).sum() for numbers in scaled]
-        eps = jnp.array([0.0, *map(_eps, arrays)], dtype)
-        return cls(eps, _gathered(largest, dtype), _gathered(squares, dtype))
+        return cls(jnp.array([0.0, *eps], dtype), _gathered(largest, dtype), _gathered(squares, dtype))
 
 
 def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded, count: Array) -> Completeness:
@@ -146,8 +146,16 @@ def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded,
     return Completeness(value, total, total - value, tolerance, jnp.broadcast_to(largest, size.shape))
 
 
+def _on_the_way(arrays: Sequence[Array], eps: Sequence[float] | None) -> list[float]:
+    """Return the epsilon of every array: the coarsest on its way, or that of its own dtype where that is coarser."""
+    return [max(pair) for pair in zip(map(_eps, arrays), eps or [0.0] * len(arrays), strict=True)]
+
+
 def completeness_of(
-    value: Float[Array, ""], parts: Sequence[Array], rounded: Sequence[Array] | None = None
+    value: Float[Array, ""],
+    parts: Sequence[Array],
+    rounded: Sequence[Array] | None = None,
+    eps: Sequence[float] | None = None,
 ) -> Completeness:
     """Return how exactly parts sum to a scalar.
 
@@ -156,16 +164,24 @@ def completeness_of(
         parts: arrays of parts.
         rounded: what is rounded on the way: the same parts before any of them were summed, and the summands of the
             read-out; what cancels inside of a part is rounded too.  The parts themselves if absent.
+        eps: of each array in `rounded`, the coarsest machine epsilon on its way; that of its own dtype if absent.
     """
-    parts, rounded = together(parts), together(parts if rounded is None else rounded)
+    rounded = parts if rounded is None else rounded
+    by_eps: dict[float, list[Array]] = {}
+    for array, coarsest in zip(rounded, _on_the_way(rounded, eps), strict=True):
+        by_eps.setdefault(coarsest, []).append(array)
+    alike = [(array, coarsest) for coarsest, arrays in by_eps.items() for array in together(arrays)]
+    parts, rounded, eps = together(parts), [array for array, _ in alike], [coarsest for _, coarsest in alike]
     total = _gathered((part.astype(value.dtype).sum() for part in parts), value.dtype).sum()
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
     # How many aren't zero; comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
-    return _completeness(value, total, largest, _Rounded.of(rounded, value), count)
+    return _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
 
 
-def entrywise_completeness(value: Float[Array, "..."], parts: Sequence[Array]) -> Completeness:
+def entrywise_completeness(
+    value: Float[Array, "..."], parts: Sequence[Array], eps: Sequence[float] | None = None
+) -> Completeness:
     """Return how exactly parts sum to an array, entry by entry.
 
     The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their root
@@ -174,8 +190,9 @@ def entrywise_completeness(value: Float[Array, "..."], parts: Sequence[Array]) -
     Args:
         value: the array from the plain forward pass.
         parts: arrays of the value's shape.
+        eps: of each of them, the coarsest machine epsilon on its way; that of its own dtype if absent.
     """
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))
-    rounded = _Rounded.of(parts, value)
+    rounded = _Rounded.of(parts, _on_the_way(parts, eps), value)
     rounded = rounded._replace(squares=jnp.ones_like(rounded.squares))
     return _completeness(value, total, rounded.largest.max(), rounded, jnp.array(value.size * len(parts)))

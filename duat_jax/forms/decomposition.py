@@ -197,13 +197,15 @@ def _contributions(recording: Recording, readout: Any, target: Target, neurons: 
     if affinity.adds_a_constant(target):
         remainder = dot(readout, at_zero(recording, question, target, {}))
     parts = [*input_parts, *term_parts.values(), *offset_parts.values(), remainder]
+    rounding = recording.traced.rounding(question)
+    eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in finest), rounding.coarsest]
     return Decomposition(
         jax.tree.unflatten(recording.in_tree, input_parts),
         Marked(term_parts),
         Marked({site.key: on_marks[site] for site in terms}),
         Marked(offset_parts),
         remainder,
-        completeness_of(value, parts, [*input_parts, *finest.values(), remainder, *read]),
+        completeness_of(value, parts, [*input_parts, *finest.values(), remainder, *read], [*eps, *[0.0] * len(read)]),
     )
 
 

@@ -140,18 +140,19 @@ def _split_score(
         for step, side in ((queries, query), (keys, key))
     )
     value = jnp.dot(q, k, precision=PRECISION)
-    left, left_rounded = _split(recording, queries, query, k, through)
-    right, right_rounded = _split(recording, keys, key, q, through)
+    left, left_rounded, left_eps = _split(recording, queries, query, k, through)
+    right, right_rounded, right_eps = _split(recording, keys, key, q, through)
     pairs = _pairs(left, right)
     # Rounded are the pairs, and what each side is made of before its parts are summed.
-    completeness = completeness_of(value, [pairs], [pairs, *left_rounded, *right_rounded, q * k])
+    rounded, eps = [pairs, *left_rounded, *right_rounded, q * k], [0.0, *left_eps, *right_eps, 0.0]
+    completeness = completeness_of(value, [pairs], rounded, eps)
     return Score(left, right, completeness)
 
 
 def _split(
     recording: Recording, target: Step, side: ScoreSide, other: Float[Array, "head_features"], through: tuple[Site, ...]
-) -> tuple[Vector, list[Array]]:
-    """Return one side's sources, and the finest summands of its product with the other side."""
+) -> tuple[Vector, list[Array], list[float]]:
+    """Return one side's sources, the finest summands of its product with the other side, and the eps on their way."""
     program, seen, dtype = recording.program, recording.seen, other.dtype
     terms, offsets = _sources(recording, target)
     question = question_of(recording, target, linear=[*terms, *offsets, *through])
@@ -177,7 +178,9 @@ def _split(
     of_input, of_marks = products(other)
     by_input, by_term, by_head, by_offset = jax.vmap(summed)(jnp.eye(len(other), dtype=dtype))
     vector = Vector(by_input, by_term, by_head, by_offset, unmarked)
-    return vector, [*of_input, *of_marks.values(), unmarked * other]
+    rounding = recording.traced.rounding(question)
+    eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in of_marks), rounding.coarsest]
+    return vector, [*of_input, *of_marks.values(), unmarked * other], eps
 
 
 def _sources(recording: Recording, target: Step) -> tuple[list[Site], list[Site]]:

@@ -19,6 +19,7 @@ from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace
 from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
+from duat_jax.transform.rounding import rounding_of
 
 
 class Secant(NamedTuple):
@@ -212,7 +213,15 @@ def _split(
     parts = [u * (a - b) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
     moved = {s: found.marks[s] * changes[s] for s in held}
     summands = [*parts, *moved.values(), *found.jumps.values()]
-    completeness = completeness_of(values[0] - values[1], summands, [*summands, *values])
+    rounding = rounding_of(program, given=held, wanted=(), value=True)
+    eps = [
+        *rounding.arguments,
+        *(rounding.at(program.place(site).path) for site in moved),
+        *(max(rounding.at(path) for path, name in plan.jumps.items() if name == jump) for jump in found.jumps),
+    ]
+    completeness = completeness_of(
+        values[0] - values[1], summands, [*summands, *values], [*eps, *[max(eps, default=0.0)] * 2]
+    )
     return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness)
 
 

@@ -35,6 +35,15 @@ def scopes_of(equation: core.JaxprEqn) -> tuple[str, ...]:
     return tuple(s.name for s in equation.source_info.name_stack.stack if type(s).__name__ == "Scope")
 
 
+def mantissa_bits(equation: core.JaxprEqn) -> int | None:
+    """Return to how many bits of mantissa an equation rounds within its dtype, or `None` where it doesn't.
+
+    Args:
+        equation: any equation.
+    """
+    return _parameter(equation, "mantissa_bits") if equation.primitive.name == "reduce_precision" else None
+
+
 # --- Calls ----------------------------------------------------------------------------------------------------------
 
 CALLS = {

@@ -14,6 +14,7 @@ from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Marked, Step
 from duat_jax.transform.liveness import Live, Question, liveness
 from duat_jax.transform.program import Program, trace
+from duat_jax.transform.rounding import Rounding, rounding_of
 
 
 class Dynamics(NamedTuple):
@@ -55,6 +56,7 @@ class Traced:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._live: dict[Question, Live] = {}
+        self._rounding: dict[Question, Rounding] = {}
 
     @cached_property
     def affinity(self) -> Affinity:
@@ -70,6 +72,19 @@ class Traced:
         if question not in self._live:
             self._live[question] = liveness(self.program, question)
         return self._live[question]
+
+    def rounding(self, question: Question) -> Rounding:
+        """Return how coarsely everything is rounded on its way to a question's answer.
+
+        Args:
+            question: what is asked.
+        """
+        if question not in self._rounding:
+            factors = {self.affinity.factors[site] for site in question.shared}
+            self._rounding[question] = rounding_of(
+                self.program, given=question.given - factors, wanted=question.wanted, value=question.value
+            )
+        return self._rounding[question]
 
 
 @jax.tree_util.register_dataclass

@@ -4,13 +4,12 @@ import re
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
+from test_readme import alike
 
 PAGE = (Path(__file__).parent.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 RECIPES = [name for name in SECTIONS if name != "Biases by name"]
-NUMBER = re.compile(r"[+-]?\d+\.\d+(?:e[+-]?\d+)?")
 
 
 def code(section):
@@ -34,9 +33,8 @@ def as_a_reader():
 def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
     exec(code("Biases by name") + code(name), {})
     printed, expected = capsys.readouterr().out, shown(name)
-    assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
-    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (printed, expected)]
-    np.testing.assert_allclose(*numbers, atol=0.011)
+    assert len(printed.splitlines()) == len(expected.splitlines())
+    assert all(map(alike, printed.splitlines(), expected.splitlines())), printed
 
 
 def test_every_recipe_is_there():

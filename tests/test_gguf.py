@@ -255,7 +255,7 @@ def test_another_number_of_experts_than_there_are_is_an_error(tmp_path):
         GgufCheckpoint(file).tensors()
 
 
-@pytest.mark.parametrize("architecture", ["gptneox", "mamba"])
+@pytest.mark.parametrize("architecture", ["gptj", "mamba"])
 def test_an_unknown_architecture_is_refused_by_name(tmp_path, architecture):
     file = write_gguf(tmp_path / "a.gguf", architecture, {})
     for load in (duat.load, duat.load_config):

@@ -12,7 +12,8 @@ from helpers import close, numbers
 
 import duat_jax as duat
 from duat_jax.models.families.tensor_map import parameter_at
-from duat_jax.models.loader import FAMILIES, skeleton
+from duat_jax.models.loader import skeleton
+from duat_jax.models.registry import FAMILIES
 
 ABSENT = object()
 SIZES = {

@@ -15,9 +15,11 @@ from safetensors.numpy import save_file
 
 import duat_jax as duat
 from duat_jax.models.families.tensor_map import parameter_at
-from duat_jax.models.loader import FAMILIES, skeleton
+from duat_jax.models.loader import skeleton
+from duat_jax.models.registry import FAMILIES
 
 NAMES = ("bert", "roberta", "distilbert", "gpt_neox", "vit", "gptj", "opt", "albert", "modernbert")
+NAMES += ("starcoder2", "smollm3", "olmo3", "gemma", "phi", "stablelm", "xlm-roberta", "granite", "cohere")
 
 
 def write(directory, family, changes, head=None):
@@ -39,6 +41,15 @@ REFUSED = {
     "gptj": {"scale_attn_weights": False, "rotary": False, "rotary_dim": None, "rope_theta": 100.0},
     "opt": {"word_embed_proj_dim": 10, "layer_norm_elementwise_affine": False, "layer_norm_eps": 0.1},
     "albert": {"inner_group_num": 2, "is_decoder": True, "position_embedding_type": "relative_key"},
+    "starcoder2": {"mlp_type": "gated", "norm_type": "rms_norm", "rms_norm_eps": 0.1, "attention_bias": False},
+    "smollm3": {"partial_rotary_factor": 0.5, "query_pre_attn_scalar": 2.0, "clip_qkv": 8.0},
+    "olmo3": {"rope_theta": 100.0, "mlp_bias": True, "clip_qkv": 8.0},
+    "gemma": {"use_bidirectional_attention": True, "hidden_activation": "silu", "sliding_window": 4},
+    "phi": {"qk_layernorm": True, "attention_bias": False, "rms_norm_eps": 0.1},
+    "stablelm": {"qk_layernorm": True, "head_dim": 4, "mlp_bias": True},
+    "xlm-roberta": {"is_decoder": True, "position_embedding_type": "relative_key", "embedding_size": 8},
+    "granite": {"position_embedding_type": "nope", "num_local_experts": 2, "shared_intermediate_size": 8},
+    "cohere": {"use_qk_norm": True, "sliding_window": 4, "rms_norm_eps": 0.1},
     "modernbert": {"rope_theta": 5.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "layer_norm_eps": 0.1},
 }
 """Fields that change the computation, here or in other families, and that aren't supported."""
@@ -56,6 +67,7 @@ def test_every_unsupported_field_is_refused_by_name_at_once(tmp_path, family):
     assert [field for field in fields if field not in str(raised.value)] == []
 
 
+_SIZES = {"intermediate_size": 20, "vocab_size": 70, "hidden_size": 24}
 MORE = {
     "bert": {"type_vocab_size": 3, "max_position_embeddings": 30, "vocab_size": 70, "intermediate_size": 20},
     "roberta": {"type_vocab_size": 3, "max_position_embeddings": 30, "num_hidden_layers": 1},
@@ -65,6 +77,15 @@ MORE = {
     "gptj": {"n_embd": 24, "n_head": 1, "n_layer": 1},
     "opt": {"ffn_dim": 20, "num_attention_heads": 2, "max_position_embeddings": 30},
     "albert": {"num_attention_heads": 2, "type_vocab_size": 3, "num_hidden_layers": 3},
+    "starcoder2": _SIZES,
+    "smollm3": _SIZES,
+    "olmo3": _SIZES,
+    "gemma": _SIZES,
+    "phi": _SIZES,
+    "stablelm": _SIZES | {"hidden_size": 32},
+    "xlm-roberta": {"type_vocab_size": 3, "max_position_embeddings": 30, "num_hidden_layers": 1},
+    "granite": _SIZES,
+    "cohere": _SIZES,
     "modernbert": {"num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 20},
 }
 """Sizes, which every reference has in its base case."""
@@ -102,7 +123,7 @@ def test_every_other_field_changes_what_is_computed(tmp_path, base, family, swit
 @pytest.mark.parametrize("family", NAMES)
 def test_harmless_fields_and_nulls_leave_the_computation_as_it_is(tmp_path, base, family):
     fields = dict.fromkeys((*REFUSED[family], "quantization_config")) | {"initializer_range": 0.5}
-    fields |= {name: 0.5 for name in FAMILIES[family].HARMLESS if "drop" in name}
+    fields |= {name: 0.5 for name in FAMILIES[family].harmless if "drop" in name}
     fields.pop("rotary_dim", None)  # a null of which means something else than its absence
     assert program(write(tmp_path, family, fields)) == base(family)
 
@@ -113,6 +134,9 @@ UNTIED, TIED = ({"tie_word_embeddings": tied} for tied in (False, True))
 @pytest.mark.parametrize(
     ("family", "head", "changes"),
     [
+        ("starcoder2", "logits", {"use_bias": False}),
+        ("stablelm", "logits", {"use_parallel_residual": True, "use_qkv_bias": True}),
+        ("phi", "logits", TIED),
         *((family, head, {}) for family in NAMES for head in CASES[family].heads),
         *((family, "masked", UNTIED) for family in ("bert", "roberta", "distilbert", "albert", "modernbert")),
         *((family, "logits", TIED) for family in ("gpt_neox", "gptj")),
@@ -134,7 +158,7 @@ def test_a_tensor_map_fills_every_parameter_once(tmp_path, family, head, changes
     stored = [name for entry in table for name in entry.names]
     assert len(set(stored)) == len(stored)
     if config.head.tied:
-        assert set(FAMILIES[family].COPIES.values()) <= set(stored)
+        assert set(FAMILIES[family].copies.values()) <= set(stored)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from flax import nnx
 
 import duat_jax as duat
 from duat_jax.models.families.tensor_map import parameter_at
-from duat_jax.models.loader import FAMILIES, skeleton
+from duat_jax.models.loader import skeleton
+from duat_jax.models.registry import FAMILIES
 from duat_jax.nn import make_block
 
 DECODERS = {
@@ -36,6 +37,11 @@ DECODERS = {
     "Phi-4-mini-instruct": 3_836_021_760,
     "OLMo-2-1124-7B": 7_298_617_344,
     "gpt-oss-20b": 20_914_757_184,
+    "starcoder2-3b": 3_030_371_328,
+    "SmolLM3-3B": 3_075_098_624,
+    "Olmo-3-1025-7B": 7_298_011_136,
+    "gemma-2b": 2_506_172_416,
+    "granite-3.3-8b-instruct": 8_170_864_640,
 }
 OTHERS = {
     "roberta-base": 124_697_433,
@@ -49,6 +55,10 @@ OTHERS = {
     "opt-125m": 125_239_296,
     "albert-base-v2": 11_221_680,
     "ModernBERT-base": 149_655_232,
+    "xlm-roberta-base": 278_295_186,
+    "phi-2": 2_779_683_840,
+    "stablelm-2-1_6b": 1_644_515_328,
+    "c4ai-command-r-v01": 34_980_831_232,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from cases import GOLDEN
 
 import duat_jax as duat
-from duat_jax.models.loader import FAMILIES
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.target.base import forward
 
 CHECKPOINTS = sorted(path.name for path in GOLDEN.iterdir())

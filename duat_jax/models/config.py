@@ -22,6 +22,7 @@ class Head:
         tied: whether the unembedding is the token embedding.
         bias: whether the logits have a bias.
         cap: what the logits' size stays below; no limit if absent.
+        scale: what the states are multiplied by, before logits are read out of them.
         pool: which token classes are read at: the `"first"`, the `"last"`, or the `"mean"` of all.
         filler: the token that fills texts up at their end, which isn't the last one; none if absent.
         dense: the activation of a dense layer before the read-out, one more term; no such layer if absent.
@@ -35,6 +36,7 @@ class Head:
     tied: bool = False
     bias: bool = False
     cap: float | None = None
+    scale: float = 1.0
     pool: str | None = None
     filler: int | None = None
     dense: str | None = None

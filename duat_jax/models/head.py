@@ -56,7 +56,8 @@ class ReadOut(nnx.Module):
             x = jnp.broadcast_to(mean[..., None, :], x.shape)
         if self.dense is not None and self.config.dense is not None:
             x = term(ACTIVATIONS[self.config.dense], self.dense(x), "head")
-        return x if self.norm is None else self.norm(x)
+        x = x if self.norm is None else self.norm(x)
+        return x if self.config.scale == 1.0 else self.config.scale * x
 
     def pooled(
         self, states: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None

@@ -1,9 +1,10 @@
-"""Load a Hugging Face checkpoint directory or a GGUF file; a new family is one file and one line in `FAMILIES`."""
+"""Load a Hugging Face checkpoint directory or a GGUF file."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,57 +22,9 @@ from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
-from duat_jax.models.families import (
-    albert,
-    bert,
-    distilbert,
-    gemma2,
-    gemma3_text,
-    gpt2,
-    gpt_neox,
-    gpt_oss,
-    gptj,
-    llama,
-    mistral,
-    mixtral,
-    modernbert,
-    olmo2,
-    opt,
-    phi3,
-    qwen2,
-    qwen3,
-    qwen3_moe,
-    roberta,
-    vit,
-)
 from duat_jax.models.families.tensor_map import fill
+from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
-
-FAMILIES: dict[str, ModuleType] = {
-    "gpt2": gpt2,
-    "bert": bert,
-    "roberta": roberta,
-    "distilbert": distilbert,
-    "gpt_neox": gpt_neox,
-    "vit": vit,
-    "gptj": gptj,
-    "opt": opt,
-    "albert": albert,
-    "modernbert": modernbert,
-    "llama": llama,
-    "mistral": mistral,
-    "qwen2": qwen2,
-    "qwen3": qwen3,
-    "gemma2": gemma2,
-    "mixtral": mixtral,
-    "olmo2": olmo2,
-    "phi3": phi3,
-    "qwen3_moe": qwen3_moe,
-    "gemma3_text": gemma3_text,
-    "gpt_oss": gpt_oss,
-}
-"""The module of each `model_type`: what its fields and tensors are called (`HARMLESS`, `PREFIX`, `IGNORED`, `HEADS`,
-`LAYER`, `OLDER`, `COPIES`), `read_config` and `tensor_map`."""
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
@@ -103,10 +56,14 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     file, values = checkpoint.settings_path, checkpoint.settings()
     family = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
-        raise BadCheckpoint(f"{file}: model_type = {shown(family)} isn't supported, only {', '.join(FAMILIES)} are")
+        like = nearest(family) if isinstance(family, str) else None
+        hint = "" if like is None else f"; the nearest is {like!r}"
+        raise BadCheckpoint(
+            f"{file}: model_type = {shown(family)} isn't supported, only {', '.join(FAMILIES)} are{hint}"
+        )
     settings = Settings(values, head)
-    config = FAMILIES[family].read_config(settings)
-    raise_problems(file, settings.all_problems(FAMILIES[family].HARMLESS) or config.problems())
+    config = dataclasses.replace(FAMILIES[family].read_config(settings), family=family)
+    raise_problems(file, settings.all_problems(FAMILIES[family].harmless) or config.problems())
     return config
 
 
@@ -170,18 +127,18 @@ def load(
     config = _config(checkpoint, head)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
-    named = {"prefix": family.PREFIX, "heads": family.HEADS, "older": family.OLDER}
-    found = len(Tensors(stored, dtype, **named, ignored="").numbers(family.LAYER))
+    named: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}
+    found = len(Tensors(stored, dtype, **named, ignored="").numbers(family.layer))
     if config.stored_layers > found:
         raise BadCheckpoint(
             f"{stored.path}: the configuration says {config.stored_layers} layers, but there are tensors of {found}"
         )
     model = skeleton(config, dtype)
-    table, copies = family.tensor_map(config), family.COPIES if config.head.tied else {}
+    table, copies = family.tensor_map(config), family.copies if config.head.tied else {}
     # Another head's tensors are no part of the model; whatever stands inside the one that is read is.
     heads = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)
     inside = "|".join(re.escape(name.rpartition(".")[0]) for name in heads)
-    named["ignored"] = rf"(?!(?:{inside})\.)(?:{family.IGNORED}|{family.HEADS})"
+    named["ignored"] = rf"(?!(?:{inside})\.)(?:{family.ignored}|{family.heads})"
 
     def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
         return jax.device_put(value, device(parameter) if callable(device) else device)

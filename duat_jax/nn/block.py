@@ -64,6 +64,7 @@ class Block(nnx.Module):
         norm_2: `N₂`; the identity if absent.
         attention_norm: what attention returns goes through it; the identity if absent.
         mlp_norm: the same of the MLP.
+        scale: what both are multiplied by, before they are added (Granite).
 
     Raises:
         DuatError: if there is no such arrangement.
@@ -88,6 +89,7 @@ class Block(nnx.Module):
         norm_2: Part | None = None,
         attention_norm: Part | None = None,
         mlp_norm: Part | None = None,
+        scale: float = 1.0,
     ) -> None:
         if arrangement not in ARRANGEMENTS:
             raise DuatError(f"there is no arrangement {arrangement!r}: choose one of {', '.join(ARRANGEMENTS)}")
@@ -98,6 +100,7 @@ class Block(nnx.Module):
         self.norm_2 = norm_2
         self.mlp = mlp
         self.mlp_norm = mlp_norm
+        self.scale = scale
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -113,10 +116,13 @@ class Block(nnx.Module):
             for norm in (self.norm_1, self.norm_2, self.attention_norm, self.mlp_norm)
         )
 
+        def scaled(y: Array) -> Array:
+            return y if self.scale == 1.0 else self.scale * y
+
         def attention(x: Array) -> Array:
-            return attention_norm(self.attention(x, mask))
+            return scaled(attention_norm(self.attention(x, mask)))
 
         def mlp(x: Array) -> Array:
-            return mlp_norm(self.mlp(x))
+            return scaled(mlp_norm(self.mlp(x)))
 
         return ARRANGEMENTS[self.arrangement](x, attention, mlp, norm_1, norm_2)

@@ -61,6 +61,7 @@ class BlockConfig:
         norm_bias: whether a LayerNorm has an offset.
         norm_weight_offset: what is added to the weight of an RMSNorm.
         epsilon: of the norm.
+        residual_scale: what attention and MLP return is multiplied by, before it is added.
     """
 
     arrangement: str
@@ -93,6 +94,7 @@ class BlockConfig:
     norm_bias: bool = True
     norm_weight_offset: float = 0.0
     epsilon: float = 1e-5
+    residual_scale: float = 1.0
 
     def problems(self) -> list[str]:
         """Return everything that keeps this block from being made."""
@@ -264,6 +266,7 @@ def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx
         norm_2=norm("norm_2", config.norm_2),
         mlp=make_mlp(config, dtype, rngs),
         mlp_norm=norm("mlp_norm", config.output_norms),
+        scale=config.residual_scale,
     )
 
 

@@ -42,6 +42,14 @@ class DenseAffine(NamedTuple):
         """
         return DenseAffine(self.matrix @ inner.matrix, self.matrix @ inner.offset + self.offset)
 
+    def times(self, factor: float) -> "DenseAffine":
+        """Return this map times a number.
+
+        Args:
+            factor: the number.
+        """
+        return DenseAffine(factor * self.matrix, factor * self.offset)
+
     def plus(self, other: "DenseAffine") -> "DenseAffine":
         """Return the sum of two maps.
 
@@ -118,7 +126,7 @@ class Parts(NamedTuple):
     """What a block is put together from, each as a matrix and an offset on `vec(x)`.
 
     Args:
-        attention: `A x + a`, with the norm on what it returns where there is one.
+        attention: `A x + a`, with the norm on what it returns and the block's scale where there are any.
         norm_1: `D1 x + d1`; the identity without a norm.
         norm_2: `D2 x + d2`.
         inner: the MLP's first layer, `F1 x + f1`.
@@ -151,13 +159,14 @@ def parts_of(block: Any, held: Held) -> Parts:
         raise _unknown("MLP", mlp, "MLP and GatedMLP")
     tokens = _value(held, "attention.pattern").shape[-1]
     mixed = _attention(block.attention, held)
-    mixed = _norm(block.attention_norm, "attention_norm", held, mixed, tokens).after(mixed)
+    mixed = _norm(block.attention_norm, "attention_norm", held, mixed, tokens).after(mixed).times(block.scale)
+    outer = _norm(block.mlp_norm, "mlp_norm", held, mixed, tokens).after(_linear(mlp.output, tokens))
     return Parts(
         mixed,
         _norm(block.norm_1, "norm_1", held, mixed, tokens),
         _norm(block.norm_2, "norm_2", held, mixed, tokens),
         _linear(mlp.input, tokens),
-        _norm(block.mlp_norm, "mlp_norm", held, mixed, tokens).after(_linear(mlp.output, tokens)),
+        outer.times(block.scale),
         _value(held, "mlp.factor").reshape(-1) if type(mlp) is GatedMLP else None,
     )
 

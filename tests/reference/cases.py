@@ -22,9 +22,13 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 
 REFUSED = {
     ("albert", "inner_group_num"),
+    ("cohere", "use_qk_norm"),
     ("gpt_oss", "swiglu_alpha"),
+    ("olmo3", "rope_theta"),
     ("opt", "norms without parameters"),
     ("opt", "word_embed_proj_dim"),
+    ("phi", "qk_layernorm"),
+    ("stablelm", "qk_layernorm"),
 }
 """Switches that the reference has and we refuse by name."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from .family import ABSENT, Settings
+from .llamas import GRANITE
 
 Strategy = st.SearchStrategy
 
@@ -20,6 +21,7 @@ FACTOR = st.sampled_from([1.0, 1.5, 4.0, 32.0])
 CONTEXTS, LONG_ENOUGH = (8, 16, 64), 16
 CONTEXT = st.sampled_from(CONTEXTS)
 FLAG = st.booleans()
+SCALE = st.sampled_from([0.1, 1.0, 12.0])
 
 
 def _some(**fields: Strategy) -> Strategy[Settings]:
@@ -89,7 +91,9 @@ def _rotary(draw: Callable, rotated: int) -> Settings:
 
 
 @st.composite
-def _decoder(draw: Callable, rotary: bool = True, layer_types: bool = False, **fields: Strategy) -> Settings:
+def _decoder(
+    draw: Callable, rotary: bool = True, layer_types: bool = False, epsilon: str = "rms_norm_eps", **fields: Strategy
+) -> Settings:
     """Draw a decoder with grouped heads of their own size."""
     heads, head = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([4, 6, 8]))
     layers = draw(LAYERS)
@@ -98,7 +102,7 @@ def _decoder(draw: Callable, rotary: bool = True, layer_types: bool = False, **f
         "num_attention_heads": heads,
         "num_key_value_heads": draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0])),
         "head_dim": head,
-        **draw(_some(tie_word_embeddings=FLAG, rms_norm_eps=EPSILON, intermediate_size=st.sampled_from([8, 24]))),
+        **draw(_some(tie_word_embeddings=FLAG, intermediate_size=st.sampled_from([8, 24]), **{epsilon: EPSILON})),
         **draw(_some(**fields)),
     }
     if rotary:
@@ -138,6 +142,39 @@ def _gemma3(draw: Callable) -> Settings:
     kind = draw(st.sampled_from(["linear", "llama3", "yarn"]))
     scaling = {"rope_type": kind, **draw(_scaling(kind, drawn["head_dim"]))}
     return {**drawn, "layer_types": drawn.get("layer_types", ABSENT), **draw(_some(rope_scaling=st.just(scaling)))}
+
+
+@st.composite
+def _olmo3(draw: Callable) -> Settings:
+    drawn = draw(
+        _decoder(rotary=False, layer_types=True, hidden_act=ACTIVATIONS, attention_bias=FLAG, sliding_window=WINDOW)
+    )
+    parameters = {}
+    for layers in ("sliding_attention", "full_attention"):
+        kind = draw(st.sampled_from(["default", "linear", "llama3", "yarn"]))
+        scaling = draw(_scaling(kind, drawn["head_dim"]))
+        parameters[layers] = {"rope_type": kind, "rope_theta": draw(THETA), **scaling}
+    older = {"rope_type": "yarn", **draw(_scaling("yarn", drawn["head_dim"]))}
+    rotary = draw(st.sampled_from([{"rope_parameters": parameters}, {"rope_scaling": older}, {}]))
+    return {**drawn, "layer_types": drawn.get("layer_types", ABSENT), **rotary}
+
+
+@st.composite
+def _smollm3(draw: Callable) -> Settings:
+    drawn = draw(_qwen(attention_bias=FLAG, mlp_bias=FLAG, no_rope_layer_interval=st.integers(1, 3)))
+    turned = draw(st.none() | st.lists(st.integers(0, 1), min_size=3, max_size=4))
+    return {**drawn, "no_rope_layers": turned}
+
+
+@st.composite
+def _partly(draw: Callable, usual: float, **fields: Strategy) -> Settings:
+    """Draw partly rotated heads."""
+    drawn = draw(_decoder(rotary=False, epsilon="layer_norm_eps", hidden_act=ACTIVATIONS, **fields))
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn"]))
+    scaling = {"rope_type": kind, **draw(_scaling(kind, 8))}
+    drawn |= {} if kind == "default" else {"rope_scaling": scaling}
+    drawn |= {"head_dim": ABSENT, "partial_rotary_factor": draw(st.sampled_from([usual, 0.5, 1.0]))}
+    return {**drawn, "rope_theta": draw(THETA), "max_position_embeddings": draw(_context(scaling))}
 
 
 @st.composite
@@ -190,6 +227,7 @@ DRAWS: dict[str, Strategy[dict[str, Any]]] = {
     ),
     "bert": _some(**_BERT, type_vocab_size=st.integers(1, 3)),
     "roberta": _some(**_BERT, pad_token_id=st.integers(0, 8)),
+    "xlm-roberta": _some(**_BERT, pad_token_id=st.integers(0, 8)),
     "distilbert": _some(
         n_layers=LAYERS, n_heads=st.sampled_from([1, 4]), activation=ACTIVATIONS, tie_word_embeddings=FLAG
     ),
@@ -228,6 +266,16 @@ DRAWS: dict[str, Strategy[dict[str, Any]]] = {
         **_EXPERTS,
     ),
     "olmo2": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG),
+    "starcoder2": _decoder(
+        epsilon="norm_epsilon", hidden_act=ACTIVATIONS, sliding_window=st.none() | WINDOW, use_bias=FLAG
+    ),
+    "smollm3": _smollm3(),
+    "olmo3": _olmo3(),
+    "gemma": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG),
+    "phi": _partly(0.5),
+    "stablelm": _partly(0.25, use_parallel_residual=FLAG, use_qkv_bias=FLAG),
+    "granite": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, mlp_bias=FLAG, **dict.fromkeys(GRANITE, SCALE)),
+    "cohere": _decoder(epsilon="layer_norm_eps", hidden_act=ACTIVATIONS, attention_bias=FLAG, logit_scale=SCALE),
     "opt": _some(
         **_SMALL,
         activation_function=ACTIVATIONS,

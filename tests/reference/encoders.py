@@ -38,6 +38,12 @@ ENCODERS: dict[str, Family] = {
         {**_BERT, "max_position_embeddings": 24, "pad_token_id": 1, "type_vocab_size": 1},
         {**_BERT_SWITCHES, "pad_token_id in the text": {"pad_token_id": 6}},
     ),
+    "xlm-roberta": Family(
+        "XLMRobertaLayer",
+        _encoder("XLMRoberta"),
+        {**_BERT, "max_position_embeddings": 24, "pad_token_id": 1, "type_vocab_size": 1},
+        {**_BERT_SWITCHES, "pad_token_id in the text": {"pad_token_id": 6}},
+    ),
     "distilbert": Family(
         "TransformerBlock",
         _encoder("DistilBert"),

@@ -19,7 +19,7 @@ REAL = TOKENS - 3
 
 LARGER = {"hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3}
 GOLDENS: dict[str, Case] = {
-    **{family: make_case(family, {}) for family in FAMILIES},
+    **{family.replace("-", "_"): make_case(family, {}) for family in FAMILIES},
     "gpt2": make_case("gpt2", {"n_embd": 12, "n_layer": 3, "n_head": 3}),
     "gpt2-untied-relu": make_case(
         "gpt2",

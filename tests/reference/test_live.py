@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 import duat_jax as duat
-from duat_jax.models.loader import FAMILIES as LOADED
+from duat_jax.models.registry import FAMILIES as LOADED
 
 from . import hugging_face
 from .cases import DTYPES, TOKENS, TOLERANCE, cases, changed_from, errors, inputs, make_case, reference, relative_error

@@ -12,7 +12,8 @@ from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.new_directory import check_new_directory, new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.families.tensor_map import parameter_at
-from duat_jax.models.loader import EMBEDDED, FAMILIES, load_config
+from duat_jax.models.loader import EMBEDDED, load_config
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 
 FIELDS = {"gpt2": ("n_inner", "n_layer"), "llama": ("intermediate_size", "num_hidden_layers")}
@@ -67,7 +68,7 @@ def save_pruned(
         values = [np.asarray(parameter_at(model, path)[...]) for path in entry.parameters]
         with np.errstate(over="ignore"):
             packed = [np.ascontiguousarray(value.astype(dtype)) for value in entry.transform.pack(values)]
-        prefix = "" if entry.names[0].startswith("lm_head.") else FAMILIES[config.family].PREFIX
+        prefix = "" if entry.names[0].startswith("lm_head.") else FAMILIES[config.family].prefix
         tensors |= {prefix + name: value for name, value in zip(entry.names, packed, strict=True)}
     if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
         raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: choose float32")

@@ -9,8 +9,9 @@ import gguf
 import numpy as np
 from tokenizers import Tokenizer
 
+from duat_jax.models.checkpoint.gguf_architectures import Architecture, Layout, architecture_of
 from duat_jax.models.checkpoint.gguf_header import Header, read_header
-from duat_jax.models.checkpoint.gguf_settings import FACTORS, Architecture, architecture_of, read_settings
+from duat_jax.models.checkpoint.gguf_settings import FACTORS, read_settings
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 
@@ -74,7 +75,7 @@ class GgufTensors:
         self.readable = [kind.name for kind in gguf.GGMLQuantizationType if _is_readable(kind)]
         self._places = header.places
         self._architecture = architecture_of(path, header.metadata)
-        self._heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+        self._config = config
         self._sources: dict[str, _Source] = {}
         problems = []
         experts = config.get(self._architecture.experts or "")
@@ -88,7 +89,7 @@ class GgufTensors:
             if ours is None or end not in ("weight", "bias"):
                 problems.append(f"tensor {shown(stored)} {place.shape} isn't known here")
                 continue
-            name = f"{ours}.{end}".replace("layers.0.", f"layers.{layer[1]}." if layer else "")
+            name = f"{ours}.{end}".replace(".0.", f".{layer[1]}." if layer else "", 1)
             if ".experts." not in name:
                 self._sources[name] = _Source(stored)
             elif place.shape[0] != experts:
@@ -110,6 +111,8 @@ class GgufTensors:
         """
         stored, expert = self._sources[name]
         shape = self._places[stored].shape
+        if self._is_transposed(name):
+            return shape[::-1]
         return shape if expert is None else shape[1:]
 
     def kind(self, name: str) -> str:
@@ -128,13 +131,26 @@ class GgufTensors:
             dtype: what its entries become.
         """
         stored, expert = self._sources[name]
-        place, shape = self._places[stored], self.shape(name)
+        place = self._places[stored]
+        shape = place.shape if expert is None else place.shape[1:]
         size = place.size if expert is None else place.size // place.shape[0]
         tensor = _dequantised(self.path, place.start + (expert or 0) * size, size, place.kind, shape, dtype)
-        if self._architecture.shifted and name.endswith("norm.weight"):
-            tensor -= 1
-        heads = self._heads.get(name.split(".")[-2])
-        return _halves_apart(tensor, heads) if self._architecture.permuted and heads else tensor
+        part, heads = name.split(".")[-2], self._config["num_attention_heads"]
+        match self._architecture.layout:
+            case Layout.SHIFTED if name.endswith("norm.weight"):
+                return tensor - tensor.dtype.type(1)
+            case Layout.ALTERNATING if part in ("q_proj", "k_proj"):
+                return _halves_apart(tensor, heads if part == "q_proj" else self._config["num_key_value_heads"])
+            case Layout.TRANSPOSED if self._is_transposed(name):
+                return tensor.T
+            case Layout.APART if part == "query_key_value":
+                return tensor.reshape(3, heads, -1, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
+        return tensor
+
+    def _is_transposed(self, name: str) -> bool:
+        """Return whether a tensor is a matrix of a layer that is stored transposed."""
+        place = self._places[self._sources[name].stored]
+        return self._architecture.layout is Layout.TRANSPOSED and ".h." in name and len(place.shape) == 2
 
 
 def _names(architecture: Architecture) -> dict[str, str]:

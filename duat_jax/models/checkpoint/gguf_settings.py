@@ -1,14 +1,14 @@
 """A GGUF file's metadata in the words of a Hugging Face `config.json`: a key is used, harmless, or refused by name."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gguf
 import numpy as np
 
-from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.gguf_architectures import architecture_of
 from duat_jax.models.checkpoint.gguf_header import Header, Place
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import LARGEST
@@ -22,20 +22,6 @@ SIZES = {
 }
 """Sizes that every file gives, and what they are called in a `config.json`."""
 
-_CAPS_AND_WINDOW = {
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-    "attention.sliding_window": "sliding_window",
-}
-
-_MIXTRAL_EXPERTS = {"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"}
-
-_EXPERTS = {
-    "expert_count": "num_experts",
-    "expert_used_count": "num_experts_per_tok",
-    "expert_feed_forward_length": "moe_intermediate_size",
-}
-
 FACTORS = "rope_freqs.weight"
 """The tensor of the factors by which rotations are slowed down."""
 
@@ -44,104 +30,6 @@ HARMLESS_ROOMS = ("general.", "tokenizer.", "quantize.", "split.")
 
 HARMLESS = ("rope.scaling.finetuned", "tensor_data_layout")
 """Whether the model was trained with its scaling; a remark on the layout that all files of a kind have in common."""
-
-_LAYER = "model.layers.0."
-_DECODER = [
-    *("model.embed_tokens", "model.norm", "lm_head"),
-    *(f"{_LAYER}self_attn.{part}_proj" for part in "qkvo"),
-    *(f"{_LAYER}{norm}_layernorm" for norm in ("input", "post_attention")),
-]
-_GATED = [f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")]
-_ROUTED = [f"{_LAYER}mlp.gate", *(f"{_LAYER}mlp.experts.{part}_proj" for part in ("gate", "up", "down"))]
-_MIXTRAL = [f"{_LAYER}block_sparse_moe.{part}" for part in ("gate", "experts.w1", "experts.w2", "experts.w3")]
-_QUERY_KEY_NORMS = [f"{_LAYER}self_attn.{part}_norm" for part in "qk"]
-_AROUND_MLP = [f"{_LAYER}{place}_feedforward_layernorm" for place in ("pre", "post")]
-
-
-class Architecture(NamedTuple):
-    """How an architecture's files are read.
-
-    Args:
-        kind: what the `gguf` library calls it.
-        model_type: its name in a `config.json`.
-        names: the first layer's and all other tensors in Hugging Face's names, without `.weight` or `.bias`.
-        fields: keys beside those that all have, and what they are called in a `config.json`.
-        rest: the other fields, which the architecture or its tensors say.
-        permuted: whether rows of queries and keys alternate between the halves of what a rotation turns.
-        shifted: whether norms' weights are stored with the one that the model adds to them.
-    """
-
-    kind: gguf.MODEL_ARCH
-    model_type: str
-    names: list[str]
-    fields: dict[str, str]
-    rest: Callable[[dict[str, Any], Header], dict[str, Any]]
-    permuted: bool = False
-    shifted: bool = False
-
-    @property
-    def experts(self) -> str | None:
-        """The field of a `config.json` that says how many experts there are."""
-        return self.fields.get("expert_count")
-
-
-def _llama(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    return {
-        "hidden_act": "silu",
-        "attention_bias": "blk.0.attn_q.bias" in header.places,
-        "mlp_bias": "blk.0.ffn_up.bias" in header.places,
-    }
-
-
-def _silu(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    return {"hidden_act": "silu"}
-
-
-def _qwen3_moe(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # Files of this architecture have experts in every layer, and the gates of those chosen sum to one.
-    return {"hidden_act": "silu", "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
-
-
-def _gemma2(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # The scale of the scores isn't in the file: of the three published sizes the largest, of 46 layers, has its own.
-    largest = config["num_hidden_layers"] == 46
-    scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
-    return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale}
-
-
-ARCHITECTURES = {
-    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", _DECODER + _GATED, {}, _llama, permuted=True),
-    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", _DECODER + _GATED, {}, _silu),
-    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", _DECODER + _GATED + _QUERY_KEY_NORMS, {}, _silu),
-    "qwen3moe": Architecture(
-        gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", _DECODER + _ROUTED + _QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
-    ),
-    "gemma2": Architecture(
-        gguf.MODEL_ARCH.GEMMA2, "gemma2", _DECODER + _GATED + _AROUND_MLP, _CAPS_AND_WINDOW, _gemma2, shifted=True
-    ),
-}
-"""What is read, by `general.architecture`."""
-
-MIXTRAL = Architecture(gguf.MODEL_ARCH.LLAMA, "mixtral", _DECODER + _MIXTRAL, _MIXTRAL_EXPERTS, _silu, permuted=True)
-"""What a llama with experts is read as."""
-
-
-def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
-    """Return how a file is read.
-
-    Args:
-        path: the file, for messages.
-        metadata: what its header says.
-
-    Raises:
-        BadCheckpoint: if its architecture isn't known.
-    """
-    name = metadata.get("general.architecture")
-    if not isinstance(name, str) or name not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise BadCheckpoint(f"{path}: general.architecture = {shown(name)} isn't supported, only {known} are")
-    experts = metadata.get("llama.expert_count")
-    return MIXTRAL if name == "llama" and isinstance(experts, int) and experts else ARCHITECTURES[name]
 
 
 class _Keys:
@@ -181,6 +69,18 @@ class _Keys:
             return 1.0
         return float(value)
 
+    def layer_types(self, layers: int) -> list[str]:
+        """Return which layers have a window, where the file says it of each."""
+        key = f"{self.room}.attention.sliding_window_pattern"
+        self.unread.discard(key)
+        value = self.values.get(key)
+        if value is None:
+            return []
+        slides = [bool(each) for each in value] if isinstance(value, list | np.ndarray) else []
+        if len(slides) != layers:
+            self.problems.append(f"{key} = {shown(value)} must say of each of {layers} layers whether it has a window")
+        return ["sliding_attention" if each else "full_attention" for each in slides]
+
     def expect(self, key: str, value: Any) -> None:
         """Note a problem unless a key has the only value that is supported, or is absent."""
         found = self.take(key, value)
@@ -215,11 +115,17 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
     config["head_dim"] = width = keys.size("attention.key_length", max(width, 1))
     keys.expect("attention.value_length", width)
     keys.expect("attention.causal", True)
-    keys.expect("rope.dimension_count", width)
-    config["rms_norm_eps"] = keys.number("attention.layer_norm_rms_epsilon")
+    epsilon, field = architecture.epsilon
+    config[field] = keys.number(epsilon)
+    if architecture.turned is None:
+        keys.expect("rope.dimension_count", width)
+    else:
+        config[architecture.turned] = keys.size("rope.dimension_count", width) / width
     config["rope_theta"] = keys.number("rope.freq_base", 10000.0)
     config["tie_word_embeddings"] = "output.weight" not in header.places
     config |= {field: value for key, field in architecture.fields.items() if (value := keys.take(key)) is not None}
+    if "attention.sliding_window" in architecture.fields and (kinds := keys.layer_types(config["num_hidden_layers"])):
+        config["layer_types"] = kinds
     if architecture.experts is None:
         keys.expect("expert_count", 0)
         keys.expect("expert_used_count", 0)

@@ -6,18 +6,8 @@ from collections.abc import Iterator
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import encoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import SHARED, TRANSPOSED, Entry, linear, norm, transposed
-
-PREFIX = "albert."
-IGNORED = rf"{encoder.POSITION_IDS}|pooler\..*"
-HEADS = r"(predictions|classifier|sop_classifier)\..*"
-LAYER = r"encoder\.albert_layer_groups\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {
-    "predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
-}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = "attention_probs_dropout_prob classifier_dropout_prob hidden_dropout_prob"
 # Of the library that the first checkpoints were converted from.
@@ -84,3 +74,18 @@ def tensor_map(config: Config) -> list[Entry]:
         *_in_every_layer(config),
         *heads[config.head.kind],
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="albert.",
+    heads=r"(predictions|classifier|sop_classifier)\..*",
+    layer=r"encoder\.albert_layer_groups\.(\d{1,9})\.",
+    ignored=rf"{encoder.POSITION_IDS}|pooler\..*",
+    copies={
+        "predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+)

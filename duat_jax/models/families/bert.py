@@ -3,18 +3,8 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import encoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
-
-PREFIX = "bert."
-IGNORED = rf"{encoder.POSITION_IDS}|pooler\..*"
-HEADS = r"(cls|classifier)\..*"
-LAYER = r"encoder\.layer\.(\d{1,9})\."
-OLDER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = "attention_probs_dropout_prob classifier_dropout hidden_dropout_prob"
 # A pooler that other libraries had.
@@ -56,3 +46,19 @@ def tensor_map(config: Config) -> list[Entry]:
         "hidden": [],
     }
     return [*encoder.EMBEDDINGS, *in_every_layer(config.layers, encoder.BLOCK), *heads[config.head.kind]]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="bert.",
+    heads=r"(cls|classifier)\..*",
+    layer=r"encoder\.layer\.(\d{1,9})\.",
+    ignored=rf"{encoder.POSITION_IDS}|pooler\..*",
+    older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    copies={
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)

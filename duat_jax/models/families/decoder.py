@@ -1,26 +1,24 @@
 """What Llama-like decoders share: grouped heads, rotary positions, a gated MLP and norms before both; tensor names."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.heads import of_decoder, unembedding
+from duat_jax.models.families.heads import HEADS, of_decoder, unembedding
 from duat_jax.models.families.rotary import Positions, read_rotary
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm, stacked
 from duat_jax.nn.config import BlockConfig
 
-PREFIX = "model."
-IGNORED = r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|rotary_emb\.inv_freq"
-HEADS = r"lm_head\.weight|score\.weight"
-LAYER = r"layers\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"lm_head.weight": "embed_tokens.weight"}
-"""What a tied checkpoint may store a second time."""
-
-NAMES = PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES
-"""What tensors are called, for families that call them the same."""
+NAMES: dict[str, Any] = {
+    "prefix": "model.",
+    "heads": r"lm_head\.weight|score\.weight",
+    "layer": r"layers\.(\d{1,9})\.",
+    "ignored": r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|rotary_emb\.inv_freq",
+    "copies": {"lm_head.weight": "embed_tokens.weight"},
+}
+"""What tensors are called, by the names of `Family`, for families that call them the same."""
 
 FULL, SLIDING = LAYER_TYPES = ("full_attention", "sliding_attention")
 """What a layer's attention may be called: of all tokens, or of a window."""
@@ -33,10 +31,11 @@ def read_config(
     tied: bool = False,
     rotary: Callable[[Settings, int], Positions] = read_rotary,
     activation: tuple[str, str] = ("hidden_act", "silu"),
-    epsilon: float = 1e-6,
+    epsilon: tuple[str, float] = ("rms_norm_eps", 1e-6),
     key_value_heads: int | None = None,
     head_features: int | None = None,
     filler: int | None = None,
+    heads: Collection[str] = HEADS,
     **parts: Any,
 ) -> Config:
     """Return the parts of a decoder whose layers are alike.
@@ -47,21 +46,22 @@ def read_config(
         tied: what an absent `tie_word_embeddings` means.
         rotary: reads what turns queries and keys, of heads of a width.
         activation: the field of the activation, and what an absent one means.
-        epsilon: what an absent `rms_norm_eps` means.
+        epsilon: the field of the norms' epsilon, and what an absent one means.
         key_value_heads: what an absent `num_key_value_heads` means; as many as query heads if absent.
         head_features: what an absent `head_dim` means; a head's share of the features if absent.
         filler: what an absent `pad_token_id` means.
+        heads: the kinds of head that the family has.
         **parts: what differs from Llama in each block, by the names of `BlockConfig`.
     """
-    features, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
-    width = settings.integer("head_dim", head_features or max(features // heads, 1))
+    features, query_heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
+    width = settings.integer("head_dim", head_features or max(features // query_heads, 1))
     positions = rotary(settings, width)
     vocab = settings.integer("vocab_size")
     usual: dict[str, Any] = {
         "arrangement": "pre-norm",
         "features": features,
-        "heads": heads,
-        "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or heads,
+        "heads": query_heads,
+        "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or query_heads,
         "head_features": width,
         "rotary": positions.rotary,
         "attention_bias": False,
@@ -70,7 +70,7 @@ def read_config(
         "mlp_bias": False,
         "activation": settings.activation(*activation),
         "norm": "rms",
-        "epsilon": settings.number("rms_norm_eps", epsilon),
+        "epsilon": settings.number(*epsilon),
     }
     neurons = settings.each("intermediate_size", settings.count("num_hidden_layers"))
     return Config(
@@ -79,7 +79,7 @@ def read_config(
         vocab=vocab,
         positions=positions.longest,
         position_embedding=False,
-        head=of_decoder(settings, vocab, tied=tied, filler=filler),
+        head=of_decoder(settings, vocab, tied=tied, filler=filler, kinds=heads),
     )
 
 
@@ -112,18 +112,31 @@ def with_windows(settings: Settings, config: Config, window: int | None, slides:
     return with_blocks(config, window=tuple(window if kind == SLIDING else None for kind in kinds))
 
 
-def attention(block: BlockConfig) -> list[Entry]:
+def with_scaled_logits(config: Config, scale: float) -> Config:
+    """Return a configuration whose logits are multiplied by a number.
+
+    Args:
+        config: the configuration.
+        scale: the number.
+    """
+    if config.head.kind != "next token":
+        return config
+    return dataclasses.replace(config, head=dataclasses.replace(config.head, scale=scale))
+
+
+def attention(block: BlockConfig, output: str = "o_proj") -> list[Entry]:
     """Return the entries of an attention whose parts are stored apart.
 
     Args:
         block: the layer's parts.
+        output: what the layer on what the heads return is called.
     """
     entries = [
         entry
         for stored, ours in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
         for entry in linear(f"layers.{{i}}.self_attn.{stored}", f"block.attention.{ours}", bias=block.attention_bias)
     ]
-    entries += linear("layers.{i}.self_attn.o_proj", "block.attention.output", bias=block.output_bias)
+    entries += linear(f"layers.{{i}}.self_attn.{output}", "block.attention.output", bias=block.output_bias)
     if block.query_key_norm != "none":
         entries += norm("layers.{i}.self_attn.q_norm", "block.attention.query_norm", bias=False)
         entries += norm("layers.{i}.self_attn.k_norm", "block.attention.key_norm", bias=False)
@@ -178,19 +191,33 @@ def norms(block: BlockConfig) -> list[Entry]:
         entry
         for ours, stored in found.items()
         if stored is not None
-        for entry in norm(f"layers.{{i}}.{stored}", f"block.{ours}", bias=False)
+        for entry in norm(f"layers.{{i}}.{stored}", f"block.{ours}", bias=_offset(block))
     ]
 
 
-def outside(config: Config) -> list[Entry]:
+def shared_norm(block: BlockConfig) -> list[Entry]:
+    """Return the entries of one norm that stands before both attention and MLP.
+
+    Args:
+        block: the layer's parts.
+    """
+    return norm("layers.{i}.input_layernorm", "block.norm_1", "block.norm_2", bias=_offset(block))
+
+
+def _offset(block: BlockConfig) -> bool:
+    return block.norm == "layer" and block.norm_bias
+
+
+def outside(config: Config, final: str = "norm") -> list[Entry]:
     """Return the entries outside of the layers.
 
     Args:
         config: the checkpoint's parts.
+        final: what the last norm is called.
     """
     return [
         Entry("embed_tokens.weight", ("embedding.token",)),
-        *norm("norm", "final_norm", bias=False),
+        *norm(final, "final_norm", bias=_offset(config.blocks[0])),
         *unembedding(config),
     ]
 
@@ -204,12 +231,13 @@ def layer(block: BlockConfig) -> list[Entry]:
     return [*attention(block), *gated_mlp(block), *norms(block)]
 
 
-def tensor_map(config: Config, layer: Callable[[BlockConfig], list[Entry]] = layer) -> list[Entry]:
+def tensor_map(config: Config, layer: Callable[[BlockConfig], list[Entry]] = layer, final: str = "norm") -> list[Entry]:
     """Return which stored tensor becomes which parameters.
 
     Args:
         config: the checkpoint's parts.
         layer: the entries of a layer.
+        final: what the last norm is called.
     """
     layers = [entry for i, block in enumerate(config.blocks) for entry in in_layer(i, layer(block))]
-    return [*outside(config), *layers]
+    return [*outside(config, final), *layers]

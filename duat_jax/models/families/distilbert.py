@@ -3,16 +3,9 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import encoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "distilbert."
-IGNORED = encoder.POSITION_IDS
-HEADS = r"(vocab_transform|vocab_layer_norm|vocab_projector|pre_classifier|classifier|qa_outputs)\..*"
-LAYER = r"transformer\.layer\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"vocab_projector.weight": "embeddings.word_embeddings.weight"}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = "attention_dropout dropout qa_dropout seq_classif_dropout"
 # The position embeddings begin as sines and are stored either way; embeddings are tied by `tie_word_embeddings`.
@@ -89,3 +82,15 @@ def tensor_map(config: Config) -> list[Entry]:
         *in_every_layer(config.layers, BLOCK),
         *heads[config.head.kind],
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="distilbert.",
+    heads=r"(vocab_transform|vocab_layer_norm|vocab_projector|pre_classifier|classifier|qa_outputs)\..*",
+    layer=r"transformer\.layer\.(\d{1,9})\.",
+    ignored=encoder.POSITION_IDS,
+    copies={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
+)

@@ -7,8 +7,8 @@ from typing import Any
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How texts are sampled; and an older name of `hidden_activation`, which alone is read.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act"))
 """Fields of this family that leave the computation as it is."""
@@ -67,4 +67,4 @@ def read_config(settings: Settings) -> Config:
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping", 30.0))
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

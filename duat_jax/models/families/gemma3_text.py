@@ -1,26 +1,18 @@
 """The Gemma 3 text family: configuration and tensor map of Hugging Face's `gemma3_text` checkpoints."""
 
+from functools import partial
+
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.gemma2 import read_gemma, with_capped_logits
-from duat_jax.models.families.rotary import Positions, parameters_of, read_rotary
+from duat_jax.models.families.rotary import of_full_attention, parameters_of, read_rotary
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How texts are sampled; an older name of `hidden_activation`, which alone is read; the pattern out of which
 # `layer_types` was made.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
 """Fields of this family that leave the computation as it is."""
-
-
-def _of_full_attention(settings: Settings, head_features: int) -> Positions:
-    older = settings.group("rope_scaling")
-    return read_rotary(
-        settings,
-        head_features,
-        base=1e6,
-        parameters=parameters_of(settings, decoder.FULL) if older is None else older,
-    )
 
 
 def read_config(settings: Settings) -> Config:
@@ -34,7 +26,13 @@ def read_config(settings: Settings) -> Config:
     window = settings.optional("sliding_window", 4096)
     if both_ways and window is not None:
         window = window // 2 + 1  # of which half lies ahead
-    config = read_gemma(settings, "gemma3_text", rotary=_of_full_attention, causal=not both_ways, query_key_norm="head")
+    config = read_gemma(
+        settings,
+        "gemma3_text",
+        rotary=partial(of_full_attention, base=1e6),
+        causal=not both_ways,
+        query_key_norm="head",
+    )
     pattern = settings.integer("sliding_window_pattern", 6)
     config = decoder.with_windows(settings, config, window, lambda i: bool((i + 1) % pattern))
     local = read_rotary(
@@ -47,4 +45,4 @@ def read_config(settings: Settings) -> Config:
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping"))
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

@@ -4,15 +4,10 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import AS_IT_IS, SIDE_BY_SIDE, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "transformer."
-IGNORED = r"h\.\d+\.attn\.(bias|masked_bias)"
-HEADS = r"lm_head\.weight|score\.weight"
-LAYER = r"h\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
 
 _TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
 _HEADS = """
@@ -97,5 +92,13 @@ def tensor_map(config: Config) -> list[Entry]:
     ]
 
 
-COPIES = {"lm_head.weight": "wte.weight"}
-"""What a tied checkpoint may store a second time."""
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="transformer.",
+    heads=r"lm_head\.weight|score\.weight",
+    layer=r"h\.(\d{1,9})\.",
+    ignored=r"h\.\d+\.attn\.(bias|masked_bias)",
+    copies={"lm_head.weight": "wte.weight"},
+)

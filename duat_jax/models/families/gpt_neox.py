@@ -2,18 +2,11 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "gpt_neox."
-IGNORED = r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"
-HEADS = r"embed_out\.weight|score\.weight"
-LAYER = r"layers\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"embed_out.weight": "embed_in.weight"}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = "attention_dropout attention_probs_dropout_prob classifier_dropout hidden_dropout hidden_dropout_prob"
 # A GPT-NeoX is a decoder, whatever the field says.
@@ -82,3 +75,15 @@ def tensor_map(config: Config) -> list[Entry]:
         *norm("final_layer_norm", "final_norm"),
         *unembedding(config, "embed_out.weight"),
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="gpt_neox.",
+    heads=r"embed_out\.weight|score\.weight",
+    layer=r"layers\.(\d{1,9})\.",
+    ignored=r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
+    copies={"embed_out.weight": "embed_in.weight"},
+)

@@ -3,11 +3,11 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.rotary import Positions, read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, linear
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
 # The original context, which the scaling of the rotary positions says itself.
 _OTHERS = "initial_context_length"
@@ -57,7 +57,7 @@ def read_config(settings: Settings) -> Config:
         settings,
         "gpt_oss",
         rotary=_rotary,
-        epsilon=1e-5,
+        epsilon=("rms_norm_eps", 1e-5),
         key_value_heads=8,
         head_features=64,
         attention_bias=bias,
@@ -80,3 +80,6 @@ def tensor_map(config: Config) -> list[Entry]:
         config: the checkpoint's parts.
     """
     return decoder.tensor_map(config, _layer)
+
+
+FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)

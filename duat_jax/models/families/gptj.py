@@ -4,18 +4,11 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import of_decoder, unembedding
-from duat_jax.models.families.tensor_map import SHARED, Entry, in_every_layer, linear, norm
+from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.position import Rotary, rotary_frequencies
-
-PREFIX = "transformer."
-IGNORED = r"h\.\d+\.attn\.(bias|masked_bias|embed_positions)"
-HEADS = r"lm_head\.(weight|bias)|score\.weight"
-LAYER = r"h\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"lm_head.weight": "wte.weight"}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
 _HEADS = """
@@ -69,9 +62,7 @@ def read_config(settings: Settings) -> Config:
 
 
 BLOCK = [
-    # One norm stands before both.
-    Entry("h.{i}.ln_1.weight", ("block.norm_1.scale", "block.norm_2.scale"), SHARED),
-    Entry("h.{i}.ln_1.bias", ("block.norm_1.bias", "block.norm_2.bias"), SHARED),
+    *norm("h.{i}.ln_1", "block.norm_1", "block.norm_2"),  # one stands before both
     *linear("h.{i}.attn.q_proj", "block.attention.query", bias=False),
     *linear("h.{i}.attn.k_proj", "block.attention.key", bias=False),
     *linear("h.{i}.attn.v_proj", "block.attention.value", bias=False),
@@ -94,3 +85,15 @@ def tensor_map(config: Config) -> list[Entry]:
         *unembedding(config),
         *([Entry("lm_head.bias", ("head.bias",))] if config.head.bias else []),
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="transformer.",
+    heads=r"lm_head\.(weight|bias)|score\.weight",
+    layer=r"h\.(\d{1,9})\.",
+    ignored=r"h\.\d+\.attn\.(bias|masked_bias|embed_positions)",
+    copies={"lm_head.weight": "wte.weight"},
+)

@@ -1,13 +1,19 @@
 """The heads that many families share: how a configuration says them."""
 
+from collections.abc import Collection
 from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head
 from duat_jax.models.families.tensor_map import Entry
 
+HEADS = ("next token", "classes", "hidden")
+"""The kinds of head that most decoders have."""
 
-def of_decoder(settings: Settings, vocab: int, *, tied: bool, filler: int | None = None) -> Head:
+
+def of_decoder(
+    settings: Settings, vocab: int, *, tied: bool, filler: int | None = None, kinds: Collection[str] = HEADS
+) -> Head:
     """Return the head of a decoder: the next token's logits, classes that are read at the last token, or none.
 
     Args:
@@ -15,8 +21,9 @@ def of_decoder(settings: Settings, vocab: int, *, tied: bool, filler: int | None
         vocab: number of tokens.
         tied: what an absent `tie_word_embeddings` means.
         filler: what an absent `pad_token_id` means; null is no token.
+        kinds: the kinds of head that the family has.
     """
-    kind = settings.head(("next token", "classes", "hidden"), "next token")
+    kind = settings.head(kinds, "next token")
     if kind == "classes":
         # An id of no token, such as -1, fills up nothing.
         filler = settings.values.get("pad_token_id", filler)

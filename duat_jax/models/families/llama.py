@@ -3,8 +3,8 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # How the same products were cut up in training.
 HARMLESS = frozenset(("attention_dropout", "pretraining_tp"))
 """Fields of this family that leave the computation as it is."""
@@ -26,4 +26,4 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

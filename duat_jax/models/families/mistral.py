@@ -3,8 +3,8 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
 
@@ -19,4 +19,4 @@ def read_config(settings: Settings) -> Config:
     return decoder.read_config(settings, "mistral", key_value_heads=8, window=window)
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

@@ -5,11 +5,11 @@ from functools import partial
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef router_jitter_noise"
 HARMLESS = frozenset(_TRAINING.split())
 """Fields of this family that leave the computation as it is."""
@@ -31,7 +31,7 @@ def read_config(settings: Settings) -> Config:
         settings,
         "mixtral",
         rotary=partial(read_rotary, base=1e6),
-        epsilon=1e-5,
+        epsilon=("rms_norm_eps", 1e-5),
         key_value_heads=8,
         window=settings.optional("sliding_window"),
         mlp="experts",
@@ -47,3 +47,6 @@ def tensor_map(config: Config) -> list[Entry]:
         config: the checkpoint's parts.
     """
     return decoder.tensor_map(config, _layer)
+
+
+FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)

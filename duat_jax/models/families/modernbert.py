@@ -7,18 +7,11 @@ from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head
 from duat_jax.models.families.decoder import FULL, LAYER_TYPES, SLIDING
 from duat_jax.models.families.encoder import logits, refuse_decoders
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import classes
 from duat_jax.models.families.rotary import Positions, parameters_of, read_rotary
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "model."
-IGNORED = r"layers\.\d+\.attn\.rotary_emb\.inv_freq"
-HEADS = r"(head|decoder|classifier)\..*"
-LAYER = r"layers\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"decoder.weight": "embeddings.tok_embeddings.weight"}
-"""What a tied checkpoint may store a second time."""
 
 _TRAINING = """
     attention_dropout classifier_dropout embedding_dropout initializer_cutoff_factor mlp_dropout
@@ -142,3 +135,15 @@ def tensor_map(config: Config) -> list[Entry]:
         *norm("final_norm", "final_norm", bias=bias),
         *heads[head.kind],
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="model.",
+    heads=r"(head|decoder|classifier)\..*",
+    layer=r"layers\.(\d{1,9})\.",
+    ignored=r"layers\.\d+\.attn\.rotary_emb\.inv_freq",
+    copies={"decoder.weight": "embeddings.tok_embeddings.weight"},
+)

@@ -1,12 +1,38 @@
 """The OLMo 2 family: configuration and tensor map of Hugging Face's `olmo2` checkpoints."""
 
+from typing import Any
+
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
+
+
+def read_olmo(settings: Settings, family: str, **parts: Any) -> Config:
+    """Return what OLMo's later models share: norms on what attention and MLP return, and on all heads together.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+        family: its family.
+        **parts: what differs, by the names of `decoder.read_config`.
+    """
+    bias = settings.boolean("attention_bias", False)
+    return decoder.read_config(
+        settings,
+        family,
+        epsilon=("rms_norm_eps", 1e-5),
+        filler=1,
+        attention_bias=bias,
+        output_bias=bias,
+        query_key_norm="all heads",
+        norm_1=False,
+        norm_2=False,
+        output_norms=True,
+        **parts,
+    )
 
 
 def read_config(settings: Settings) -> Config:
@@ -15,19 +41,7 @@ def read_config(settings: Settings) -> Config:
     Args:
         settings: its `config.json`.
     """
-    bias = settings.boolean("attention_bias", False)
-    return decoder.read_config(
-        settings,
-        "olmo2",
-        epsilon=1e-5,
-        filler=1,
-        attention_bias=bias,
-        output_bias=bias,
-        query_key_norm="all heads",
-        norm_1=False,
-        norm_2=False,
-        output_norms=True,
-    )
+    return read_olmo(settings, "olmo2")
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

@@ -2,17 +2,10 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "model."
-IGNORED = "decoder.version"
-HEADS = r"lm_head\.weight|score\.weight"
-LAYER = r"decoder\.layers\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"lm_head.weight": "decoder.embed_tokens.weight"}
-"""What a tied checkpoint may store a second time."""
 
 HARMLESS = frozenset(("activation_dropout", "attention_dropout", "dropout", "init_std", "layerdrop"))
 """Fields of this family that leave the computation as it is."""
@@ -82,3 +75,15 @@ def tensor_map(config: Config) -> list[Entry]:
         *(norm("decoder.final_layer_norm", "final_norm") if config.final_norm else []),
         *unembedding(config),
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="model.",
+    heads=r"lm_head\.weight|score\.weight",
+    layer=r"decoder\.layers\.(\d{1,9})\.",
+    ignored="decoder.version",
+    copies={"lm_head.weight": "decoder.embed_tokens.weight"},
+)

@@ -5,11 +5,11 @@ from functools import partial
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, linear, transposed
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
 """Fields of this family that leave the computation as it is."""
 
@@ -55,7 +55,7 @@ def read_config(settings: Settings) -> Config:
         settings,
         "phi3",
         rotary=partial(read_rotary, partial=1.0, kinds=SCALINGS, original=original, rounded=True),
-        epsilon=1e-5,
+        epsilon=("rms_norm_eps", 1e-5),
         filler=32_000,
         window=settings.optional("sliding_window"),
     )
@@ -68,3 +68,6 @@ def tensor_map(config: Config) -> list[Entry]:
         config: the checkpoint's parts.
     """
     return decoder.tensor_map(config, _layer)
+
+
+FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)

@@ -3,19 +3,20 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
 
 
-def used_window(settings: Settings) -> int | None:
+def used_window(settings: Settings, default: int | None = 4096) -> int | None:
     """Return how many tokens a token sees in layers with a window; all if windows aren't used.
 
     Args:
         settings: the checkpoint's `config.json`.
+        default: what an absent `sliding_window` means.
     """
-    window = settings.optional("sliding_window", 4096)
+    window = settings.optional("sliding_window", default)
     return window if settings.boolean("use_sliding_window", False) else None
 
 
@@ -42,4 +43,4 @@ def read_config(settings: Settings) -> Config:
     return with_later_windows(settings, config)
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

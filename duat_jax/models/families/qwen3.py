@@ -3,9 +3,9 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import with_later_windows
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 HARMLESS = frozenset(("attention_dropout",))
 """Fields of this family that leave the computation as it is."""
 
@@ -29,4 +29,4 @@ def read_config(settings: Settings) -> Config:
     return with_later_windows(settings, config)
 
 
-tensor_map = decoder.tensor_map
+FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)

@@ -6,11 +6,11 @@ from typing import Any
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-PREFIX, IGNORED, HEADS, LAYER, OLDER, COPIES = decoder.NAMES
 # A size of the family's dense models is read nowhere here.
 _OTHERS = "max_window_layers"
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
@@ -64,3 +64,6 @@ def tensor_map(config: Config) -> list[Entry]:
         config: the checkpoint's parts.
     """
     return decoder.tensor_map(config, _layer)
+
+
+FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)

@@ -5,27 +5,21 @@ import dataclasses
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import encoder
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
-
-PREFIX = "roberta."
-IGNORED = rf"{encoder.POSITION_IDS}|pooler\..*"
-HEADS = r"(lm_head|classifier)\..*"
-LAYER = r"encoder\.layer\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES = {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"}
-"""What a tied checkpoint may store a second time."""
 
 HARMLESS = frozenset(("attention_probs_dropout_prob", "classifier_dropout", "hidden_dropout_prob"))
 """Fields of this family that leave the computation as it is."""
 
 
-def read_config(settings: Settings) -> Config:
+def read_config(settings: Settings, family: str = "roberta") -> Config:
     """Return the parts of a RoBERTa checkpoint.
 
     Args:
         settings: its `config.json`.
+        family: its family.
     """
-    config = encoder.read_config(settings, "roberta", masked="gelu")
+    config = encoder.read_config(settings, family, masked="gelu")
     padding = settings.integer("pad_token_id", 1, least=0)
     positions = config.positions - padding - 1
     if positions < 1:
@@ -53,3 +47,15 @@ def tensor_map(config: Config) -> list[Entry]:
         "hidden": [],
     }
     return [*encoder.EMBEDDINGS, *in_every_layer(config.layers, encoder.BLOCK), *heads[config.head.kind]]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="roberta.",
+    heads=r"(lm_head|classifier)\..*",
+    layer=r"encoder\.layer\.(\d{1,9})\.",
+    ignored=rf"{encoder.POSITION_IDS}|pooler\..*",
+    copies={"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
+)

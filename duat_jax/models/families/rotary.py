@@ -113,6 +113,21 @@ def parameters_of(settings: Settings, kind: str) -> Settings:
     return (settings.group("rope_parameters") or Settings({})).group(kind) or Settings({})
 
 
+def of_full_attention(settings: Settings, head_features: int, *, base: float) -> Positions:
+    """Return the rotary positions of layers with full attention, where each kind of layers has its own.
+
+    An older scaling, outside of `rope_parameters`, is theirs alone.
+
+    Args:
+        settings: the checkpoint's `config.json`.
+        head_features: width of one head.
+        base: what an absent `rope_theta` means.
+    """
+    older = settings.group("rope_scaling")
+    parameters = parameters_of(settings, "full_attention") if older is None else older
+    return read_rotary(settings, head_features, base=base, parameters=parameters)
+
+
 def _by_wave_length(found: Settings, usual: tuple[float, ...], original: int) -> Rotary:
     """Slow pairs, whose wave is longer than the original context, are slowed down; those between are in part."""
     factor, low, high = (

@@ -164,16 +164,18 @@ def linear(stored: str, *layers: str, transform: Transform = TRANSPOSED, bias: b
     return [*entries, Entry(f"{stored}.bias", biases, transform)] if bias else entries
 
 
-def norm(stored: str, ours: str, *, bias: bool = True) -> list[Entry]:
-    """Return the entries of one norm.
+def norm(stored: str, *ours: str, bias: bool = True) -> list[Entry]:
+    """Return the entries of one stored norm.
 
     Args:
         stored: its name.
-        ours: path of our norm.
+        *ours: path of our norm; several that share its parameters.
         bias: whether it has an offset.
     """
-    entries = [Entry(f"{stored}.weight", (f"{ours}.scale",))]
-    return [*entries, Entry(f"{stored}.bias", (f"{ours}.bias",))] if bias else entries
+    transform = SHARED if len(ours) > 1 else AS_IT_IS
+    scales, offsets = (tuple(f"{path}.{name}" for path in ours) for name in ("scale", "bias"))
+    entries = [Entry(f"{stored}.weight", scales, transform)]
+    return [*entries, Entry(f"{stored}.bias", offsets, transform)] if bias else entries
 
 
 def part_at(model: nnx.Module, path: str) -> Any:

@@ -3,16 +3,10 @@
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head, Image
 from duat_jax.models.families.encoder import logits
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import classes
 from duat_jax.models.families.tensor_map import Entry, Transform, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
-
-PREFIX = "vit."
-IGNORED = r"pooler\..*|embeddings\.mask_token"
-HEADS = r"(classifier|decoder)\..*"
-LAYER = r"encoder\.layer\.(\d{1,9})\."
-OLDER: dict[str, str] = {}
-COPIES: dict[str, str] = {}
 
 _TRAINING = "attention_probs_dropout_prob hidden_dropout_prob"
 # A pooler and a decoder of pixels, which come after the last hidden states and beside the classes.
@@ -117,3 +111,14 @@ def tensor_map(config: Config) -> list[Entry]:
         *norm("layernorm", "final_norm"),
         *(logits("classifier.weight", "classifier.bias") if config.head.kind == "classes" else []),
     ]
+
+
+FAMILY = Family(
+    read_config,
+    tensor_map,
+    HARMLESS,
+    prefix="vit.",
+    heads=r"(classifier|decoder)\..*",
+    layer=r"encoder\.layer\.(\d{1,9})\.",
+    ignored=r"pooler\..*|embeddings\.mask_token",
+)

@@ -10,9 +10,10 @@ from safetensors.numpy import save_file
 
 from duat_jax.models.checkpoint.new_directory import new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
-from duat_jax.models.loader import EMBEDDED, FAMILIES
+from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.lora.adapter import Adapters
 from duat_jax.models.lora.places import places
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 
@@ -39,7 +40,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         updates[f"{module}.weight"] = update.T if known[module].transposed else update
     tensors = {}
     for name in stored.names():
-        plain = name if re.fullmatch(family.HEADS, name) else name.removeprefix(family.PREFIX)
+        plain = name if re.fullmatch(family.heads, name) else name.removeprefix(family.prefix)
         tensor = stored.read(name, np.dtype(np.float32))
         tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
     settings = checkpoint.settings() | {"torch_dtype": "float32"}

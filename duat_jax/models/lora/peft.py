@@ -17,9 +17,9 @@ from duat_jax.models.checkpoint.directory import BYTES, Safetensors
 from duat_jax.models.checkpoint.new_directory import new_directory
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import Settings, read_json
-from duat_jax.models.loader import FAMILIES
 from duat_jax.models.lora.adapter import Adapter, Adapters
 from duat_jax.models.lora.places import Place, places
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -115,7 +115,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     halves: dict[str, dict[str, str]] = {}
     for tensor in sorted(stored.names()):
         found = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])\.weight", tensor)
-        module = found[1].removeprefix(family.PREFIX) if found else ""
+        module = found[1].removeprefix(family.prefix) if found else ""
         if found is None or module not in known:
             problems.append(
                 f"tensor {tensor} {stored.shape(tensor)} belongs to no linear layer of a {model.config.family} model"
@@ -165,8 +165,8 @@ def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: 
 def _full(model: Transformer, module: str) -> str:
     """Return what a layer is called in the reference's own model: with the prefix of a model that has a head."""
     family = FAMILIES[model.config.family]
-    headless = model.config.head.kind == "hidden" or re.fullmatch(family.HEADS, f"{module}.weight")
-    return module if headless else family.PREFIX + module
+    headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, f"{module}.weight")
+    return module if headless else family.prefix + module
 
 
 def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer, *, base: str | None = None) -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText
 from duat_jax.models.families.tensor_map import Transform, part_at
-from duat_jax.models.loader import FAMILIES
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import Linear
 

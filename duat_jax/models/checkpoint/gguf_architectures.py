@@ -1,0 +1,300 @@
+"""The architectures that GGUF files are read of: their tensors, their keys, and what a `config.json` says of each."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+
+from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.gguf_header import Header
+from duat_jax.models.checkpoint.problems import shown
+
+_CAPS_AND_WINDOW = {
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "attention.sliding_window": "sliding_window",
+}
+
+_GEMMA3 = {
+    "attention.sliding_window": "sliding_window",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "rope.freq_base_swa": "rope_local_base_freq",
+}
+
+_GRANITE = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+
+_MIXTRAL_EXPERTS = {"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"}
+
+_EXPERTS = {
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+}
+
+_LAYER = "model.layers.0."
+_DECODER = [
+    *("model.embed_tokens", "model.norm", "lm_head"),
+    *(f"{_LAYER}self_attn.{part}_proj" for part in "qkvo"),
+    *(f"{_LAYER}{norm}_layernorm" for norm in ("input", "post_attention")),
+]
+_GATED = [f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")]
+_ROUTED = [f"{_LAYER}mlp.gate", *(f"{_LAYER}mlp.experts.{part}_proj" for part in ("gate", "up", "down"))]
+_MIXTRAL = [f"{_LAYER}block_sparse_moe.{part}" for part in ("gate", "experts.w1", "experts.w2", "experts.w3")]
+_PLAIN = [f"{_LAYER}mlp.{part}" for part in ("c_fc", "c_proj")]
+_PHI = [
+    *("model.embed_tokens", "model.final_layernorm", "lm_head", f"{_LAYER}input_layernorm"),
+    *(f"{_LAYER}self_attn.{part}" for part in ("q_proj", "k_proj", "v_proj", "dense")),
+    *(f"{_LAYER}mlp.{part}" for part in ("fc1", "fc2")),
+]
+_GPT2 = [
+    *(f"transformer.{part}" for part in ("wte", "wpe", "ln_f")),
+    *("lm_head", "transformer.h.0.ln_1", "transformer.h.0.ln_2"),
+    *(f"transformer.h.0.{part}" for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")),
+]
+_NEOX = [
+    *("gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"),
+    *(f"gpt_neox.layers.0.{norm}_layernorm" for norm in ("input", "post_attention")),
+    *(f"gpt_neox.layers.0.attention.{part}" for part in ("query_key_value", "dense")),
+    *(f"gpt_neox.layers.0.mlp.{part}" for part in ("dense_h_to_4h", "dense_4h_to_h")),
+]
+_QUERY_KEY_NORMS = [f"{_LAYER}self_attn.{part}_norm" for part in "qk"]
+_OLMO = [name for name in _DECODER + _GATED + _QUERY_KEY_NORMS if not name.endswith("input_layernorm")]
+_OLMO.append(f"{_LAYER}post_feedforward_layernorm")
+_AROUND_MLP = [f"{_LAYER}{place}_feedforward_layernorm" for place in ("pre", "post")]
+
+
+class Layout(Enum):
+    """How an architecture's tensors are stored."""
+
+    SAME = "as Hugging Face stores them"
+    ALTERNATING = "rows of queries and keys alternate between the halves of what a rotation turns"
+    SHIFTED = "norms' weights have the one added that the model adds to them"
+    TRANSPOSED = "the layers' matrices are transposed"
+    APART = "queries, keys and values follow each other instead of taking turns head by head"
+
+
+class Architecture(NamedTuple):
+    """How an architecture's files are read.
+
+    Args:
+        kind: what the `gguf` library calls it.
+        model_type: its name in a `config.json`.
+        names: the first layer's and all other tensors in Hugging Face's names, without `.weight` or `.bias`.
+        fields: keys beside those that all have, and what they are called in a `config.json`.
+        rest: the other fields, which the architecture or its tensors say.
+        epsilon: the key of the norms' epsilon, and its field.
+        turned: the field of the share of a head's features that are turned; absent where all of them are.
+        layout: how tensors are stored in another way than Hugging Face's.
+    """
+
+    kind: gguf.MODEL_ARCH
+    model_type: str
+    names: list[str]
+    fields: dict[str, str]
+    rest: Callable[[dict[str, Any], Header], dict[str, Any]]
+    epsilon: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
+    turned: str | None = None
+    layout: Layout = Layout.SAME
+
+    @property
+    def experts(self) -> str | None:
+        """The field of a `config.json` that says how many experts there are."""
+        return self.fields.get("expert_count")
+
+
+def _llama(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {
+        "hidden_act": "silu",
+        "attention_bias": "blk.0.attn_q.bias" in header.places,
+        "mlp_bias": "blk.0.ffn_up.bias" in header.places,
+    }
+
+
+def _silu(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu"}
+
+
+def _qwen3_moe(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    # Files of this architecture have experts in every layer, and the gates of those chosen sum to one.
+    return {"hidden_act": "silu", "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+
+
+def _gemma2(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    # The scale of the scores isn't in the file: of the three published sizes the largest, of 46 layers, has its own.
+    largest = config["num_hidden_layers"] == 46
+    scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
+    return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale}
+
+
+def _gemma(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "gelu_pytorch_tanh"}
+
+
+def _gemma3(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    # Nor is it in these, nor which layers have a window: of 62 layers are those of the largest of the published sizes.
+    largest = config["num_hidden_layers"] == 62
+    scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
+    return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale, "sliding_window_pattern": 6}
+
+
+def _smollm3(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return _llama(config, header) | {"no_rope_layer_interval": 4}
+
+
+def _olmo(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu", "attention_bias": "blk.0.attn_q.bias" in header.places}
+
+
+def _starcoder2(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    # These files don't say that texts of more than 4,096 tokens have a window.
+    biased = "blk.0.attn_q.bias" in header.places
+    return {"hidden_act": "gelu_pytorch_tanh", "use_bias": biased, "sliding_window": None}
+
+
+def _phi2(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "gelu_new"}
+
+
+def _stablelm(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu", "use_qkv_bias": "blk.0.attn_q.bias" in header.places, "head_dim": None}
+
+
+def _gpt2(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    unknown = dict.fromkeys(("head_dim", "num_key_value_heads", "rope_theta", "intermediate_size"))
+    return {**unknown, "activation_function": "gelu_new", "n_inner": config["intermediate_size"]}
+
+
+def _gpt_neox(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    unknown = dict.fromkeys(("head_dim", "num_key_value_heads", "rope_theta"))
+    biased = "blk.0.attn_qkv.bias" in header.places
+    return {**unknown, "rotary_emb_base": config["rope_theta"], "hidden_act": "gelu", "attention_bias": biased}
+
+
+_LAYER_NORM = "attention.layer_norm_epsilon"
+
+ARCHITECTURES = {
+    "gpt2": Architecture(
+        gguf.MODEL_ARCH.GPT2,
+        "gpt2",
+        _GPT2,
+        {},
+        _gpt2,
+        epsilon=(_LAYER_NORM, "layer_norm_epsilon"),
+        layout=Layout.TRANSPOSED,
+    ),
+    "gptneox": Architecture(
+        gguf.MODEL_ARCH.GPTNEOX,
+        "gpt_neox",
+        _NEOX,
+        {"use_parallel_residual": "use_parallel_residual"},
+        _gpt_neox,
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
+        turned="rotary_pct",
+        layout=Layout.APART,
+    ),
+    "starcoder2": Architecture(
+        gguf.MODEL_ARCH.STARCODER2,
+        "starcoder2",
+        _DECODER + _PLAIN,
+        {},
+        _starcoder2,
+        epsilon=(_LAYER_NORM, "norm_epsilon"),
+    ),
+    "smollm3": Architecture(
+        gguf.MODEL_ARCH.LLAMA,  # whose tensors have the same names; older libraries know no other
+        "smollm3",
+        _DECODER + _GATED,
+        {},
+        _smollm3,
+        layout=Layout.ALTERNATING,
+    ),
+    "olmo2": Architecture(gguf.MODEL_ARCH.OLMO2, "olmo2", _OLMO, {}, _olmo),
+    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, "gemma", _DECODER + _GATED, {}, _gemma, layout=Layout.SHIFTED),
+    "gemma3": Architecture(
+        gguf.MODEL_ARCH.GEMMA3,
+        "gemma3_text",
+        _DECODER + _GATED + _AROUND_MLP + _QUERY_KEY_NORMS,
+        _GEMMA3,
+        _gemma3,
+        layout=Layout.SHIFTED,
+    ),
+    "phi2": Architecture(
+        gguf.MODEL_ARCH.PHI2,
+        "phi",
+        _PHI,
+        {},
+        _phi2,
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
+        turned="partial_rotary_factor",
+    ),
+    "stablelm": Architecture(
+        gguf.MODEL_ARCH.STABLELM,
+        "stablelm",
+        _DECODER + _GATED,
+        {"use_parallel_residual": "use_parallel_residual"},
+        _stablelm,
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
+        turned="partial_rotary_factor",
+    ),
+    "granite": Architecture(
+        gguf.MODEL_ARCH.GRANITE, "granite", _DECODER + _GATED, _GRANITE, _llama, layout=Layout.ALTERNATING
+    ),
+    "command-r": Architecture(
+        gguf.MODEL_ARCH.COMMAND_R,
+        "cohere",
+        _DECODER + _GATED,
+        {"logit_scale": "logit_scale"},
+        _silu,
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
+    ),
+    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", _DECODER + _GATED, {}, _llama, layout=Layout.ALTERNATING),
+    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", _DECODER + _GATED, {}, _silu),
+    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", _DECODER + _GATED + _QUERY_KEY_NORMS, {}, _silu),
+    "qwen3moe": Architecture(
+        gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", _DECODER + _ROUTED + _QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
+    ),
+    "gemma2": Architecture(
+        gguf.MODEL_ARCH.GEMMA2,
+        "gemma2",
+        _DECODER + _GATED + _AROUND_MLP,
+        _CAPS_AND_WINDOW,
+        _gemma2,
+        layout=Layout.SHIFTED,
+    ),
+}
+"""What is read, by `general.architecture`."""
+
+OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", _OLMO, {"attention.sliding_window": "sliding_window"}, _olmo)
+"""What an OLMo 2 with windows is read as."""
+
+MIXTRAL = Architecture(
+    gguf.MODEL_ARCH.LLAMA, "mixtral", _DECODER + _MIXTRAL, _MIXTRAL_EXPERTS, _silu, layout=Layout.ALTERNATING
+)
+"""What a llama with experts is read as."""
+
+
+def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
+    """Return how a file is read.
+
+    Args:
+        path: the file, for messages.
+        metadata: what its header says.
+
+    Raises:
+        BadCheckpoint: if its architecture isn't known.
+    """
+    name = metadata.get("general.architecture")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise BadCheckpoint(f"{path}: general.architecture = {shown(name)} isn't supported, only {known} are")
+    if name == "olmo2" and "olmo2.attention.sliding_window" in metadata:
+        return OLMO3
+    experts = metadata.get("llama.expert_count")
+    return MIXTRAL if name == "llama" and isinstance(experts, int) and experts else ARCHITECTURES[name]

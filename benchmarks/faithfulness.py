@@ -38,9 +38,9 @@ PICTURES = {
 WORK, TEXTS = Path("benchmarks/results/work"), Path("benchmarks/sentences.txt")
 ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
 LONGEST = 16
-SLOW = ("integrated gradients, 128 steps", "SmoothGrad x input")
+SLOW = "integrated gradients, 128 steps", "SmoothGrad"
 REMOVED = {"masked": "Tokens masked out", "removed": "Tokens really removed"}
-FEW = ("integrated gradients, 32 steps", "random")
+FEW = "integrated gradients, 32 steps", "random"
 
 
 class Asked(NamedTuple):
@@ -89,8 +89,8 @@ def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
     path, texts = (of() for of in MODELS[asked.model])
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     names = names_of(model, tokenizer)
-    slow = [name for name in names if name in (*SLOW, *FEW)]
-    names = [names[0], *slow] if asked.slow else [name for name in names if name not in SLOW]
+    slow = [name for name in names if name.startswith((*SLOW, *FEW))]
+    names = [names[0], *slow] if asked.slow else [name for name in names if not name.startswith(SLOW)]
     WORK.mkdir(parents=True, exist_ok=True)
     work = WORK / f"faithfulness {name}"
     with progress_bar(name, "texts") as progress:

@@ -1,7 +1,8 @@
 """Claim: the secant finds which neurons and heads of a compiled program take part in its result.
 
-Run `make ground-truth`, which writes docs/ground-truth.md. The compiled programs are in
-benchmarks/programs; `benchmarks.compile_programs` made them.
+Run `make ground-truth`, which writes docs/ground-truth.md. A method that benchmarks/results/ground_truth.json has isn't
+measured again: remove the file to measure anew. The compiled programs are in benchmarks/programs;
+`benchmarks.compile_programs` made them.
 """
 
 import json
@@ -26,7 +27,7 @@ READ = ("alone", "ignoring")
 """What is read of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
 LEAST = 1e-6
 """What is smaller counts as zero: a unit that moves by less doesn't move, and scores below are ties."""
-RESULTS = Path(__file__).parent / "results"
+KEPT = Path(__file__).parent / "results" / "ground_truth.json"
 
 
 class Compiled(NamedTuple):
@@ -153,10 +154,10 @@ def table(found: dict[str, dict[str, float]]) -> str:
     Args:
         found: of each program, each method's area.
     """
-    means = {method: np.mean([areas[method] for areas in found.values()]) for method in METHODS}
+    means = {method: np.mean([areas[method] for areas in found.values()]) for method in next(iter(found.values()))}
     head = ["method", "mean", *found]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for method in sorted(METHODS, key=lambda method: -means[method]):
+    for method in sorted(means, key=lambda method: -means[method]):
         numbers = [means[method], *(areas[method] for areas in found.values())]
         lines.append("| " + " | ".join([method, *(f"{number:.2f}" for number in numbers)]) + " |")
     return "\n".join(lines)
@@ -172,10 +173,17 @@ def fields(results: dict[str, dict]) -> Fields:
 
 
 def main() -> None:
-    """Measure every method on every program and write the page."""
-    found = {read: {name: areas(name, read) for name in track(names(), f"{read}: ")} for read in READ}
-    result = {"environment": environment(), "areas": found}
-    (RESULTS / "ground_truth.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    """Measure what is missing of every method on every program, keep the results, and write the page."""
+    results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"environment": environment()}
+    kept = results.get("areas", {})
+
+    def measured(name: str, read: str) -> dict[str, float]:
+        known = kept.get(read, {}).get(name, {})
+        found = known | areas(name, read, [method for method in METHODS if method not in known])
+        return {method: found[method] for method in METHODS}
+
+    results["areas"] = {read: {name: measured(name, read) for name in track(names(), f"{read}: ")} for read in READ}
+    KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_pages()
 
 

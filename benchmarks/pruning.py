@@ -37,6 +37,8 @@ from duat_jax.cli.compiled import keep_compiled
 
 RESULTS, WORK = Path("benchmarks/results/pruning.json"), Path("benchmarks/results/work")
 SEEDS, FRACTIONS = range(5), (0.5, 0.7, 0.3, 0.1, 0.2)
+IN_A_LAYER = tuple(method for method in METHODS if method != "flap")
+"""Which methods rank the neurons of one layer differently."""
 TEXTS, LENGTH, HELD_OUT = 64, 128, 480
 """Texts of calibration, tokens of each, and texts that nothing is calibrated on."""
 SOME = 25
@@ -140,11 +142,11 @@ def smollm2_135m() -> Subject:
 
 
 def _pruners(fraction: float) -> list[Pruner]:
-    found = [Pruner(method, how, fraction) for method in METHODS for how in COMPENSATIONS]
+    found = [Pruner(method, how, fraction) for method in IN_A_LAYER for how in COMPENSATIONS]
     if fraction in FRACTIONS[:3]:
         found += [
             Pruner(method, how, fraction, "together")
-            for method in ("contributions", "fisher", "flap")
+            for method in ("contributions", "fisher", "fluctuation", "flap")
             for how in COMPENSATIONS
         ]
     return found
@@ -246,7 +248,7 @@ def _speed(subject: Subject) -> Iterator[Piece]:
 
 
 def _of_smollm2(fraction: float) -> list[Pruner]:
-    return [Pruner(method, how, fraction) for how in reversed(COMPENSATIONS) for method in METHODS]
+    return [Pruner(method, how, fraction) for how in reversed(COMPENSATIONS) for method in IN_A_LAYER]
 
 
 class Stopped(Exception):

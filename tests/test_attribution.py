@@ -158,9 +158,9 @@ def test_scores_are_those_of_the_pass_by_hand(name, case):
 
 
 @pytest.mark.slow
-def test_over_activations_all_units_of_a_kind_move_together(case):
+def test_all_units_of_a_kind_move_together(case):
     model, x, y, clean, corrupted = case
-    found = scores_of("integrated gradients over activations", model)
+    found = scores_of("integrated gradients, all layers together", model)
     for kind in ("neurons", "heads"):
         a, b = getattr(clean, kind), getattr(corrupted, kind)
 
@@ -174,6 +174,26 @@ def test_over_activations_all_units_of_a_kind_move_together(case):
         carried = carried if kind == "neurons" else carried.sum(-1)
         np.testing.assert_allclose(getattr(found, kind), carried, rtol=1e-9, atol=1e-12)
     assert found.streams is None
+
+
+@pytest.mark.slow
+def test_layer_by_layer_the_units_of_one_layer_move_and_the_text_is_clean(case):
+    model, x, _, clean, corrupted = case
+    found = scores_of("integrated gradients, layer by layer", model)
+    for kind in ("neurons", "heads", "streams"):
+        a, b = getattr(clean, kind), getattr(corrupted, kind)
+
+        @jax.jit
+        @jax.grad
+        def derivative(added, kind=kind):
+            return by_hand(model, x, zeros()._replace(**{kind: added}))[0]
+
+        for layer in range(len(a)):
+            # What is added moves this layer's units from their clean values, and nothing before them.
+            moved = [jnp.zeros_like(a).at[layer].set((t - 1) * (a - b)[layer]) for t in along(5)]
+            carried = sum(derivative(added)[layer] for added in moved) / 5 * (a - b)[layer]
+            carried = carried if kind == "neurons" else carried.sum(-1)
+            np.testing.assert_allclose(getattr(found, kind)[layer], carried, rtol=1e-9, atol=1e-12)
 
 
 def test_the_norm_is_that_of_what_a_units_change_adds(case):

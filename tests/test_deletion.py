@@ -108,7 +108,7 @@ def scores(model, name, *questions):
 LINEAR = [
     name
     for name in methods_of(linear_model().config, ("mean",))
-    if name not in ("attention rollout", "integrated gradients, 128 steps")
+    if name not in ("attention rollout", "integrated gradients, 128 steps, mean")
 ]
 
 
@@ -142,10 +142,10 @@ def test_two_tokens_whose_square_is_read_by_hand():
     values, asked = settled(model, [question])
     assert values == pytest.approx([16.0])
     expected = {
-        "gradient x change": [24.0, 8.0],
+        "gradient x change, mean": [24.0, 8.0],
         "gradient x input": [24.0, 8.0],
         "secant, mean": [12.0, 4.0],
-        "integrated gradients, 32 steps": [12.0, 4.0],
+        "integrated gradients, 32 steps, mean": [12.0, 4.0],
     }
     for name, by_hand in expected.items():
         close(scores(model, name, question)[0], by_hand)
@@ -230,11 +230,11 @@ def test_methods_on_a_model_that_is_not_linear(language):
     gradient = gradient_at(x)
     found = {name: scores(model, name, question)[0] for name in METHODS_TRIED}
     close(found["gradient x input"], (gradient * x).sum(-1))
-    close(found["gradient x change"], (gradient * (x - y)).sum(-1))
+    close(found["gradient x change, mean"], (gradient * (x - y)).sum(-1))
     close([found["secant, mean"].sum()], [number(x) - number(y)], layers=30)
     steps = (np.arange(32) + 0.5) / 32
     mean = np.mean([gradient_at(y + t * (x - y)) for t in steps], 0)
-    close(found["integrated gradients, 32 steps"], (mean * (x - y)).sum(-1))
+    close(found["integrated gradients, 32 steps, mean"], (mean * (x - y)).sum(-1))
     # The table of the explanation, token by token.
     explained = duat.explain(model, IDS, duat.LogProbability(token))
     close(found["collapse, halves"], explained.input_tokens)
@@ -245,7 +245,7 @@ def test_methods_on_a_model_that_is_not_linear(language):
     readout = np.zeros((6, 8))
     readout[-1] = rows[token] - p @ rows
     matrix = duat.collapse(model.states, x).linear.dense()
-    close(found["collapse x change"], ((readout.reshape(-1) @ matrix).reshape(6, 8) * (x - y)).sum(-1))
+    close(found["collapse x change, mean"], ((readout.reshape(-1) @ matrix).reshape(6, 8) * (x - y)).sum(-1))
     # Every path from a token to the last one: half of it stays, half is spread as heads attend on average.
     held = duat.record(model.states)(x).dynamics.held
     first, second = (np.asarray(held[f"layers.{i}.attention.pattern"]).mean(0) for i in range(2))
@@ -254,8 +254,8 @@ def test_methods_on_a_model_that_is_not_linear(language):
 
 
 METHODS_TRIED = (
-    *("secant, mean", "collapse, halves", "collapse x change", "contributions", "contributions, linear path"),
-    *("gradient x input", "gradient x change", "integrated gradients, 32 steps", "attention rollout"),
+    *("secant, mean", "collapse, halves", "collapse x change, mean", "contributions", "contributions, linear path"),
+    *("gradient x input", "gradient x change, mean", "integrated gradients, 32 steps, mean", "attention rollout"),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import near
 
 from benchmarks.compile_programs import LAST, OTHER, OWN, PROGRAMS
-from benchmarks.ground_truth import READ, RESULTS, area_under_curve, areas, load, names
+from benchmarks.ground_truth import KEPT, READ, area_under_curve, areas, load, names
 from duat_jax.analysis.attribution import METHODS
 
 
@@ -80,7 +80,7 @@ def test_the_secant_finds_a_program_that_the_size_of_changes_does_not():
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READ)
 def test_the_page_shows_what_is_measured_again(read):
-    results = json.loads((RESULTS / "ground_truth.json").read_text(encoding="utf-8"))["areas"][read]["histogram"]
+    results = json.loads(KEPT.read_text(encoding="utf-8"))["areas"][read]["histogram"]
     again = areas("histogram", read)
     fixed = [name for name in METHODS if name != "random"]
     near([again[name] for name in fixed], [results[name] for name in fixed], within=1e-3)

@@ -203,13 +203,16 @@ def test_scores_are_their_formulas():
         "fisher": (g * (a - a.mean(0))) ** 2,
         "contributions": (u * (a - a.mean(0))) ** 2,
         "taylor": np.abs(g * a),
-        "flap": (a - a.mean(0)) ** 2 * np.linalg.norm(outer, axis=1) ** 2,
+        "fluctuation": (a - a.mean(0)) ** 2 * np.linalg.norm(outer, axis=1) ** 2,
     }
     expected = {name: of_tokens.mean(0) for name, of_tokens in expected.items()} | {
         "wanda": np.sqrt((a**2).mean(0)) * np.abs(outer).sum(1),
         "magnitude": np.linalg.norm(np.concatenate([inner, outer.T]), axis=0),
         "random": np.random.default_rng(3).random((2, NEURONS))[1],
     }
+    mean = expected["fluctuation"].sum() / NEURONS
+    deviation = (((expected["fluctuation"] - mean) ** 2).sum() / NEURONS) ** 0.5
+    expected["flap"] = (expected["fluctuation"] - mean) / deviation
     assert set(expected) == set(METHODS)
     for name, one in expected.items():
         found = moments(model, IDS, METHODS[name].weights)

@@ -139,7 +139,7 @@ def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> _Uni
     return _times(gradient, _minus(_values(read, x), _values(read, y)))
 
 
-def _integrated_over_activations(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
     """Return gradients averaged on the line on which all units of a kind move together, times their change.
 
     All streams together are no place to move: the last one alone would be read.
@@ -157,6 +157,31 @@ def _integrated_over_activations(read: Read, x: Array, y: Array, *, steps: int) 
 
     of_neurons, of_heads = (carried(*kind) for kind in zip(sites[:2], clean[:2], corrupted[:2], strict=True))
     return _Units(of_neurons, of_heads, None)
+
+
+def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+    """Return gradients averaged on the line on which one layer's units move, the text clean, times their change."""
+    sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
+
+    def carried(at: tuple[Site, ...], corrupted: Array, change: Array) -> Array:
+        def of_layer(layer: Array) -> Array:
+            moves = [layer == i for i in range(len(at))]
+
+            def gradient(t: Array) -> Array:
+                def run(values: Array) -> Array:
+                    edits = {
+                        site: Edit(1 - here.astype(x.dtype), jnp.where(here, values, 0))
+                        for site, here in zip(at, moves, strict=True)
+                    }
+                    return edit(read, edits)(x)
+
+                return jax.grad(run)(corrupted[layer] + t * change[layer])
+
+            return _mean(steps, x.dtype, gradient) * change[layer]
+
+        return jax.lax.map(of_layer, jnp.arange(len(at)))
+
+    return _Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
 
 
 def _held(read: Read, x: Array, *, slopes: bool = False, carries: str | None = None) -> tuple[_Units, _Units]:
@@ -240,7 +265,8 @@ METHODS: dict[str, Method] = {
         f"integrated gradients, {steps} steps": _method(partial(_integrated_gradients, steps=steps))
         for steps in (2, 5, 10)
     },
-    "integrated gradients over activations": _method(partial(_integrated_over_activations, steps=10)),
+    "integrated gradients, all layers together": _method(partial(_integrated_together, steps=10)),
+    "integrated gradients, layer by layer": _method(partial(_integrated_layer_by_layer, steps=5)),
     "contributions": _method(_contributions),
     "contributions x change": _method(partial(_held_times_change, slopes=False)),
     "norm of change x W_out": _norm_of_change,
@@ -257,11 +283,13 @@ clean one, a score is
 | half rule | `c Δ`: the collapse's coefficient, half of each factor of a gated term carrying |
 | gradient x change | `∇ Δ`, the gradient at the clean text |
 | integrated gradients | the mean of `∇` along the straight line between the embeddings, times `Δ` |
-| over activations | the same where all neurons, or all heads, move on a straight line, in 10 steps |
+| all layers together | the same where all neurons, or all heads, move on a straight line, in 10 steps |
+| layer by layer | the same where those of one layer do and the text is clean, in 5 steps |
 | contributions | `u h`: the closed form's coefficient, terms held |
 | contributions x change | `u Δ` |
 | norm of change x W_out | `‖Δ W_out‖` |
 
 Sources: Sundararajan et al., "Axiomatic Attribution for Deep Networks", 2017 (integrated gradients); Syed et al.,
 "Attribution Patching Outperforms Automated Circuit Discovery", 2023 (gradient x change); Hanna et al., "Have Faith in
-Faithfulness", 2024 (gradients along the line between two texts' embeddings, times the change of units)."""
+Faithfulness", 2024 (gradients along the line between two texts' embeddings, times the change of units; layer by layer,
+there at the right end of each step and not in its middle)."""

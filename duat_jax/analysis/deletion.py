@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.analysis.token_attribution import Asked, Method, masking, number, read
+from duat_jax.analysis.token_attribution import Asked, Method, number, read
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.contrast import embedded
@@ -112,6 +112,15 @@ def questions_of(
         others = dict(zip(names, asked.others, strict=True))
         found.append(Question(asked.given, others, others["mean"].averaged, _row(readers, 0)))
     return found
+
+
+def masking(baselines: Iterable[str]) -> str:
+    """Return what stands for a token that is masked out: the mask, or the vocabulary's mean where there is none.
+
+    Args:
+        baselines: names in `duat_jax.explanation.others.BASELINES`.
+    """
+    return "mask" if "mask" in baselines else "mean"
 
 
 def _row(tree: Any, row: int) -> Any:

@@ -1,6 +1,6 @@
 """Methods that say how much each token of a text matters for one number that a model computes of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,15 +24,6 @@ SAMPLES, NOISE = 32, 0.15
 """SmoothGrad: how many noisy texts, and the noise's standard deviation as a part of the embeddings' range."""
 
 
-def masking(baselines: Iterable[str]) -> str:
-    """Return what stands for a token that is masked out: the mask, or the vocabulary's mean where there is none.
-
-    Args:
-        baselines: names in `duat_jax.explanation.others.BASELINES`.
-    """
-    return "mask" if "mask" in baselines else "mean"
-
-
 class Asked(NamedTuple):
     """A number that a model computes of one text: a pytree.
 
@@ -47,11 +38,6 @@ class Asked(NamedTuple):
     others: dict[str, Float[Array, "tokens features"]]
     real: Bool[Array, "tokens"]
     reader: Any
-
-    @property
-    def masked(self) -> Float[Array, "tokens features"]:
-        """The embeddings with every token masked out."""
-        return self.others[masking(self.others)]
 
 
 Method = Callable[[Transformer, Asked], Float[Array, "tokens"]]
@@ -88,14 +74,14 @@ def _gradient_times_input(model: Transformer, asked: Asked) -> Array:
     return (_gradient(model, asked, asked.x) * asked.x).sum(-1)
 
 
-def _gradient_times_change(model: Transformer, asked: Asked) -> Array:
-    return (_gradient(model, asked, asked.x) * (asked.x - asked.masked)).sum(-1)
+def _gradient_times_change(model: Transformer, asked: Asked, *, baseline: str) -> Array:
+    return (_gradient(model, asked, asked.x) * (asked.x - asked.others[baseline])).sum(-1)
 
 
-def _integrated_gradients(model: Transformer, asked: Asked, *, steps: int) -> Array:
-    change = asked.x - asked.masked
+def _integrated_gradients(model: Transformer, asked: Asked, *, steps: int, baseline: str) -> Array:
+    change = asked.x - asked.others[baseline]
     middles = (jnp.arange(steps, dtype=change.dtype) + 0.5) / steps
-    gradients = jax.lax.map(lambda t: _gradient(model, asked, asked.masked + t * change), middles)
+    gradients = jax.lax.map(lambda t: _gradient(model, asked, asked.others[baseline] + t * change), middles)
     return (gradients.mean(0) * change).sum(-1)
 
 
@@ -123,10 +109,10 @@ def _contributions(model: Transformer, asked: Asked, *, terms: bool) -> Array:
     return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in found.terms.values()) if terms else linear
 
 
-def _collapse(model: Transformer, asked: Asked, *, carries: str | None, change: bool = False) -> Array:
+def _collapse(model: Transformer, asked: Asked, *, carries: str | None, baseline: str | None = None) -> Array:
     recording = record_kinds(lambda x: model.states(x, asked.real), asked.x, affine_form.KINDS)
     coefficient = collapse_of(recording, carries).linear.T(read(model, asked, asked.x).readout)
-    return (coefficient * (asked.x - asked.masked if change else asked.x)).sum(-1)
+    return (coefficient * (asked.x if baseline is None else asked.x - asked.others[baseline])).sum(-1)
 
 
 def _attention_rollout(model: Transformer, asked: Asked) -> Array:
@@ -139,20 +125,20 @@ def _attention_rollout(model: Transformer, asked: Asked) -> Array:
     return rollout.mean(0, where=asked.real[:, None]) if place is None else rollout[place]
 
 
-def methods_of(config: Config, baselines: Iterable[str]) -> dict[str, Method]:
+def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Method]:
     """Return every method that a model can be asked, by its name.
 
-    With the change `Δ = x − y` of a token's embedding `x` when the token is masked out, a token's score is the sum over
-    features of
+    With the change `Δ = x − y` of a token's embedding `x` from a baseline's `y`, a token's score is the sum over
+    features of what follows. Every method that takes a change is there once for every baseline.
 
     | method | score |
     |---|---|
-    | secant, *baseline* | `D Δ`: the multiplier between the text and a baseline, everything flowing |
+    | secant | `D Δ`: the multiplier between the text and the baseline, everything flowing |
     | collapse | `c x`: the collapse's coefficient, for gated models in each gauge; *x change*: `c Δ` |
     | contributions | `u x`: the linear path with everything held, and what the terms at the token add |
     | contributions, linear path | `u x` alone |
     | gradient x input, gradient x change | `∇ x`, `∇ Δ` |
-    | integrated gradients | the mean of `∇` on the straight line from the masked text to the text, times `Δ` |
+    | integrated gradients | the mean of `∇` on the straight line from the baseline to the text, times `Δ` |
     | SmoothGrad x input | the mean of `∇` at noisy embeddings, times `x` |
     | attention rollout | the product over layers of half the mean pattern and half the identity, no sum |
 
@@ -163,7 +149,7 @@ def methods_of(config: Config, baselines: Iterable[str]) -> dict[str, Method]:
     Example:
         >>> import duat_jax as duat
         >>> list(methods_of(duat.load_config(), ("mean",)))[:4]
-        ['secant, mean', 'collapse', 'collapse x change', 'contributions']
+        ['secant, mean', 'collapse', 'collapse x change, mean', 'contributions']
 
     Sources: Sundararajan et al., "Axiomatic Attribution for Deep Networks", 2017 (integrated gradients); Smilkov et
     al., "SmoothGrad: removing noise by adding noise", 2017; Abnar & Zuidema, "Quantifying Attention Flow in
@@ -171,15 +157,20 @@ def methods_of(config: Config, baselines: Iterable[str]) -> dict[str, Method]:
     """
     gated = any(block.mlp != "plain" for block in config.blocks)
     gauges: dict[str, str | None] = {f"collapse, {name}": name for name in CARRIERS} if gated else {"collapse": None}
+
+    def of_change(name: str, method: Callable[..., Array]) -> dict[str, Method]:
+        return {f"{name}, {baseline}": partial(method, baseline=baseline) for baseline in baselines}
+
     return {
-        **{f"secant, {name}": partial(_secant, baseline=name) for name in baselines},
+        **of_change("secant", _secant),
         **{name: partial(_collapse, carries=carries) for name, carries in gauges.items()},
-        "collapse x change": partial(_collapse, carries=None, change=True),
+        **of_change("collapse x change", partial(_collapse, carries=None)),
         "contributions": partial(_contributions, terms=True),
         "contributions, linear path": partial(_contributions, terms=False),
         "gradient x input": _gradient_times_input,
-        "gradient x change": _gradient_times_change,
-        **{f"integrated gradients, {steps} steps": partial(_integrated_gradients, steps=steps) for steps in (32, 128)},
+        **of_change("gradient x change", _gradient_times_change),
+        **of_change("integrated gradients, 32 steps", partial(_integrated_gradients, steps=32)),
+        **of_change("integrated gradients, 128 steps", partial(_integrated_gradients, steps=128)),
         "SmoothGrad x input": _smoothed_gradient_times_input,
         "attention rollout": _attention_rollout,
     }

@@ -40,8 +40,8 @@ def prune(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="How neurons are ranked: contributions if absent, fisher, taylor, flap, wanda, magnitude or random;"
-            " layers: contributions, block influence or random."
+            help="How neurons are ranked: contributions if absent, fisher, taylor, fluctuation, flap, wanda, magnitude"
+            " or random; layers: contributions, block influence or random."
         ),
     ] = None,
     compensate: Annotated[

@@ -49,6 +49,14 @@ def _weighted(one: Neurons) -> np.ndarray:
     return second - 2 * one.instead * first + one.instead**2 * squares
 
 
+def _fluctuation(one: Neurons) -> np.ndarray:
+    return np.diag(one.moments.covariance) * (one.outer**2).sum(1)
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    return (values - values.mean()) / (values.std() or 1)
+
+
 class Method(NamedTuple):
     """A way to score neurons.
 
@@ -65,7 +73,8 @@ METHODS = {
     "contributions": Method("contribution", _weighted),
     "fisher": Method("gradient", _weighted),
     "taylor": Method("gradient", lambda one: one.moments.absolute),
-    "flap": Method("contribution", lambda one: np.diag(one.moments.covariance) * (one.outer**2).sum(1)),
+    "fluctuation": Method("contribution", _fluctuation),
+    "flap": Method("contribution", lambda one: _standardised(_fluctuation(one))),
     "wanda": Method("contribution", lambda one: np.sqrt(np.diag(one.moments.products)) * np.abs(one.outer).sum(1)),
     "magnitude": Method("contribution", lambda one: np.sqrt((one.inner**2).sum(0) + (one.outer**2).sum(1))),
     "random": Method("contribution", lambda one: one.random.random(len(one.outer))),
@@ -78,12 +87,18 @@ METHODS = {
 | contributions | `E (u (a − c))²`: the contribution's mean square, every parameter held |
 | fisher | `E (g (a − c))²`: the same with everything after it computed anew, to first order |
 | taylor | `E |g a|` |
-| flap | `Var(a) ‖W_3‖²` |
+| fluctuation | `Var(a) ‖W_3‖²` |
+| flap | the same, less its mean over the layer and divided by its standard deviation there |
 | wanda | `√(E a²) Σ|W_3|` |
 | magnitude | the length of all its weights |
 | random | numbers drawn from a seed |
 
+`E` is the mean over the tokens of the calibration text, and a square or an absolute value is taken of every token by
+itself. The published first-order scores differ there: they sum `g a` over an image's positions first, so that positions
+of opposite signs cancel. For equal shares of every layer *fluctuation* and *flap* remove the same neurons.
+
 Sources: Molchanov et al., "Pruning Convolutional Neural Networks for Resource Efficient Inference", 2017, Eq. 7
 (taylor); Molchanov et al., "Importance Estimation for Neural Network Pruning", 2019, Eq. 8 (fisher); An et al.,
-"Fluctuation-based Adaptive Structured Pruning for Large Language Models", 2024, Eq. 5 (flap); Sun et al., "A Simple and
-Effective Pruning Approach for Large Language Models", 2023, Eq. 1, summed over a neuron (wanda)."""
+"Fluctuation-based Adaptive Structured Pruning for Large Language Models", 2024, Eq. 5 (fluctuation, and flap, which is
+ranked there over all layers); Sun et al., "A Simple and Effective Pruning Approach for Large Language Models", 2023,
+Eq. 1, summed over a neuron (wanda)."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION, in_blocks
+from duat_jax.nn.linear import PRECISION, alike, in_blocks
 from duat_jax.nn.pattern import soft_cap
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
@@ -44,10 +44,10 @@ def mean_log_probability(model: Transformer, states: Float[Array, "tokens featur
 def _logits(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
     """Return the logits, computed in blocks: transposed, one long sum over the vocabulary would lose digits."""
     table, head = model.unembedding, model.head
-    found = jax.lax.map(lambda rows: jnp.matmul(states, rows.T, precision=PRECISION), in_blocks(table))
+    found = jax.lax.map(lambda rows: jnp.matmul(states, alike(rows, states).T, precision=PRECISION), in_blocks(table))
     logits = jnp.moveaxis(found, 0, 1).reshape(len(states), -1)[:, : len(table)]
     if head.bias is not None:
-        logits = logits + head.bias[...]
+        logits = logits + alike(head.bias[...], logits)
     return logits if head.config.cap is None else soft_cap(logits, head.config.cap, "head")
 
 

@@ -27,7 +27,9 @@ def attends(
     model: Annotated[
         Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
     ] = None,
-    dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
+    dtype: Annotated[
+        Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
+    ] = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="How many of the biggest pairs to list.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class Dtype(StrEnum):
-    """What everything is computed in."""
+    """What the parameters are kept in; everything is computed in float32 at least."""
 
     float32 = "float32"
     float64 = "float64"
+    bfloat16 = "bfloat16"
 
 
 class Carries(StrEnum):
@@ -169,7 +170,9 @@ def explain(
             help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
         ),
     ] = None,
-    dtype: Annotated[Dtype, typer.Option(help="What everything is computed in.")] = Dtype.float32,
+    dtype: Annotated[
+        Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
+    ] = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list, or heads and neurons.")] = 10,
     plot: Annotated[Path | None, typer.Option(help="Write the layer × token picture to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,

@@ -18,6 +18,7 @@ from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Site, Step
@@ -183,9 +184,9 @@ def _embeddings(model: Transformer, one: Inputs) -> dict[str, Array]:
     x, embedding = model.embed(one.given, one.segments), model.embedding
     if not isinstance(embedding, TokenEmbedding):
         return {"patch": x}
-    parts = {"token": embedding.token[...][one.given] * jnp.asarray(model.config.embedding_scale, x.dtype)}
+    parts = {"token": alike(embedding.token[...][one.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}
     if embedding.segment is not None:
-        parts["segment"] = embedding.segment[...][one.segments]
+        parts["segment"] = alike(embedding.segment[...][one.segments], x)
     if embedding.position is not None:
         parts["position"] = x - sum(parts.values())
     return parts

@@ -21,6 +21,7 @@ from duat_jax.forms.secant import names_of, secant
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.target.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import alike
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
@@ -168,7 +169,7 @@ def embedded(model: Transformer, one: Other) -> Float[Array, "tokens features"]:
     x = model.embed(one.inputs.given, one.inputs.segments)
     if not isinstance(model.embedding, TokenEmbedding):
         return x
-    table = model.embedding.token[...]
+    table = alike(model.embedding.token[...], x)
     change = jnp.asarray(model.config.embedding_scale, x.dtype) * (table.mean(0) - table[one.inputs.given])
     return jnp.where(one.averaged[:, None], x + change, x)
 

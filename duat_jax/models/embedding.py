@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.models.config import Config, Image
-from duat_jax.nn.linear import Linear, initial
+from duat_jax.nn.linear import Linear, alike, computed_in, initial
 
 
 @final
@@ -50,12 +50,13 @@ class TokenEmbedding(nnx.Module):
                 f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
             )
         x = self.token[...][ids]
+        x = x.astype(computed_in(x.dtype))
         if self.config.embedding_scale != 1.0:
             x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
         if self.position is not None:
-            x = x + self._positions(self.position[...], ids)
+            x = x + alike(self._positions(self.position[...], ids), x)
         if self.segment is not None:
-            x = x + self.segment[...][jnp.zeros_like(ids) if segments is None else segments]
+            x = x + alike(self.segment[...][jnp.zeros_like(ids) if segments is None else segments], x)
         return x
 
     def _positions(
@@ -111,6 +112,6 @@ class PatchEmbedding(nnx.Module):
         x = x.reshape(*x.shape[:-2], rows, height, columns, width)
         channels, a, b, c, d = range(x.ndim - 5, x.ndim)
         x = x.transpose(*range(x.ndim - 5), a, c, channels, b, d).reshape(*x.shape[:-5], rows * columns, -1)
-        x = self.patch(x.astype(self.patch.kernel.dtype))
-        whole = jnp.broadcast_to(self.whole[...], (*x.shape[:-2], 1, x.shape[-1]))
-        return jnp.concatenate([whole, x], -2) + self.position[...]
+        x = self.patch(x.astype(computed_in(self.patch.kernel.dtype)))
+        whole = jnp.broadcast_to(alike(self.whole[...], x), (*x.shape[:-2], 1, x.shape[-1]))
+        return jnp.concatenate([whole, x], -2) + alike(self.position[...], x)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
 from duat_jax.nn.config import make_norm
-from duat_jax.nn.linear import PRECISION, Linear, in_blocks, initial
+from duat_jax.nn.linear import PRECISION, Linear, alike, in_blocks, initial
 from duat_jax.nn.mlp import ACTIVATIONS
 from duat_jax.nn.pattern import cap_ratio, soft_cap
 from duat_jax.transform.marks import offset, term
@@ -83,9 +83,9 @@ class ReadOut(nnx.Module):
             states: the prepared states, `[..., features]`.
             embedding: the token embedding, for a read-out that is tied to it.
         """
-        logits = jnp.matmul(states, self.rows(embedding).T, precision=PRECISION)
+        logits = jnp.matmul(states, alike(self.rows(embedding), states).T, precision=PRECISION)
         if self.bias is not None:
-            logits = logits + offset(self.bias[...], "head.bias")
+            logits = logits + offset(alike(self.bias[...], logits), "head.bias")
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
     def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":
@@ -95,11 +95,11 @@ class ReadOut(nnx.Module):
             state: a prepared state, `[features]`.
             embedding: the token embedding, for a read-out that is tied to it.
         """
-        rows = self.rows(embedding)
+        rows = alike(self.rows(embedding), state)
         blocks = in_blocks(rows)
         states = jnp.broadcast_to(state, (len(blocks), len(state)))
         logits = jnp.einsum("bf,bvf->bv", states, blocks, precision=PRECISION).reshape(-1)[: len(rows)]
-        bias = jnp.zeros_like(logits) if self.bias is None else self.bias[...]
+        bias = jnp.zeros_like(logits) if self.bias is None else alike(self.bias[...], state)
         logits = logits + bias
         ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)
         return Logits(logits * ratio, rows, ratio, ratio * bias)

@@ -104,7 +104,8 @@ def load(
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
             `.gguf` file; the embedded model if absent.
-        dtype: dtype of the parameters and of everything computed from them: float64, float32, bfloat16 or float16.
+        dtype: dtype that the parameters are kept in: float64, float32, bfloat16 or float16. From those of the last two
+            everything is computed in float32.
         head: what is read out, as in `load_config`.
         device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.

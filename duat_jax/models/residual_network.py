@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText, DuatError
 from duat_jax.nn.convolution import Convolution, ResidualConvolution
-from duat_jax.nn.linear import Linear
+from duat_jax.nn.linear import Linear, computed_in
 from duat_jax.transform.marks import stream
 
 
@@ -70,7 +70,7 @@ class ResidualNetwork(nnx.Module):
         self.head = Linear(widths[-1], classes, "head", dtype=dtype, rngs=rngs)
 
     def embed(self, pixels: Float[Array, "... channels rows columns"]) -> Float[Array, "... rows columns channels"]:
-        """Return the pixels with channels last, in the dtype of the parameters.
+        """Return the pixels with channels last, in the dtype of the parameters, float32 at least.
 
         Args:
             pixels: an image, `[..., channels, rows, columns]`.
@@ -83,7 +83,7 @@ class ResidualNetwork(nnx.Module):
             raise BadText(
                 f"the image is of shape {list(pixels.shape)}, but the network takes [{kernel.shape[2]}, rows, columns]"
             )
-        return jnp.moveaxis(pixels, -3, -1).astype(kernel.dtype)
+        return jnp.moveaxis(pixels, -3, -1).astype(computed_in(kernel.dtype))
 
     def output(self, x: Float[Array, "... rows columns channels"]) -> Float[Array, "... classes"]:
         """Return the logits.

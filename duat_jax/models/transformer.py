@@ -25,7 +25,7 @@ class Transformer(nnx.Module):
 
     Args:
         config: the parts.
-        dtype: dtype of the parameters and of everything computed from them.
+        dtype: dtype of the parameters; what is computed from them is of float32 at least.
         rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
 
     Raises:

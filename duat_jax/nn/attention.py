@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.blockwise import attend, pattern
-from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.linear import PRECISION, Linear, alike, initial
 from duat_jax.nn.norm import RMSNorm
 from duat_jax.nn.pattern import attention_mask, attention_pattern
 from duat_jax.nn.position import Rotary
@@ -105,11 +105,11 @@ class Attention(nnx.Module):
         keys = point(self._heads(self.key(x), self.key_norm, mask), "attention.keys")
         values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
         if x.shape[-2] > LONGEST_STORED:
-            return self.output(_joined(attend(queries, keys, values, mask=mask, **self._switches)))
+            return self.output(_joined(attend(queries, keys, values, mask=mask, **self._switches(queries))))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
         visible = attention_mask(x.shape[-2], causal=self.causal, window=self.window, mask=mask)
-        sinks = self._switches["sinks"]
+        sinks = self._switches(queries)["sinks"]
         return self.output(
             _joined(_mix(attention_pattern(queries, keys, self.scale, visible, self.cap, sinks), values))
         )
@@ -127,16 +127,15 @@ class Attention(nnx.Module):
             keys: the held `"attention.keys"`, `[..., tokens, key_value_heads, head_features]`.
             mask: true for real tokens, `[..., tokens]`.
         """
-        return pattern(queries, keys, mask=mask, **self._switches)
+        return pattern(queries, keys, mask=mask, **self._switches(queries))
 
-    @property
-    def _switches(self) -> dict[str, Any]:
+    def _switches(self, queries: Array) -> dict[str, Any]:
         return {
             "scale": self.scale,
             "causal": self.causal,
             "window": self.window,
             "cap": self.cap,
-            "sinks": None if self.sinks is None else self.sinks[...],
+            "sinks": None if self.sinks is None else alike(self.sinks[...], queries),
         }
 
     def _heads(
@@ -188,7 +187,7 @@ class SlicedAttention(nnx.Module):
         slices = x.reshape(*x.shape[:-1], self.heads, features // self.heads)
 
         def project(kernel: nnx.Param) -> Array:
-            return jnp.einsum("...thd,hde->...the", slices, kernel[...], precision=PRECISION)
+            return jnp.einsum("...thd,hde->...the", slices, alike(kernel[...], x), precision=PRECISION)
 
         visible = attention_mask(x.shape[-2], causal=self.causal, mask=mask)
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, visible)

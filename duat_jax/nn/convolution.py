@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.nn.linear import PRECISION, initial
+from duat_jax.nn.linear import PRECISION, alike, initial
 from duat_jax.nn.mlp import ACTIVATIONS
 from duat_jax.transform.marks import offset, term
 
@@ -72,7 +72,7 @@ class Convolution(nnx.Module):
         Args:
             x: `[..., rows, columns, inputs]`.
         """
-        kernel = self.kernel[...]
+        kernel = alike(self.kernel[...], x)
         around = kernel.shape[0] // 2
         y = jax.lax.conv_general_dilated(
             x.reshape(-1, *x.shape[-3:]),
@@ -90,7 +90,7 @@ class Convolution(nnx.Module):
         Args:
             y: `[..., rows, columns, outputs]`.
         """
-        return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.bias")
+        return y if self.bias is None else y + offset(alike(self.bias[...], y), f"{self.name}.bias")
 
     def __call__(self, x: Float[Array, "... rows columns inputs"]) -> Float[Array, "... _ _ outputs"]:
         """Return `Σ_k x_{s p + k} W_k + b`.

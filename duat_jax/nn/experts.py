@@ -8,7 +8,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from duat_jax.nn.linear import PRECISION, Linear, initial
+from duat_jax.nn.linear import PRECISION, Linear, alike, initial
 from duat_jax.nn.mlp import ACTIVATIONS, gated_term
 from duat_jax.transform.marks import hold, offset
 
@@ -74,24 +74,24 @@ class Experts(nnx.Module):
         weights, experts = hold(weights, "experts.weight"), hold(experts, "experts.chosen")
 
         def of_the_chosen(kernel: nnx.Param, bias: nnx.Param | None, name: str) -> Array:
-            every = jnp.einsum("...tf,efn->...ten", x, kernel[...], precision=PRECISION)
+            every = jnp.einsum("...tf,efn->...ten", x, alike(kernel[...], x), precision=PRECISION)
             found = jnp.take_along_axis(every, experts[..., None], axis=-2)
             found = found.reshape(*found.shape[:-2], -1)
-            return found if bias is None else found + offset(bias[...][experts].reshape(found.shape), name)
+            return found if bias is None else found + offset(alike(bias[...], x)[experts].reshape(found.shape), name)
 
         routed = jax.nn.one_hot(experts, len(self.output), dtype=x.dtype) * weights[..., None]
 
         def outer(activated: Float[Array, "... tokens neurons"]) -> Float[Array, "... tokens features"]:
             by_choice = activated.reshape(*activated.shape[:-1], self.chosen, -1)
             by_expert = jnp.einsum("...tce,...tcn->...ten", routed, by_choice, precision=PRECISION)
-            return jnp.einsum("...ten,enf->...tf", by_expert, self.output[...], precision=PRECISION)
+            return jnp.einsum("...ten,enf->...tf", by_expert, alike(self.output[...], x), precision=PRECISION)
 
         gate = of_the_chosen(self.input, self.input_bias, "mlp.input.bias")
         factor = of_the_chosen(self.factor, self.factor_bias, "mlp.factor.bias")
         y = gated_term(self._gate, gate, self._factor(factor), outer)
         if self.output_bias is None:
             return y
-        biases = jnp.matmul(routed.sum(-2), self.output_bias[...], precision=PRECISION)
+        biases = jnp.matmul(routed.sum(-2), alike(self.output_bias[...], x), precision=PRECISION)
         return y + offset(biases, "mlp.output.bias")
 
     def _gate(self, gate: Array) -> Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.transform.marks import offset
 
@@ -31,6 +31,31 @@ def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> 
     if rngs is None:
         return nnx.Param(jnp.zeros(shape, dtype))
     return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
+
+
+def alike(parameter: Shaped[Array, "..."], x: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """Return a parameter in the dtype of what it meets, where that is of more bits: nothing is rounded.
+
+    So a stream in float32 stays one, whatever its weights are kept in.
+
+    Args:
+        parameter: any parameter.
+        x: what it is multiplied with or added to.
+
+    Example:
+        >>> alike(jnp.ones(2, jnp.bfloat16), jnp.ones(2, jnp.float32)).dtype.name
+        'float32'
+    """
+    return parameter.astype(x.dtype) if jnp.finfo(parameter.dtype).bits < jnp.finfo(x.dtype).bits else parameter
+
+
+def computed_in(dtype: DTypeLike) -> jnp.dtype:
+    """Return the dtype of a stream whose parameters are of some dtype: float32 at least.
+
+    Args:
+        dtype: of the parameters.
+    """
+    return jnp.dtype(dtype if jnp.finfo(dtype).bits >= 32 else jnp.float32)
 
 
 def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block *columns"]:
@@ -79,7 +104,7 @@ class Linear(nnx.Module):
         Args:
             x: `[..., inputs]`.
         """
-        return jnp.matmul(x, self.kernel[...], precision=PRECISION)
+        return jnp.matmul(x, alike(self.kernel[...], x), precision=PRECISION)
 
     def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
         """Return `y + b`, the bias marked as an offset.
@@ -87,7 +112,7 @@ class Linear(nnx.Module):
         Args:
             y: `[..., outputs]`.
         """
-        return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.bias")
+        return y if self.bias is None else y + offset(alike(self.bias[...], y), f"{self.name}.bias")
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Return `x W + b`.

@@ -8,6 +8,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from duat_jax.nn.linear import alike
 from duat_jax.transform.marks import hold, offset
 
 
@@ -43,8 +44,8 @@ class LayerNorm(nnx.Module):
             x: `[..., features]`.
         """
         centred = x - x.mean(-1, keepdims=True)
-        y = centred * _held_scale(centred, self.epsilon, self.name) * self.scale[...]
-        return y if self.bias is None else y + offset(self.bias[...], f"{self.name}.offset")
+        y = centred * _held_scale(centred, self.epsilon, self.name) * alike(self.scale[...], x)
+        return y if self.bias is None else y + offset(alike(self.bias[...], x), f"{self.name}.offset")
 
 
 @final
@@ -81,4 +82,4 @@ class RMSNorm(nnx.Module):
         Args:
             x: `[..., features]`.
         """
-        return x * _held_scale(x, self.epsilon, self.name) * (self.weight_offset + self.scale[...])
+        return x * _held_scale(x, self.epsilon, self.name) * (self.weight_offset + alike(self.scale[...], x))

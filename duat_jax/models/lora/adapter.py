@@ -13,7 +13,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.families.tensor_map import part_at
 from duat_jax.models.lora.places import Place, chosen, places
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION, Linear
+from duat_jax.nn.linear import PRECISION, Linear, alike
 
 
 class Adapter(NamedTuple):
@@ -104,8 +104,10 @@ class AdaptedLinear(nnx.Module):
         Args:
             x: `[..., inputs]`.
         """
-        down = jnp.matmul(x, self.down[...], precision=PRECISION)
-        return self.base.multiply(x) + self.scale[...] * jnp.matmul(down, self.up[...], precision=PRECISION)
+        down = jnp.matmul(x, alike(self.down[...], x), precision=PRECISION)
+        return self.base.multiply(x) + alike(self.scale[...], x) * jnp.matmul(
+            down, alike(self.up[...], x), precision=PRECISION
+        )
 
     def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
         """Return `y + b`, the bias marked as an offset.

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from cases import ENCODER, GOLDEN
 from damaged import change_tokenizer, copy_checkpoint, damage
 from typer.testing import CliRunner
 
+import duat_jax as duat
 from duat_jax.cli import application, compiled
 from duat_jax.cli.output import DoesNotHold, to_json
 
@@ -213,7 +217,12 @@ def test_a_sum_that_misses_its_value_has_a_status_of_its_own(tmp_path, monkeypat
 def test_a_log_probability():
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--target", "w7", "--log-probability", "--json", "-")
     assert result.exit_code == 0, result.output
-    assert "minus the mean logit, probabilities held (its log-probability" in json.loads(result.stdout)["target"]
+    said = json.loads(result.stdout)
+    ids = duat.load_tokenizer(GOLDEN / "gpt2").encode(TEXT).ids
+    logs = jax.nn.log_softmax(duat.load(GOLDEN / "gpt2")(jnp.array(ids))[-1])
+    assert said["target"].startswith("log-probability of 'w7' at token ")
+    np.testing.assert_allclose(said["value"], logs[7], rtol=1e-4)
+    np.testing.assert_allclose(said["contributions"]["biases"]["entropy"], jnp.sum(jnp.exp(logs) * logs), rtol=1e-4)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--log-probability", "--contrast", "w9")
     assert result.exit_code == 2
     assert "leave out --contrast" in result.stderr

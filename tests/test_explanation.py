@@ -206,18 +206,23 @@ def test_an_encoder_wants_another_text():
         duat.explain(both("bert")[0], IDS)
 
 
-def test_log_probability_is_its_held_form_minus_the_entropy():
-    model, tokenizer = both("gpt2")
+@pytest.mark.parametrize(
+    "name", ["gpt2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("gemma2", "bert-masked"))]
+)
+def test_a_log_probability_is_its_logit_beside_the_mean_minus_the_entropy(name):
+    """`log p = (logit − Σ p_v logit_v) − H(p)`, beside the model's own distribution."""
+    model, tokenizer = both(name)
     explanation = duat.explain(model, IDS, duat.LogProbability(7, position=2), tokenizer=tokenizer)
-    p = jax.nn.softmax(model(IDS)[2])
-    assert_sums(explanation, float(jnp.log(p[7]) - (p * jnp.log(p)).sum()))
-    assert f"log-probability {float(jnp.log(p[7])):.6f} plus the entropy" in explanation.target
-    # The held form is the first order: its covector is the gradient.
-    x = model.embed(IDS)
+    logs = np.asarray(jax.nn.log_softmax(model(IDS)[2]))
+    assert_sums(explanation, logs[7])
+    np.testing.assert_allclose(explanation.biases["entropy"], (np.exp(logs) * logs).sum(), rtol=1e-12)
+    assert explanation.target == "log-probability of 'w7' at token 2, 'w3'"
+    # Without the entropy it is linear in the stream to first order: the covector is the gradient.
     passed = forward(model, IDS, jnp.ones(6, bool))
     readout = duat.LogProbability(7, 2).read(model, passed).readout
-    gradient = jax.grad(lambda h: jax.nn.log_softmax(h[2] @ model.embedding.token[...].T)[7])(model.hidden(x))
-    np.testing.assert_allclose(readout, gradient, atol=1e-12)
+    gradient = jax.grad(lambda h: jax.nn.log_softmax(model.logits_at(h[2]).values)[7])(passed.states)
+    if model.config.head.cap is None:  # its ratio is held
+        np.testing.assert_allclose(readout, gradient, atol=1e-12)
 
 
 def differently(model, ids, target):

@@ -98,7 +98,8 @@ def embedded(name):
 def number_of(name, x):
     logits = logits_of(name, x)
     if name == "masked token":
-        return logits[4] - jax.lax.stop_gradient(jax.nn.softmax(logits)) @ logits
+        held = jax.lax.stop_gradient(jax.nn.softmax(logits))
+        return logits[4] - held @ logits + duat.offset(held @ jnp.log(held), "entropy")
     return logits[4] - logits[6] if name == "next token" else logits[2] - logits[0]
 
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.explanation.number import number_of
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.affine_form import CARRIERS, collapse_of
 from duat_jax.forms.decomposition import contributions
@@ -63,7 +62,7 @@ def number(model: Transformer, asked: Asked, x: Float[Array, "tokens features"])
         asked: the question.
         x: the embeddings, `[tokens, features]`.
     """
-    return number_of(asked.reader, read(model, asked, x))
+    return read(model, asked, x).value
 
 
 def _gradient(model: Transformer, asked: Asked, x: Array) -> Array:

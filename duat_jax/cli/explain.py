@@ -138,7 +138,7 @@ def explain(
         bool,
         typer.Option(
             "--log-probability",
-            help="The log-probability instead of the logit: the logit minus the mean logit, probabilities held.",
+            help="The log-probability instead of the logit; minus the entropy is a part of its own.",
         ),
     ] = False,
     against: Annotated[

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.errors import NotFinite
 from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.contrast_result import Compared, Contrast
-from duat_jax.explanation.number import fixed, label_of, number_of
+from duat_jax.explanation.number import fixed
 from duat_jax.explanation.others import Other, as_it_is, check_contrast
 from duat_jax.explanation.run import beside, readers_of, say, seen
 from duat_jax.explanation.words import words_of
@@ -107,8 +107,8 @@ def contrast(
     rows = jax.tree.map(lambda *same: np.stack(same), *(_padded(one, length) for one in everything))
     xs, reader, said = _run(model, reader, rows, asked.target.stream)
     readings, predicted = jax.device_get(said)
-    numbers = number_of(asked.target, readings)
-    label = label_of(asked.target, _at(readings, 0), words[0])
+    numbers = readings.value
+    label = asked.target.label(_at(readings, 0), words[0])
     _require_finite(label, numbers, asked.names)
     parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, asked.target.stream, names))
     says = [() if predicted is None else one.predictions(*_at(predicted, i)) for i, one in enumerate(words)]
@@ -194,7 +194,7 @@ def _split(
             passed = ForwardPass(real, model.states(x, real), {})
         else:
             passed = ForwardPass(real, x, {stream: _stream(model, x, real, stream)})
-        return number_of(reader, reader.read(model, passed))
+        return reader.read(model, passed).value
 
     def parts(y: Array) -> _Parts:
         found = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)

@@ -15,7 +15,7 @@ from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.changes import Applied, Change, some
 from duat_jax.explanation.inputs import Inputs, Question
 from duat_jax.explanation.intervention_result import Effect, Intervention
-from duat_jax.explanation.number import fixed, label_of, number_of
+from duat_jax.explanation.number import fixed
 from duat_jax.explanation.run import beside, readers_of
 from duat_jax.explanation.words import Words, words_of
 from duat_jax.forms.completeness import Completeness
@@ -96,11 +96,11 @@ def intervene(
 
     def run_again(chosen: Sequence[Applied]) -> float:
         edits = _edits(applied, chosen, len(one.real))
-        return float(number_of(asked, _run(model, reader, one, edits, asked.stream)))
+        return float(_run(model, reader, one, edits, asked.stream).value)
 
     after = run_again(applied)
-    label = label_of(asked, jax.device_get(before), words)
-    numbers = {"as it is": float(number_of(asked, before)), "with the changes": after}
+    label = asked.label(jax.device_get(before), words)
+    numbers = {"as it is": float(before.value), "with the changes": after}
     if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
         raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the model's weights, or change by less")
     parts = jax.device_get(
@@ -125,7 +125,7 @@ def intervene(
         ),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain runs.
-        completeness=beside(parts.completeness, number_of(asked, before).dtype.type(after - numbers["as it is"])),
+        completeness=beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])),
     )
 
 
@@ -219,7 +219,7 @@ def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: 
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 
     def number(edits: Edits) -> Array:
-        return number_of(reader, _read(model, reader, one.real, edit(states, edits)(x), stream))
+        return _read(model, reader, one.real, edit(states, edits)(x), stream).value
 
     unchanged = {site: Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for site, (kept, added) in edits.items()}
     found = secant(number)(edits, unchanged)

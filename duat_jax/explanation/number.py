@@ -1,10 +1,9 @@
-"""The number that a target asks for, the same one on two runs of a model."""
+"""Pin a target to the output that it found, so that it is the same number on two runs of a model."""
 
 from dataclasses import replace
 from typing import Any
 
-from duat_jax.explanation.words import Words
-from duat_jax.models.target.base import Reading, Target
+from duat_jax.models.target.base import Reading
 from duat_jax.models.target.classes import Class
 from duat_jax.models.target.logit import Logit, LogProbability
 
@@ -21,26 +20,3 @@ def fixed(reader: Any, reading: Reading) -> Any:
     """
     name = CHOSEN.get(type(reader))
     return replace(reader, **{name: reading.output}) if name and getattr(reader, name) is None else reader
-
-
-def number_of(target: Any, reading: Reading) -> Any:
-    """Return what is differenced: of a log-probability itself, not the form of it that is linear.
-
-    Args:
-        target: what is asked for.
-        reading: the target on one run.
-    """
-    return reading.log_probability if isinstance(target, LogProbability) else reading.value
-
-
-def label_of(target: Target, reading: Reading, words: Words) -> str:
-    """Return what is differenced, in words.
-
-    Args:
-        target: what is asked for.
-        reading: the target on one run.
-        words: how its tokens are called.
-    """
-    if isinstance(target, LogProbability):
-        return f"log-probability of {words.output(int(reading.output))!r} at {words.place(target.position)}"
-    return target.label(reading, words)

@@ -121,7 +121,8 @@ class Explanation(Shown):
         coefficients: what one unit more of every activation would add to the value, everything held,
             `[tokens, neurons]`, by term in the order of computation.
         activations: of every neuron of every term, `[tokens, neurons]`.
-        biases: contribution of every bias and norm offset; zero for those inside a term or a pattern.
+        biases: contribution of every bias and norm offset; zero for those inside a term or a pattern. Of a
+            log-probability also minus the entropy of the model's distribution, `entropy`.
         input_tokens: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
         input_bias: what in the collapse doesn't depend on the tokens.
         completeness: value (from the plain forward pass), sum of all parts, error and tolerance.

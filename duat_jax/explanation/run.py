@@ -29,6 +29,9 @@ from duat_jax.transform.recording import record_kinds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+ENTROPY = "entropy"
+"""What the part of a log-probability is called that is minus the entropy of the model's distribution."""
+
 _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS, marks.STREAM)))
 
 
@@ -196,12 +199,16 @@ def _split(
     """Return the parts of every read-out of every text, from one recording of each, and every activation."""
 
     def split(one: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
-        constants = jnp.stack([reading.constant for reading in readings])
-        biased = model.head.bias is not None
+        added = {} if model.head.bias is None else {"head.bias": [reading.constant for reading in readings]}
+        if any(reading.entropy is not None for reading in readings):
+            added[ENTROPY] = [
+                jnp.zeros_like(reading.constant) if reading.entropy is None else -reading.entropy
+                for reading in readings
+            ]
 
         def read_from(x: Array) -> Any:
-            states = model.states(x, one.real)
-            return (states, offset(constants, "head.bias")) if biased else states
+            """Return the states, and by name what is added to each read-out of them."""
+            return model.states(x, one.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
         recording = record_kinds(read_from, model.embed(one.given, one.segments), _KINDS)
 
@@ -222,9 +229,10 @@ def _split(
         for stream in dict.fromkeys(streams):
             same = [k for k, other in enumerate(streams) if other == stream]
             target = None if stream is None else recording.streams[stream]
-            ones = jnp.eye(len(streams), dtype=constants.dtype)
+            ones = jnp.eye(len(streams), dtype=readings[0].constant.dtype)
             readouts = [
-                (readings[k].readout, ones[k]) if biased and stream is None else readings[k].readout for k in same
+                (readings[k].readout, dict.fromkeys(added, ones[k])) if stream is None else readings[k].readout
+                for k in same
             ]
             if len(same) == 1:  # mapping over one would be traced and compiled for nothing
                 result[same[0]] = parts(readouts[0], target)
@@ -266,7 +274,13 @@ def _explanation(
         embedding=parts.embedding[:tokens].copy(),
         coefficients=_of_tokens(parts.coefficients, tokens),
         activations=activations,
-        biases=Marked({key: float(part) for key, part in parts.biases.items()}),
+        biases=Marked(
+            {
+                key: float(part)
+                for key, part in parts.biases.items()
+                if key.name != ENTROPY or reading.entropy is not None
+            }
+        ),
         input_tokens=parts.input_tokens[:tokens].copy(),
         input_bias=float(parts.input_bias),
         # The value is that of the plain forward pass.

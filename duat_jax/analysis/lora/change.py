@@ -186,7 +186,8 @@ def _corner(model: Transformer, one: Inputs, held: Seen, reading: Reading) -> _C
     recording = record_kinds(_under(model, jnp.asarray(one.real), held), x, decomposition.KINDS)
     found = decomposition.contributions(recording, reading.readout)
     terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in found.terms.items()})
-    return _Corner(Parts(found.input.sum(-1), terms, found.offsets, reading.constant), found.completeness)
+    reader = reading.constant if reading.entropy is None else reading.constant - reading.entropy
+    return _Corner(Parts(found.input.sum(-1), terms, found.offsets, reader), found.completeness)
 
 
 def _columns(base: Parts, moved: Parts, adapted: Parts, both: Parts) -> Columns:

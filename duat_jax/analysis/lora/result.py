@@ -41,7 +41,8 @@ class Parts(NamedTuple):
         embedding: of every token, `[tokens]`.
         terms: of every neuron at every token, by term, `[tokens, neurons]`.
         biases: of every bias and norm offset, by name.
-        reader: what is added where the number is read: the bias of a read-out.
+        reader: what is added where the number is read: the bias of a read-out, and of a log-probability minus the
+            entropy.
     """
 
     embedding: Float[Any, "tokens"]

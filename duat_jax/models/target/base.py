@@ -61,21 +61,21 @@ def forward(
 
 
 class Reading(NamedTuple):
-    """A target on one text.
+    """A target on one text: `value = ⟨u, x⟩ + constant − entropy`.
 
     Args:
         value: the number itself, from the plain forward pass.
         readout: the covector `u` that reads it, `[tokens, features]`.
         constant: what is added to `⟨u, x⟩`: the bias of a read-out.
         output: which of the model's outputs it is about, a token or a class; -1 if none.
-        log_probability: that one's, where the target is about it; NaN otherwise.
+        entropy: of a log-probability, the entropy of the model's distribution, held as the distribution is.
     """
 
     value: Float[Array, ""]
     readout: Float[Array, "tokens features"]
     constant: Float[Array, ""]
     output: Int[Array, ""]
-    log_probability: Float[Array, ""]
+    entropy: Float[Array, ""] | None
 
 
 @runtime_checkable
@@ -175,9 +175,7 @@ def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "
     return jnp.zeros_like(x).at[position].set(u.astype(x.dtype))
 
 
-def reading(
-    value: Array, readout: Array, constant: Any = 0, output: Any = -1, log_probability: Any = jnp.nan
-) -> Reading:
+def reading(value: Array, readout: Array, constant: Any = 0, output: Any = -1, entropy: Array | None = None) -> Reading:
     """Return a reading, its parts as arrays.
 
     Args:
@@ -185,7 +183,6 @@ def reading(
         readout: the covector that reads it.
         constant: what is added to what it reads.
         output: which of the model's outputs it is about, if any.
-        log_probability: that one's, if it is about it.
+        entropy: what is subtracted, if it is a log-probability.
     """
-    constant, log_probability = (jnp.asarray(number, value.dtype) for number in (constant, log_probability))
-    return Reading(value, readout, constant, jnp.asarray(output, jnp.int32), log_probability)
+    return Reading(value, readout, jnp.asarray(constant, value.dtype), jnp.asarray(output, jnp.int32), entropy)

@@ -79,14 +79,14 @@ class Logit(Target):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class LogProbability(Target):
-    """The log-probability of a token in its first-order held form: its logit minus the mean logit, probabilities held.
+    """The log-probability of a token: its logit minus the mean logit, probabilities held, minus their entropy.
 
-    With the logits `l`, the probabilities `p = softmax(l)` and their entropy `H = −Σ p_v log p_v`, exactly
+    With the logits `l`, the probabilities `p = softmax(l)` and their entropy `H(p) = −Σ p_v log p_v`, exactly
 
         log p_t = (l_t − Σ p_v l_v) − H(p).
 
-    The parts sum to the bracket, which is linear in the stream once `p` is held, and whose covector is the gradient of
-    `log p_t`; the entropy, which is the same for every token, is in no part.
+    The bracket is linear in the stream once `p` is held, and its covector is the gradient of `log p_t`. `−H(p)` is a
+    part of its own, `entropy`: it is the same whichever token is asked for.
 
     Args:
         token: the token id `t`; the most probable one if absent.
@@ -117,19 +117,16 @@ class LogProbability(Target):
         """
         logits = model.logits_at(passed.states[self.position])
         token = jnp.argmax(logits.values) if self.token is None else self.token
-        held = jax.nn.softmax(logits.values)
-
-        def beside_the_mean(numbers: Array) -> Array:
-            return numbers[token] - jnp.dot(held, numbers, precision=PRECISION)
-
+        logs = jax.nn.log_softmax(logits.values)
+        held = jnp.exp(logs)
         weights, rows = in_blocks(held * logits.ratios), in_blocks(logits.rows)
         mean = jnp.einsum("bv,bvf->bf", weights, rows, precision=PRECISION).sum(0)
         return reading(
-            beside_the_mean(logits.values),
+            logs[token],
             one_row(passed.states, self.position, logits.direction(token) - mean),
-            beside_the_mean(logits.constants),
+            logits.constants[token] - jnp.dot(held, logits.constants, precision=PRECISION),
             token,
-            jax.nn.log_softmax(logits.values)[token],
+            -jnp.dot(held, logs, precision=PRECISION),
         )
 
     def label(self, reading: Reading, words: Words) -> str:
@@ -139,12 +136,7 @@ class LogProbability(Target):
             reading: the target on this text.
             words: how its tokens are called.
         """
-        entropy = float(reading.value) - float(reading.log_probability)
-        return (
-            f"logit of {words.output(int(reading.output))!r} minus the mean logit, probabilities held (its"
-            f" log-probability {float(reading.log_probability):.6f} plus the entropy {entropy:.6f}),"
-            f" at {words.place(self.position)}"
-        )
+        return f"log-probability of {words.output(int(reading.output))!r} at {words.place(self.position)}"
 
 
 def read_logit(

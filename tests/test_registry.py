@@ -1,7 +1,13 @@
 """A user's own family loads like those that the package has; an unknown `model_type` names the nearest one."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import jax.numpy as jnp
 import pytest
+from cases import GOLDEN
+from containers import same
 from damaged import copy_checkpoint
 
 import duat_jax as duat
@@ -27,6 +33,14 @@ def test_a_family_of_ones_own_loads_and_is_asked_like_any_other(as_before, tmp_p
     assert model.config.family == "ours"
     assert duat.unroll(model, jnp.array([3, 1, 4])).completeness().verdict == "holds"
     assert "h.0.attn.c_attn" in places(model)
+
+
+def test_the_example_of_the_page_is_the_family_that_the_package_has(as_before, tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "your-own-family.md").read_text(encoding="utf-8")
+    exec("".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {})
+    model = duat.load(copy_checkpoint(tmp_path, "starcoder2", model_type="my-starcoder2"), dtype=jnp.float64)
+    assert same(model, duat.load(GOLDEN / "starcoder2", dtype=jnp.float64))
+    assert model.config == dataclasses.replace(duat.load_config(GOLDEN / "starcoder2"), family="my-starcoder2")
 
 
 def test_a_family_that_is_known_is_not_replaced(as_before):

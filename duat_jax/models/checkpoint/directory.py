@@ -10,8 +10,10 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import read_json
+from duat_jax.models.checkpoint.stored import Stored
 from duat_jax.models.checkpoint.tokenizer import read_tokenizer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -22,6 +24,9 @@ MAPPED = 2**26
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Size of an entry, of the kinds that weights may be stored as."""
+
+PACKED = {"U8": 1}
+"""The same of kinds that stand for weights of another one."""
 
 
 class Directory:
@@ -51,7 +56,7 @@ class Directory:
         """Return the tokenizer of `tokenizer.json`, without truncation or padding."""
         return read_tokenizer(self._file("tokenizer.json"))
 
-    def tensors(self) -> "Safetensors":
+    def tensors(self) -> Stored:
         """Return the tensors of `model.safetensors`, or of the files that its index names.
 
         Raises:
@@ -60,13 +65,13 @@ class Directory:
         weights, index = self.path / WEIGHTS, self.path / INDEX
         if not weights.is_file():
             if index.is_file():
-                return self._sharded(index)
+                return Mxfp4(self._sharded(index))
             if pickled := [name for name in PICKLED if (self.path / name).exists()]:
                 raise BadCheckpoint(
                     f"{self.path} has no {WEIGHTS}, only {pickled[0]}, whose pickled weights can run any program: save"
                     " the model again as safetensors (model.save_pretrained in transformers does)"
                 )
-        return Safetensors(weights, [self._file(WEIGHTS)])
+        return Mxfp4(Safetensors(weights, [self._file(WEIGHTS)]))
 
     def _sharded(self, index: Path) -> "Safetensors":
         content = read_json(index)
@@ -180,5 +185,5 @@ class Safetensors:
         if self._opened is None or self._opened[0] != file or self._mapped > MAPPED:
             self._opened, self._mapped = None, 0
             self._opened = file, _open(file)
-        self._mapped += math.prod(shape) * BYTES[kind]
+        self._mapped += math.prod(shape) * (BYTES | PACKED)[kind]
         return self._opened[1].get_tensor(name).astype(dtype, copy=False)

@@ -365,6 +365,14 @@ class Settings:
         if found is not None and found != value:
             self._problem(name, f"= {shown(found)} isn't supported, only {value!r} is")
 
+    def ignore(self, name: str) -> None:
+        """Take a field as read, whatever it says.
+
+        Args:
+            name: the field.
+        """
+        self._take(name)
+
     def activation(self, name: str, default: str) -> str:
         """Return the name of an activation in `duat_jax.nn.ACTIVATIONS`.
 

@@ -50,6 +50,9 @@ def read_config(settings: Settings) -> Config:
     settings.rename("num_experts", "num_local_experts")
     settings.expect("hidden_act", "silu")  # which is then one of its own, with this slope
     settings.expect("swiglu_alpha", 1.702)
+    if (quantised := settings.group("quantization_config")) is not None:
+        quantised.expect("quant_method", "mxfp4")
+        quantised.ignore("modules_to_not_convert")  # the files say which tensors are stored so
     chosen = settings.integer("num_experts_per_tok", 4)
     settings.expect("experts_per_token", chosen)
     bias = settings.boolean("attention_bias", True)

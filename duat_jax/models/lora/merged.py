@@ -43,7 +43,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         plain = name if re.fullmatch(family.heads, name) else name.removeprefix(family.prefix)
         tensor = stored.read(name, np.dtype(np.float32))
         tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
-    settings = checkpoint.settings() | {"torch_dtype": "float32"}
+    settings = checkpoint.settings() | {"torch_dtype": "float32", "quantization_config": None}
     with new_directory(directory) as made:
         save_file(tensors, made / "model.safetensors", metadata={"format": "pt"})
         (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")

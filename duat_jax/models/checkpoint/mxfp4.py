@@ -1,0 +1,85 @@
+"""Tensors in MXFP4, as GPT-OSS publishes its experts: blocks of 32 numbers of 4 bits, and a scale for each block."""
+
+from collections.abc import Collection
+
+import ml_dtypes
+import numpy as np
+
+from duat_jax.models.checkpoint.stored import Stored
+
+BLOCKS, SCALES = "_blocks", "_scales"
+"""What ends the names of the two tensors that one is stored as."""
+
+KIND, BLOCK = "MXFP4", 32
+VALUES = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+"""The number that each 4 bits are."""
+
+
+class Mxfp4:
+    """Tensors of which some are stored in MXFP4: `W[i, 32 b + k, j] = 2^(scales[i, j, b] − 127) v(blocks[i, j, b, k])`.
+
+    A byte of `blocks` is two numbers `v`, the first one in its lower half.
+
+    Args:
+        stored: the tensors as they are in the files.
+
+    Source: Rouhani et al., "OCP Microscaling Formats (MX) Specification", 2023.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self.path, self.stored = stored.path, stored
+        ends = [name.removesuffix(BLOCKS) for name in stored.names() if name.endswith(BLOCKS)]
+        self.packed = {name for name in ends if self._is_packed(name)}
+
+    def _is_packed(self, name: str) -> bool:
+        parts = (name + BLOCKS, name + SCALES)
+        if not set(parts) <= set(self.stored.names()) or {self.stored.kind(part) for part in parts} != {"U8"}:
+            return False
+        blocks, scales = (self.stored.shape(part) for part in parts)
+        return len(scales) == 3 and blocks == [*scales, BLOCK // 2]
+
+    @property
+    def readable(self) -> Collection[str]:
+        """The kinds of entries that can be read."""
+        return [*self.stored.readable, KIND]
+
+    def names(self) -> Collection[str]:
+        """Return the names of all tensors."""
+        parts = {name + end for name in self.packed for end in (BLOCKS, SCALES)}
+        return (set(self.stored.names()) - parts) | self.packed
+
+    def shape(self, name: str) -> list[int]:
+        """Return a tensor's shape.
+
+        Args:
+            name: its name.
+        """
+        if name not in self.packed:
+            return self.stored.shape(name)
+        experts, columns, blocks = self.stored.shape(name + SCALES)
+        return [experts, BLOCK * blocks, columns]
+
+    def kind(self, name: str) -> str:
+        """Return what a tensor's entries are stored as.
+
+        Args:
+            name: its name.
+        """
+        return KIND if name in self.packed else self.stored.kind(name)
+
+    def read(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """Return a tensor in the host's memory, expert by expert what its bits stand for.
+
+        Args:
+            name: its name.
+            dtype: what its entries become.
+        """
+        if name not in self.packed:
+            return self.stored.read(name, dtype)
+        blocks, scales = (self.stored.read(name + end, np.dtype(np.uint8)) for end in (BLOCKS, SCALES))
+        factors = scales.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+        tensor = np.empty(self.shape(name), dtype)
+        for expert, block, factor in zip(tensor, blocks, factors, strict=True):
+            pairs = np.stack([VALUES[block & 15], VALUES[block >> 4]], -1)
+            expert[...] = (pairs.reshape(*factor.shape, BLOCK) * factor[..., None]).reshape(len(factor), -1).T
+        return tensor

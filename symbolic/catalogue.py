@@ -46,13 +46,16 @@ WHAT = ("unroll", "proof", "block", *_FIXED)
 _WITH_BLOCK = ("unroll", "proof", "block", "difference")
 
 
-def derive(what: str = "recursions", *, depth: int | None = None, block: str | None = None) -> tuple[Derivation, ...]:
+def derive(
+    what: str = "recursions", *, depth: int | None = None, block: str | None = None, letters: bool = False
+) -> tuple[Derivation, ...]:
     """Return derivations by name.
 
     Args:
         what: one of `WHAT`.
         depth: number of layers, for `unroll`; 2 if absent.
         block: a block type, for `unroll`, `proof`, `block` and `difference`; all if absent for `proof` and `block`.
+        letters: whether a block's parameters stay letters in its proof, beside the derivation that defines them.
 
     Raises:
         SymbolicError: if there is no such derivation or block, or it doesn't take what is given.
@@ -79,7 +82,10 @@ def derive(what: str = "recursions", *, depth: int | None = None, block: str | N
             return (one.residual_terms(), one.unroll(layers))
         case "proof":
             generic = (prove(),) if block is None else ()
-            return (*generic, *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove())))
+            return (
+                *generic,
+                *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove(letters=letters))),
+            )
         case "block":
             return tuple(each.residual_terms() for each in _each(kinds))
         case "difference" if block is not None:

@@ -258,6 +258,24 @@ def test_a_thing_that_is_used_twice_is_written_once():
 
 
 @pytest.mark.parametrize(
+    ("fn", "written"),
+    [
+        (lambda x: x @ A + (A.T @ x.T).T, "A′ᵢ₊₁ x′ᵢ + A′ᵢ₊₁ x′ᵢ"),
+        (lambda x: x @ A + term(jnp.tanh, jnp.einsum("fg,tf->tg", A, x), "t"), "A′ᵢ₊₁ x′ᵢ + tanh(A′ᵢ₊₁ x′ᵢ)"),
+        (lambda x: x + term(jnp.tanh, x @ A, "t") @ A.T, "x′ᵢ + A′ᵢ₊₁.T tanh(A′ᵢ₊₁ x′ᵢ)"),
+        (lambda x: term(jnp.tanh, (A @ x.T).T, "t") @ A.T + x @ A.T, "A′ᵢ₊₁ tanh(A′ᵢ₊₁ x′ᵢ) + A′ᵢ₊₁ x′ᵢ"),
+        (lambda x: x * BIAS + term(jnp.tanh, BIAS[None] * x, "t"), "K′ᵢ₊₁ x′ᵢ + tanh(K′ᵢ₊₁ x′ᵢ)"),
+        (lambda x: (h := pattern(x)) @ x @ A + (x.T @ h.T).T @ B, "A′ᵢ₊₁ H′ᵢ₊₁ x′ᵢ + K′ᵢ₊₁ H′ᵢ₊₁ x′ᵢ"),
+        (lambda x: x[::-1] + term(jnp.tanh, jnp.flip(x, 0), "t"), "S′ᵢ₊₁ x′ᵢ + tanh(S′ᵢ₊₁ x′ᵢ)"),
+        (lambda x: x @ A + term(jnp.tanh, x @ A[::-1], "t"), "A′ᵢ₊₁,₂ x′ᵢ + tanh(A′ᵢ₊₁,₁ x′ᵢ)"),
+    ],
+)
+def test_a_weight_that_is_used_twice_has_one_letter_in_any_order(fn, written):
+    block = check(fn, X)
+    assert str(block.written) == written
+
+
+@pytest.mark.parametrize(
     ("name", "written"),
     [
         ("differences", "(5/2) x′ᵢ − A′ᵢ₊₁ x′ᵢ − k′ᵢ₊₁ − S′ᵢ₊₁ x′ᵢ"),

@@ -31,12 +31,14 @@ from symbolic.papers.audit import audit
 from symbolic.papers.claim import Finding
 from symbolic.papers.figure import figure_2
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.legend import letters_section
 from symbolic.proof.step import Step
 from symbolic.proof.typesetting import document, section
-from symbolic.theorems.notation import in_the_papers_letters, notation_section
+from symbolic.theorems.notation import in_the_papers_letters
 from symbolic.theorems.residual_stack import ResidualStack
 
 KATEX = Path(__file__).parent / "katex.mjs"
+_OVERFULL = 4  # points that a line may stick out
 MARK = "%% "  # begins the comment that names a part of the document
 Named = tuple[str, str]  # a name, and LaTeX
 
@@ -102,6 +104,16 @@ def name_of(finding: Finding) -> str:
     return f"audit, {finding.equation} ({finding.source})"
 
 
+def fitted(latex: str) -> str:
+    """Return a displayed formula that is made smaller where a line can't hold it: what is printed isn't broken.
+
+    Args:
+        latex: the formula.
+    """
+    box = rf"\sbox0{{$\displaystyle {latex}$}}"
+    return rf"\[{box}\ifdim\wd0>\linewidth\resizebox{{\linewidth}}{{!}}{{\usebox0}}\else\usebox0\fi\]"
+
+
 def finding_section(finding: Finding) -> str:
     """Return a finding as a section of a LaTeX document.
 
@@ -111,11 +123,11 @@ def finding_section(finding: Finding) -> str:
     equation = f"Equation {finding.equation}" if finding.equation.isdigit() else finding.equation
     parts = [
         rf"\section*{{{escaped(f'{equation} ({finding.source})')}}}",
-        rf"\[{finding.printed}\]",
+        fitted(finding.printed),
         rf"\emph{{{escaped(finding.verdict)}.}} {escaped(finding.reason)}",
     ]
     if finding.corrected:
-        parts += ["Corrected:", rf"\[{finding.corrected}\]"]
+        parts += ["Corrected:", fitted(finding.corrected)]
     return "\n".join([*parts, "", escaped(finding.check)]) + "\n"
 
 
@@ -172,11 +184,8 @@ def whole_document(named: dict[Derivation, str], findings: tuple[Finding, ...]) 
         named: derivations with their names.
         findings: the findings of the audit.
     """
-    parts = [
-        ("the letters", notation_section()),
-        ("the letters of several terms", notation_section(several_terms().stack)),
-    ]
-    parts += [(name, section(derivation)) for derivation, name in named.items()]
+    parts = [("the letters", letters_section(*named))]
+    parts += [(name, section(derivation, number)) for number, (derivation, name) in enumerate(named.items(), 1)]
     parts += [(name_of(finding), finding_section(finding)) for finding in findings]
     parts += [(name, f"\\sbox{{0}}{{$\\displaystyle {latex}$}}\n") for name, latex in formulas(named, findings)]
     return document(f"{MARK}{name}\n{latex}" for name, latex in parts)
@@ -233,6 +242,11 @@ def check_latex(tex: str) -> str:
         raise TypesettingError(f"{error[0]}\nLaTeX doesn't take {name}: correct what symbolic/ prints for it")
     pages = re.findall(r"^Output written on .*\((\d+) pages?", log, re.MULTILINE)
     overfull = re.findall(r"^Overfull \\[hv]box \(([\d.]+)pt too \w+\)(?:.*?lines? (\d+))?", log, re.MULTILINE)
+    if too_wide := [(size, line) for size, line in overfull if float(size) > _OVERFULL]:
+        names = "\n".join(
+            f"  {float(size):.0f} pt: {name_at(tex, line) if line else 'a page'}" for size, line in too_wide
+        )
+        raise TypesettingError(f"{names}\nlines are wider than the page: break them in symbolic/proof/breaking.py")
     boxes = [f"  {float(size):.0f} pt: {name_at(tex, line) if line else 'a page'}" for size, line in overfull]
     return "\n".join([f"LaTeX: {pages[0]} pages, {len(overfull)} overfull boxes", *boxes])
 

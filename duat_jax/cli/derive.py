@@ -48,8 +48,8 @@ def derive(
     with one_line_errors():
         from symbolic.catalogue import derive as derivations
         from symbolic.errors import SymbolicError
-        from symbolic.proof.typesetting import document, section
-        from symbolic.theorems.notation import in_the_papers_letters, notation_section
+        from symbolic.proof.typesetting import article
+        from symbolic.theorems.notation import in_the_papers_letters
 
         asked = {"--proof": "proof"} if proof else {}
         asked |= {} if depth is None else {"--depth": "unroll"}
@@ -58,12 +58,12 @@ def derive(
             raise SymbolicError(f"{' and '.join(asked)} ask for different derivations: give one of them")
         otherwise = "recursions" if block is None else "block"
         name = next(iter(asked.values()), otherwise)
-        found = derivations(name, depth=depth, block=block)
+        found = derivations(name, depth=depth, block=block, letters=format is Format.document)
         if symbols is Symbols.papers:
             found = tuple(map(in_the_papers_letters, found))
         match format:
             case Format.document:
-                typer.echo(document([notation_section(), *map(section, found)]), nl=False)
+                typer.echo(article(*found), nl=False)
             case Format.latex:
                 typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in found))
             case Format.unicode:

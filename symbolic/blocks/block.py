@@ -15,13 +15,13 @@ from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, parameters_replaced
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.legend import kind_of
 from symbolic.proof.step import Step, equality, let
-from symbolic.proof.typesetting import document, section
+from symbolic.proof.typesetting import article
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
 from symbolic.theorems.difference import difference, with_moving_parameters
-from symbolic.theorems.notation import notation_section
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i
 from symbolic.theorems.unrolled import unroll
@@ -127,6 +127,7 @@ class Block:
     # Of a block that was read from a program: the array and the meaning of every letter, and the activation functions.
     values: Mapping[str, Any] = MappingProxyType({})
     legend: Mapping[str, Any] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})  # what letters mean, where that is known
     functions: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
 
     def __init__(
@@ -214,12 +215,25 @@ class Block:
             steps.append(Step(s.x(k), self.layer.right, "on x' = vec(x)", equal(Vec(self.written), whole)))
         steps += [let(entry.left, entry.right, "read off") for entry in self.parameters]
         steps.append(equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters)))
-        held = ", ".join(map(str, self.held))
-        remark = f"Held at their values on this input: {held}." if held else ""
-        for letter, meaning in self.legend.items():
+        remark = self._what_is_held()
+        for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
-            remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {str(meaning).replace('_', ' ')}."
-        return Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip())
+            remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}."
+        return self._explained(Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip()))
+
+    def _what_is_held(self) -> str:
+        held = ", ".join(map(str, self.held))
+        return f"Held at their values on this input: {held}." if held else ""
+
+    def _meanings(self) -> dict[str, str]:
+        """Return what every letter of a block that was read from a program stands for, in words."""
+        return {letter: str(meaning).replace("_", " ") for letter, meaning in self.legend.items()}
+
+    def _explained(self, derivation: Derivation) -> Derivation:
+        """Return a derivation with what this block's letters mean, so that no theorem's own letter is meant by them."""
+        own = {parameter.letter: kind_of(parameter) for parameter in (*self.held, *self.weights)}
+        stream = {self.stream.letter: "the residual stream after layer i"} if self.stream.shape[1] != 1 else {}
+        return replace(derivation, words={**own, **stream, **self.words, **self._meanings()})
 
     def _instance(self, derivation: Derivation, title: str) -> Derivation:
         """Return a derivation with this block's parameters put in where the general ones stand."""
@@ -231,16 +245,21 @@ class Block:
                 f"{', '.join(both)}: {title[0].lower()}{title[1:]} has these letters; give yours others"
             )
         instance = derivation.with_parameters(lambda parameter: table.get(parameter, parameter))
-        return replace(instance, title=title)
+        return self._explained(replace(instance, title=title))
 
     def recursions(self) -> Derivation:
         """Return the recursions of the closed form's parameters, with this block's own put in."""
         return self._instance(recursions(self.stack), f"The recursions of the {self.name}")
 
-    def prove(self) -> Derivation:
-        """Prove `x'_i = P_i x'_0 + q_i + UAT^R_i` for every depth, by induction, for this very block."""
-        proof = prove(self.stack, layer=self.layer, parameters=self.parameters)
-        return self._instance(proof, f"The closed form at every depth, for the {self.name}")
+    def prove(self, *, letters: bool = False) -> Derivation:
+        """Prove `x'_i = P_i x'_0 + q_i + UAT^R_i` for every depth, by induction, for this very block.
+
+        Args:
+            letters: whether `W'_{i+1,k}` and `b'_{i+1,k}` stay letters, as `residual_terms` defines them.
+        """
+        title = f"The closed form at every depth, for the {self.name}"
+        proof = prove(self.stack, layer=self.layer, parameters=self.parameters, title=title)
+        return self._explained(proof) if letters else self._instance(proof, title)
 
     def unroll(self, depth: int) -> Derivation:
         """Return the closed form at a depth, compared with the network of such blocks.
@@ -248,7 +267,8 @@ class Block:
         Args:
             depth: number of layers.
         """
-        return unroll(depth, self.stack, self.layer, self.parameters, f"The unrolled form of the {self.name}")
+        title = f"The unrolled form of the {self.name}"
+        return self._explained(unroll(depth, self.stack, self.layer, self.parameters, title))
 
     def collapse(self) -> Derivation:
         """Return the collapse to one affine map, with this block's parameters put in."""
@@ -311,12 +331,15 @@ class Block:
     def document(self, depth: int | None = None) -> str:
         """Return a LaTeX file that stands alone: the letters, the block, its parameters, the recursions, the proof.
 
+        The parameters stand in a table, and are letters everywhere else.
+
+
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
-        parts = [self.residual_terms(), self.recursions(), self.prove()]
+        parts = [replace(self.residual_terms(), remark=self._what_is_held()), self.prove(letters=True)]
         parts += [] if depth is None else [self.unroll(depth)]
-        return document([notation_section(self.stack), *map(section, parts)])
+        return article(*parts)
 
     def __str__(self) -> str:
         return str(self.residual_terms())

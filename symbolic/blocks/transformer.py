@@ -21,6 +21,17 @@ _F1, _f1 = Parameter("F'", (1,), _n, _d), Parameter("f'", (1,), _n, 1)
 _F2, _f2 = Parameter("F'", (2,), _d, _n), Parameter("f'", (2,), _d, 1)
 _R, _g = Parameter("R'", (), _d, _d), Held("g'", (), _n, 1)
 
+_WORDS = {
+    "A'": "attention of layer i with its pattern held, as a matrix",
+    "a'": "the bias of attention",
+    "D'": "a norm of layer i with its scale held: 1 before attention, 2 before the MLP, or behind them",
+    "d'": "the bias of a norm",
+    "F'": "a matrix of the MLP of layer i: 1 inside the activation, 2 outside",
+    "f'": "a bias of the MLP: 1 inside the activation, 2 outside",
+    "g'": "the gate of the MLP, held",
+    "R'": "the path beside the MLP: the identity or a projection",
+}
+
 MLP = Callable[[MatrixExpr], MatrixExpr]
 
 
@@ -93,4 +104,6 @@ def transformer_block(name: str, *, gated: bool = False) -> Block:
         raise SymbolicError(f"there is no block {name!r}: choose one of {', '.join(BLOCKS)}")
     layer, mlp = _LAYERS[name], _gated_mlp if gated else _mlp
     kind = f"{name} block" + (" with a gated MLP" if gated else "")
-    return Block(lambda x: layer(x, mlp), name=kind)
+    block = Block(lambda x: layer(x, mlp), name=kind)
+    block.words = _WORDS
+    return block

@@ -105,6 +105,17 @@ class Values(Mapping[str, Array]):
         return len(self._sources)
 
 
+def _same_map(flow: Flow, matrix: Array) -> bool:
+    """Tell whether a map has a matrix, number by number; a random vector shows most that don't."""
+    rows, columns = prod(flow.result.shape), prod(flow.argument.shape)
+    if matrix.shape != (rows, columns):
+        return False
+    vector = jnp.asarray(np.random.default_rng(0).normal(size=columns), flow.argument.dtype)
+    found, expected = flow.carry(vector.reshape(flow.argument.shape)).reshape(-1), matrix @ vector
+    near = jnp.allclose(found, expected, rtol=0.0, atol=1e-3 * float(jnp.abs(expected).max(initial=0.0)) + 1e-30)
+    return bool(near) and np.array_equal(flow.dense(), matrix)
+
+
 def _multiple_of_the_identity(flow: Flow) -> Expr | None:
     """Return the number `c` of a map `c I`, if it is one that is written easily."""
     matrix = np.asarray(flow.dense())
@@ -120,6 +131,7 @@ class Symbols:
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()
         self._written: dict[Value, MatrixExpr] = {}
+        self._maps: list[tuple[Flow, Parameter]] = []
         self._entries: dict[Parameter, tuple[Entry, Callable[[], Array]]] = {}
 
     def _new(self, columns: int, value: Value, array: Callable[[], Array], rows: int) -> Parameter:
@@ -154,7 +166,20 @@ class Symbols:
             return flow.base
         if not flow.sources and (number := _multiple_of_the_identity(flow)) is not None:
             return MatrixProduct(number, flow.base)
-        return self._new(prod(flow.argument.shape), flow, flow.dense, prod(flow.result.shape)) * flow.base
+        return self._matrix(flow) * flow.base
+
+    def _matrix(self, flow: Flow) -> MatrixExpr:
+        """Return the matrix of a map: a letter that stands for it already, or its transpose, or a new one."""
+        for known, letter in self._maps:
+            if set(known.sources) == set(flow.sources) and known.argument.dtype == flow.argument.dtype:
+                matrix = known.dense()
+                if _same_map(flow, matrix):
+                    return letter
+                if _same_map(flow, matrix.T):
+                    return letter.T
+        letter = self._new(prod(flow.argument.shape), flow, flow.dense, prod(flow.result.shape))
+        self._maps.append((flow, letter))
+        return letter
 
     def then(
         self, flow: Flow, carry: Callable[[Array], Array], result: Any, factors: tuple[Source, ...], operation: str

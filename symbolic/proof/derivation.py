@@ -1,45 +1,49 @@
 """A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sympy import MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
-from symbolic.expressions.lines import lines
 from symbolic.expressions.parameter import Parameter, parameters_replaced
+from symbolic.proof.breaking import broken, width
 from symbolic.proof.step import Step
 
-_LINE = 88  # characters of plain text that one line of a formula holds beside its left side
+ROOM = 415.0
+"""The width of a formula in points, beside its number on a page of A4."""
 
-_LEFT = 40  # characters of a left side that stands beside its right one
-_BESIDE = 36  # characters of a rule that stands beside its formula
+_LEFT = 0.35  # of the room, which a left side takes at most beside its right one
 
 _ALIGNED = 24  # left sides up to this length are aligned in plain text
+
+_RELATION, _INDENT = 13.0, 20.0  # points
 
 _LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\approx"}
 
 
-def _latex_lines(step: Step) -> list[str]:
+def equation_rows(step: Step) -> list[str]:
+    """Return the rows of an equation, its relation behind an `&`.
+
+    Args:
+        step: the equation.
+    """
     relation = _LATEX_RELATION[step.relation]
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
-    left, width, above = "", 0, []
-    if step.left is not None:
-        left, width = typeset(step.left), len(sstr(step.left))
-    if width > _LEFT:
-        first, *others = lines(step.left, _LINE)
-        above = [rf"& {first.latex}", *(rf"&\quad {line.latex}" for line in others)]
-        left, width = r"\qquad", 0
-    first, *others = lines(step.right, _LINE - width)
-    rows = [*above, f"{left} &{relation} {first.latex}", *(rf"&\qquad {line.latex}" for line in others)]
-    if not step.rule:
-        return rows
-    rule, length = rf"\text{{{escaped(step.rule)}}}", [first, *others][-1].length
-    if len(step.rule) > _BESIDE or width + length + len(step.rule) > _LINE:  # the rule gets a line of its own
-        return [*rows, rf"&\qquad\qquad {rule}"]
-    return [*rows[:-1], rf"{rows[-1]} && {rule}"]
+    left, room, above = "" if step.left is None else typeset(step.left), ROOM - _RELATION, []
+    if width(left) > _LEFT * ROOM:
+        first, *others = broken(left, ROOM)
+        above = [f"& {first}", *(rf"&\quad {line}" for line in others)]
+        left = r"\qquad"
+    first, *others = broken(typeset(step.right), room - width(left) - _INDENT)
+    return [*above, f"{left} &{relation} {first}", *(rf"&\qquad {line}" for line in others)]
+
+
+def _latex_lines(step: Step) -> list[str]:
+    rows = equation_rows(step)
+    return [*rows, rf"&\qquad\qquad \text{{{escaped(step.rule)}}}"] if step.rule else rows
 
 
 _MARKS = {True: "✓", False: "✗", None: " "}
@@ -53,11 +57,15 @@ class Derivation:
         title: what is derived.
         steps: the equations, in order.
         remark: one sentence on what it says or assumes.
+        given: definitions that the steps rest on, which a document states before them.
+        words: what letters mean, where a table of letters doesn't know them.
     """
 
     title: str
     steps: tuple[Step, ...]
     remark: str = ""
+    given: tuple[Step, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def verified(self) -> bool:
@@ -84,9 +92,11 @@ class Derivation:
         Args:
             put: what stands for a parameter.
         """
-        sides = ([parameters_replaced(side, put) for side in (step.left, step.right)] for step in self.steps)
-        steps = (replace(step, left=left, right=right) for step, (left, right) in zip(self.steps, sides, strict=True))
-        return replace(self, steps=tuple(steps))
+
+        def put_in(step: Step) -> Step:
+            return replace(step, left=parameters_replaced(step.left, put), right=parameters_replaced(step.right, put))
+
+        return replace(self, steps=tuple(map(put_in, self.steps)), given=tuple(map(put_in, self.given)))
 
     def rows(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""

@@ -1,37 +1,140 @@
-"""Derivations as LaTeX documents."""
+"""Derivations as LaTeX documents: what is defined, a theorem, and its proof in numbered equations."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from symbolic.expressions.latex import escaped
-from symbolic.proof.derivation import Derivation
+from symbolic.proof.breaking import width
+from symbolic.proof.derivation import ROOM, Derivation, equation_rows
+from symbolic.proof.legend import letters_section
+from symbolic.proof.step import Step
 
 _PREAMBLE = r"""\documentclass[10pt]{article}
-\usepackage[a4paper,landscape,margin=15mm]{geometry}
+\usepackage[a4paper,margin=25mm]{geometry}
 \usepackage{amsmath}
 \usepackage{amssymb}
+\usepackage{amsthm}
+\usepackage{graphicx}
+\usepackage{longtable}
+\newtheorem*{theorem}{Theorem}
 \allowdisplaybreaks
+\raggedbottom
+\emergencystretch=3em
 \setcounter{MaxMatrixCols}{40}
 \begin{document}
 """
 
+_EVIDENT = ("", "definition", "read off")  # rules that say no more than the equation
+_MATRIX = re.compile(r"\\left\(\\begin\{matrix\}.*?\\end\{matrix\}\\right\)", re.DOTALL)
 
-def section(derivation: Derivation) -> str:
-    """Return a derivation as a section of a LaTeX document, whose equations may break over pages.
+
+def _fitted(row: str) -> str:
+    """Return a row with its explicit matrices made small enough for a line."""
+
+    def one(match: re.Match) -> str:
+        room = ROOM - 80
+        return rf"\resizebox{{{room}pt}}{{!}}{{$\displaystyle {match[0]}$}}" if width(match[0]) > room else match[0]
+
+    return _MATRIX.sub(one, row)
+
+
+def _label(place: int, number: int) -> str:
+    return f"equation:{place}.{number}"
+
+
+def _display(steps: Sequence[Step], place: int, first: int) -> str:
+    """Return equations that stand together, each with a number."""
+    equations = []
+    for number, step in enumerate(steps, first):
+        *rows, last = map(_fitted, equation_rows(step))
+        numbered = rf"{last} \label{{{_label(place, number)}}}"
+        equations.append(" \\\\\n".join([*(rf"{row} \notag" for row in rows), numbered]))
+    return "\\begin{align}\n" + " \\\\\n".join(equations) + "\n\\end{align}\n"
+
+
+def _sentence(rule: str) -> str:
+    text = escaped(rule)
+    return f"{text[:1].upper()}{text[1:]}:" if text[:1].isalpha() else f"{text}:"
+
+
+def _equations(steps: Sequence[Step], place: int, first: int) -> str:
+    """Return equations in a row, with the rule of neighbours that have the same before them."""
+    parts, number = [], first
+    for rule, group in groupby(steps, key=lambda step: "" if step.rule in _EVIDENT else step.rule):
+        together = list(group)
+        parts.append((f"{_sentence(rule)}\n" if rule else "") + _display(together, place, number))
+        number += len(together)
+    return "".join(parts)
+
+
+def _references(numbers: Sequence[int], place: int) -> str:
+    """Return references to equations, those in a row as a range."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+
+    def one(number: int) -> str:
+        return rf"\eqref{{{_label(place, number)}}}"
+
+    return ", ".join(one(run[0]) if len(run) == 1 else f"{one(run[0])}--{one(run[-1])}" for run in runs)
+
+
+def _theorem(derivation: Derivation, place: int) -> str:
+    """Return the statement: the equation of an induction, and by their numbers those that are proved and assumed."""
+    numbered = list(enumerate(derivation.steps, len(derivation.given) + 1))
+    checked = [number for number, step in numbered if step.verified]
+    assumed = [number for number, step in numbered if step.verified is None and step.relation == "="]
+    inductions = [step for step in derivation.steps if step.verified is None and step.rule == "hypothesis"]
+    statement = ""
+    if len(inductions) == 1:
+        rows = " \\\\\n".join(map(_fitted, equation_rows(inductions[0])))
+        statement = f"For every $i \\ge 0$,\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
+    elif assumed:
+        statement = f"With the hypotheses {_references(assumed, place)}: "
+    plural = "s" if len(checked) > 1 else ""
+    verb = "hold" if plural else "holds"
+    return (
+        f"\\begin{{theorem}}[{{{escaped(derivation.title)}}}]\n{statement}Equation{plural}"
+        f" {_references(checked, place)} {verb}.\n\\end{{theorem}}\n"
+    )
+
+
+def section(derivation: Derivation, place: int = 1) -> str:
+    """Return a derivation as a section of a LaTeX document: definitions, theorem, and its proof in numbered equations.
 
     Args:
         derivation: the derivation.
+        place: its place in the document, which its labels begin with.
     """
-    remark = escaped(derivation.remark) + "\n" if derivation.remark else ""
-    return (
-        f"\\section*{{{escaped(derivation.title)}}}\n{remark}\\begin{{align*}}\n{derivation.rows()}\n\\end{{align*}}\n"
-        f"\\emph{{{derivation.verdict}.}}\n"
-    )
+    remark = "\n\\medskip\\noindent " + escaped(derivation.remark) + "\n" if derivation.remark else ""
+    given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if derivation.given else ""
+    body = _equations(derivation.steps, place, len(derivation.given) + 1)
+    proved = derivation.verified and any(step.verified for step in derivation.steps)
+    verdict = f"\\emph{{{derivation.verdict}.}}\n"
+    if proved:
+        body = f"{_theorem(derivation, place)}\\begin{{proof}}\n{body}{verdict}\\end{{proof}}\n"
+    else:
+        body = f"{body}\\noindent{verdict}"
+    return f"\\section*{{{escaped(derivation.title)}}}\n{given}{body}{remark}"
 
 
 def document(sections: Iterable[str]) -> str:
     """Return a complete LaTeX file.
 
     Args:
-        sections: its sections, as `section` returns them.
+        sections: its sections, as `section` and `letters_section` return them.
     """
     return _PREAMBLE + "\n".join(sections) + "\n\\end{document}\n"
+
+
+def article(*derivations: Derivation) -> str:
+    """Return a LaTeX file that stands alone: the letters that occur, and derivations with what they rest on.
+
+    Args:
+        derivations: the derivations.
+    """
+    return document([letters_section(*derivations), *map(section, derivations, range(1, len(derivations) + 1))])

@@ -10,7 +10,7 @@ from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, suppose
+from symbolic.proof.step import Step, equality, let_each, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i
 
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
@@ -104,5 +104,6 @@ def prove(
         steps.append(equality(s.UAT(k), sum_of_terms, "recursion of C, Eq. 32–34", known))
     whole = equal(s.x(k), s.form(k), (hypothesis, layer, *known))
     steps.append(Step(s.x(k), s.form(k), "Eq. 33 at depth i + 1", whole))
-    proof = Derivation(title, tuple(steps), "So it holds at every depth: at 0, and at i + 1 whenever it holds at i.")
+    remark = "So it holds at every depth: at 0, and at i + 1 whenever it holds at i."
+    proof = Derivation(title, tuple(steps), remark, given=let_each(*rules))
     return proof if proof.verified else replace(proof, remark="")

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 from sympy import MatrixExpr
 
-from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack, i, j
@@ -40,6 +39,7 @@ def notation(stack: ResidualStack | None = None) -> tuple[Meaning, ...]:
         stack: the symbols.
 
     Example:
+        >>> from symbolic.expressions.latex import typeset
         >>> print(notation()[0].ours, "is", typeset(notation()[0].papers))
         Pᵢ is \widehat{\mathbf{W}}'_{i,1}
 
@@ -59,37 +59,6 @@ def notation(stack: ResidualStack | None = None) -> tuple[Meaning, ...]:
     return tuple(rows)
 
 
-def notation_section(stack: ResidualStack | None = None) -> str:
-    r"""Return a section of a LaTeX document that says what the letters mean, ours and the papers' side by side.
-
-    Args:
-        stack: the symbols.
-
-    Example:
-        >>> print(notation_section().splitlines()[0])
-        \section*{Letters}
-    """
-    s = stack or ResidualStack()
-    own = {
-        s.x(i): "the residual stream after layer i, as a vector",
-        s.W(i, 1): "layer i's own linear path",
-        s.b(i, 3): "its bias",
-    }
-    for t in s.terms:
-        own |= {s.W(i, 2, t): "inside its activation", s.b(i, 2, t): "the bias in it", s.W(i, 3, t): "outside it"}
-    own |= {s.coupling(i, t, r): f"from the activation of term {r} into term {t}" for t, r in s.couplings}
-    if s.sizes:
-        own |= {s.UAT(i): "the sum of all terms after layer i"}
-    rows = [(typeset(letter), typeset(letter), words) for letter, words in own.items()]
-    rows += [(typeset(ours), typeset(papers), words) for ours, papers, words in notation(s)]
-    lines = "\\\\\n".join(f"${ours}$ & ${papers}$ & {escaped(words)}" for ours, papers, words in rows)
-    return (
-        "\\section*{Letters}\n\\noindent\\begin{tabular}{lll}\nhere & in the papers & \\\\ \\hline\n"
-        f"{lines}\n\\end{{tabular}}\n\nThe papers have one letter for a layer's own parameter and for the updated one,"
-        " which has a hat here.\n"
-    )
-
-
 def in_the_papers_letters(derivation: Derivation, stack: ResidualStack | None = None) -> Derivation:
     r"""Return a derivation with the papers' letters for the parameters of the unrolled form, with a hat.
 
@@ -98,6 +67,7 @@ def in_the_papers_letters(derivation: Derivation, stack: ResidualStack | None = 
         stack: the symbols that it is written in.
 
     Example:
+        >>> from symbolic.expressions.latex import typeset
         >>> from symbolic.theorems.closed_form import prove
         >>> print(typeset(in_the_papers_letters(prove()).steps[1].right))
         \widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0} + \widehat{\mathbf{b}}'_{i,3} + \mathrm{UAT}^{R}_{i}

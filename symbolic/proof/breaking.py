@@ -1,0 +1,267 @@
+"""LaTeX of a formula in lines of a width in points, broken between summands, factors, and inside brackets."""
+
+import re
+from typing import NamedTuple
+
+_TIMES = (r"\otimes", r"\odot", r"\cdot", r"\diamond", r"\times")
+_RELATIONS = ("=", "<", ">", r"\le", r"\ge", r"\approx", r"\to")
+_FUNCTIONS = re.compile(r"\\(?:sigma'*|sum|prod|Delta|operatorname\{.*\})(?:[_^].*)?(?:\\!)?$", re.DOTALL)
+_SPACES = {r"\,": 1.7, r"\;": 2.8, r"\!": 0.0, r"\ ": 3.4, r"\quad": 10.0, r"\qquad": 20.0}
+_WIDTHS = {**dict.fromkeys("WM", 10.5), **dict.fromkeys("mw", 8.5), **dict.fromkeys("ijlft.,;:'|!", 3.9)}
+_CAPITAL, _SMALL, _BOLD, _SCRIPT = 8.3, 5.8, 1.17, 0.76
+_OPERATOR, _SUM, _COLUMN = 12.4, 15.0, 10.0
+_INDENT, _BRACKET, _MARGIN = 10.0, 5.9, 1.03
+
+
+class _Piece(NamedTuple):
+    """A part of a formula that stays together.
+
+    Args:
+        latex: its LaTeX.
+        kind: `open`, `close`, `sign`, `times` or `atom`.
+        width: in points.
+        depth: the number of brackets that it stands in.
+        cost: of a line that begins with it; None where none may.
+    """
+
+    latex: str
+    kind: str
+    width: float
+    depth: int
+    cost: float | None
+
+
+def _group(text: str, start: int) -> int:
+    """Return where the brace group, command or character that begins somewhere ends."""
+    if text[start] == "\\":
+        command = re.compile(r"\\(?:[a-zA-Z]+|.)").match(text, start)
+        return command.end() if command else start + 1
+    if text[start] != "{":
+        return start + 1
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if not depth:
+            return place + 1
+    return len(text)
+
+
+def _scripts(text: str, end: int) -> int:
+    """Return where the primes, indices and exponents behind a place end."""
+    while end < len(text):
+        if text[end] == "'":
+            end += 1
+        elif text[end] in "_^":
+            end = _group(text, end + 1)
+        else:
+            break
+    return end
+
+
+def _element(text: str, start: int) -> int:
+    """Return where the element that begins somewhere ends, with its arguments and indices."""
+    if text.startswith(r"\begin{", start):
+        name = text[start + 7 : text.index("}", start)]
+        return _scripts(text, text.index(rf"\end{{{name}}}", start) + len(name) + 6)
+    if delimiter := re.compile(r"\\(?:left|right|bigl|bigr)\s*(?:\\.|.)").match(text, start):
+        return _scripts(text, delimiter.end()) if delimiter[0][1] in "rb" else delimiter.end()
+    end = _group(text, start)
+    if text[start] == "\\":
+        while end < len(text) and text[end] == "{":
+            end = _group(text, end)
+    elif text[start].isdigit():
+        end = re.compile(r"\d+").match(text, start).end()  # type: ignore[union-attr]
+    end = _scripts(text, end)
+    return end + 2 if text.startswith(r"\!", end) else end
+
+
+def _elements(text: str) -> list[str]:
+    """Return the elements of a formula in order."""
+    found, place = [], 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        end = _element(text, place)
+        found.append(text[place:end])
+        place = end
+    return found
+
+
+def _letters(text: str, factor: float = 1.0) -> float:
+    return factor * sum(_WIDTHS.get(c, _CAPITAL if c.isupper() else _SMALL) for c in text)
+
+
+def _arguments(element: str) -> tuple[str, list[str], str]:
+    """Return the command that an element begins with, its arguments, and its indices."""
+    end = _group(element, 0)
+    name, arguments = element[:end], []
+    while end < len(element) and element[end] == "{":
+        close = _group(element, end)
+        arguments.append(element[end + 1 : close - 1])
+        end = close
+    return name, arguments, element[end:]
+
+
+def _script_width(scripts: str) -> float:
+    lower = upper = 0.0
+    place = 0
+    while place < len(scripts):
+        if scripts[place] == "'":
+            upper += 3.0
+            place += 1
+        elif scripts[place] in "_^":
+            end = _group(scripts, place + 1)
+            inside = _SCRIPT * width(scripts[place + 1 : end].strip("{}") or " ", in_script=True) + 1.0
+            lower, upper = (lower + inside, upper) if scripts[place] == "_" else (lower, upper + inside)
+            place = end
+        else:
+            place += 1
+    return max(lower, upper)
+
+
+def _environment(element: str) -> float:
+    body = re.sub(r"\\(?:begin|end)\{\w+\}(?:\{[a-z]*\})?", "", element)
+    rows = [row.split("&") for row in re.split(r"\\\\(?:\[.*?\])?", body)]
+    columns = max(map(len, rows))
+    widest = (max(width(row[n]) if n < len(row) else 0.0 for row in rows) for n in range(columns))
+    return sum(widest) + _COLUMN * columns + _BRACKET
+
+
+def _element_width(element: str, in_script: bool) -> float:
+    if element.startswith(r"\begin{"):
+        return _environment(element)
+    if element[0] == "{":
+        end = _group(element, 0)
+        return width(element[1 : end - 1], in_script) + _script_width(element[end:])
+    if element[0] != "\\":
+        end = len(re.match(r"\d+|.", element, re.DOTALL)[0])  # type: ignore[index]
+        letter = element[:end]
+        if letter in "+-=<>":
+            return 7.8 if in_script else _OPERATOR
+        return (_BRACKET if letter in "()[]" else _letters(letter)) + _script_width(element[end:])
+    name, arguments, scripts = _arguments(element)
+    inner = arguments[0] if arguments else ""
+    match name:
+        case r"\mathbf" | r"\boldsymbol" | r"\mathrm" | r"\text" | r"\operatorname" | r"\mathbb":
+            plain = re.sub(r"\\[a-zA-Z]+", "x", inner)
+            own = _letters(plain, _BOLD if name in (r"\mathbf", r"\boldsymbol") else 1.0) + 1.7 * (name[1] == "o")
+        case r"\frac" | r"\dfrac" | r"\tfrac":
+            own = max(width(part, in_script) for part in arguments) + 2.4
+        case r"\sum" | r"\prod":
+            below = [width(part.strip("{}"), True) for part in re.findall(r"[_^](\{[^{}]*\}|.)", scripts)]
+            return max(_SUM, *(_SCRIPT * part for part in below)) + 3.4
+        case r"\left" | r"\right" | r"\bigl" | r"\bigr":
+            return _BRACKET + _script_width(element[len(name) + 1 :])
+        case _ if name in _TIMES or name in _RELATIONS:
+            return _OPERATOR
+        case _ if name in _SPACES:
+            return _SPACES[name]
+        case _:
+            own = width(inner, in_script) if arguments else 6.8
+    return own + _script_width(scripts)
+
+
+def width(latex: str, in_script: bool = False) -> float:
+    r"""Return about how wide a formula is in display style, in points at a type size of 10: rather more than it is.
+
+    Args:
+        latex: LaTeX of a formula.
+        in_script: whether it stands in an index, where signs have no space around them.
+
+    Example:
+        >>> 30 < width(r"\mathbf{W}'_{i + 1,1}") < 45
+        True
+    """
+    return sum(_element_width(element, in_script) for element in _elements(latex))
+
+
+def _pieces(latex: str) -> list[_Piece]:
+    """Return a formula in pieces, each with what a line costs that begins with it."""
+    found: list[_Piece] = []
+    depth = 0
+    for element in _elements(latex):
+        head = element.split("{")[0]
+        before = found[-1] if found else None
+        kind = "atom"
+        if re.match(r"\\left|\\bigl|[(\[]", element):
+            kind = "open"
+        elif re.match(r"\\right|\\bigr|[)\]]", element):
+            kind, depth = "close", depth - 1
+        elif element in "+-":
+            kind = "sign"
+        elif head in _TIMES:
+            kind = "times"
+        cost: float | None = None
+        if before is not None and before.kind in ("atom", "close") and not _FUNCTIONS.match(before.latex):
+            cost = {"sign": 0.0, "times": 0.4, "atom": 0.6, "open": 0.6}.get(kind)
+        cost = None if cost is None or head in _RELATIONS or re.match(r"[,;:]|\\[,;! ]", element) else cost + depth
+        found.append(_Piece(element, kind, _element_width(element, False), depth, cost))
+        depth += kind == "open"
+    return found
+
+
+def _first_line(pieces: list[_Piece], room: float) -> int:
+    """Return how many pieces the first line takes: it is well filled, and ends outside of brackets where it can."""
+    total, best, least = 0.0, 0, float("inf")
+    for n, piece in enumerate(pieces):
+        if n and piece.cost is not None:
+            waste = piece.cost + 3.0 * max(0.0, 1 - total / room)
+            if waste <= least:
+                best, least = n, waste
+        total += piece.width
+        if total > room and best:
+            return best
+    return best or len(pieces)
+
+
+def broken(latex: str, room: float) -> list[str]:
+    r"""Return a formula in lines, each with the indentation that its first brackets ask for.
+
+    A line begins with a sign, or with a dot where a product is broken; brackets that end on another line are of a fixed
+    size.
+
+    Args:
+        latex: LaTeX of a formula.
+        room: the width of a line in points.
+
+    Example:
+        >>> for line in broken(r"\mathbf{P} \left(\mathbf{A} + \mathbf{B}\right) + \mathbf{C}", 40):
+        ...     print(line)
+        \mathbf{P} \bigl( \mathbf{A}
+        \quad + \mathbf{B} \bigr)
+        + \mathbf{C}
+    """
+    pieces = _pieces(latex)
+    if _MARGIN * sum(piece.width for piece in pieces) <= room:
+        return [latex]
+    rows: list[list[_Piece]] = []
+    while pieces:
+        left = (room - (_INDENT * min(pieces[0].depth, 4) if rows else 0.0)) / _MARGIN
+        count = len(pieces) if sum(piece.width for piece in pieces) <= left else _first_line(pieces, left)
+        rows.append(pieces[:count])
+        pieces = pieces[count:]
+    return _written(rows)
+
+
+def _written(rows: list[list[_Piece]]) -> list[str]:
+    """Return rows of pieces as LaTeX, with brackets of a fixed size where both aren't in one row."""
+    waiting: list[tuple[int, int]] = []
+    torn: set[tuple[int, int]] = set()
+    for r, row in enumerate(rows):
+        for n, piece in enumerate(row):
+            if piece.kind == "open":
+                waiting.append((r, n))
+            elif piece.kind == "close" and waiting:
+                opening = waiting.pop()
+                torn |= {opening, (r, n)} if opening[0] != r else set()
+    lines = []
+    for r, row in enumerate(rows):
+        texts = [
+            piece.latex.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr") if (r, n) in torn else piece.latex
+            for n, piece in enumerate(row)
+        ]
+        dot = [r"\cdot"] if r and row[0].kind in ("atom", "open") else []
+        indent = [r"\quad" * min(row[0].depth, 4)] if r and row[0].depth else []
+        lines.append(" ".join([*indent, *dot, *texts]))
+    return lines

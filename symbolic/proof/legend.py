@@ -1,0 +1,275 @@
+"""What every letter of a derivation means: a table of exactly the letters that occur."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sympy import Basic, Identity, Integer, MatrixBase, Symbol, ZeroMatrix
+
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.hadamard import Hadamard
+from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.latex import escaped, typeset
+from symbolic.expressions.ordered_product import OrderedProduct
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.proof.derivation import Derivation
+
+i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
+
+_CLOSED_FORM = {
+    "x'": "the residual stream after layer i, as a vector; that of index 0 is the input",
+    "W'1": "the linear path of layer i",
+    "W'2": "what layer i multiplies the stream by inside its activation",
+    "W'3": "what layer i multiplies its activation by",
+    "W'4": "what carries the activation of an earlier term of layer i into a later one",
+    "b'1": "the bias on the linear path of layer i",
+    "b'2": "the bias inside the activation of layer i",
+    "b'3": "the bias on the linear path of layer i",
+    "P": "carries the input to layer i",
+    "q": "the biases, carried to layer i",
+    "B": "carries the input into the activation of layer i",
+    "c": "the bias inside the activation of layer i, with all earlier terms in it",
+    "C": "carries the activation of layer j to layer i",
+    "UAT": "the sum of the terms of all layers up to i",
+}
+
+_CONSEQUENCES = {
+    "s": "the slopes of the activation of layer i, held",
+    "t": "the offsets of the activation of layer i, held",
+    "J": "layer i as a matrix, its slopes held",
+    "Wbar": "the network up to layer i as one matrix",
+    "bbar": "the network up to layer i: its bias",
+    "u": "the read-out, pulled back to layer i",
+    "y": "the number that the read-out reads after layer i",
+    "z": "the pre-activation of layer i",
+    "h": "the activation of layer i",
+    "Φ": "carries a change from layer j to layer i",
+    "Phi": "carries a change from layer j to layer i",
+    "Ψ": "carries a change through layer i",
+    "Psi": "carries a change through layer i",
+    "κ": "the slopes of the secants of the activation of layer i",
+    "kappa": "the slopes of the secants of the activation of layer i",
+    "μ": "what the moved parameters of layer i bring",
+    "mu": "what the moved parameters of layer i bring",
+}
+
+_OF_TITLE = {
+    "The MLP on vec(x)": {
+        "x": "tokens and their features",
+        "W": "matrices of the MLP on features",
+        "b": "biases",
+        "R": "matrices of the MLP on rows",
+        "g'": "a gate",
+        "s'": "what is gated",
+    },
+    "Linear maps as matrices on vec(x)": {"W": "the matrix of the linear map", "x": "tokens and their features"},
+    "Attention as one matrix on vec(x)": {
+        "x": "tokens and their features",
+        "H": "the pattern of a head, held",
+        "H^": "the heads side by side",
+        "S": "picks the features of a head",
+        "W": "the matrices for queries, keys, values and output, by their index",
+        "V": "the matrix for the values of a head",
+        "W'": "attention, its values and its output as matrices on vec(x), by their index",
+    },
+    "Attention between two inputs": {
+        "x": "tokens and their features",
+        "H": "the pattern of a head",
+        "Q": "queries",
+        "K": "keys",
+        "W": "the matrices for values and output, as one",
+        "s": "the scores of one query",
+        "l": "a row of the pattern, in logarithms",
+        "p": "a row of the pattern",
+        "r": "the sum of a row",
+        "z": "the logarithm of the sum of exponentials",
+        "L": "the logarithmic means of a row at both inputs",
+        "w": "one over their sum",
+        "S": "the matrix of the softmax's secant",
+    },
+    "Normalisation with its scale held": {
+        "x": "tokens and their features",
+        "Z": "subtracts the mean over features",
+        "r": "the scales of the tokens, held",
+        "gamma": "the gain",
+        "γ": "the gain",
+        "beta": "the offset",
+        "β": "the offset",
+    },
+    "The diamond product": {"W": "matrices", "x": "a vector"},
+    "Lemma 1: a matrix times a UAT sum is a UAT sum": {
+        "x": "the input",
+        "W": "the weights of a term",
+        "b": "the bias of a term",
+        "alpha": "what a term is multiplied by",
+        "alpha*": "the same, multiplied by the matrix",
+        "beta": "the matrix before the sum",
+    },
+    "LoRA, carried through every layer": {
+        "W": "a weight",
+        "x": "what it is applied to",
+        "L": "an adapter's left factor",
+        "R": "an adapter's right factor",
+        "s": "an activation",
+    },
+    "What pruning costs": {"s": "the activation of the term that is removed", "S": "a sum of terms: 1 kept, 2 dropped"},
+}
+
+_NUMBERS = {
+    "d": "the length of the stream as a vector",
+    "n": "the length of an activation as a vector",
+    "N": "the number of tokens, or of terms",
+    "M": "the number of features",
+    "P": "the number of features on the other side",
+    "m": "the number of features of a head",
+    "r": "the rank of an adapter",
+    "k": "the width of a kernel",
+    "h": "the number of heads",
+    "rho": "the share of entries that aren't zero",
+    "f": "the function that is approximated",
+    "varepsilon": "a bound of the error",
+}
+
+_INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
+
+_DECORATED = {
+    "Δ": (r"\Delta", "the change of what stands behind it"),
+    "\u0304": (r"\overline{\phantom{x}}", "the mean of what stands below it, at two inputs"),
+    "\u0303": (r"\widetilde{\phantom{x}}", "what stands below it, at another input or for another network"),
+    "\u0302": (r"\widehat{\phantom{x}}", "the papers' letter for the parameter of the unrolled form"),
+}
+
+_OPERATIONS = {
+    Identity: (r"\mathbf{I}", "the identity"),
+    ZeroMatrix: (r"\mathbf{0}", "zero"),
+    Diagonal: (r"\operatorname{diag}", "the diagonal matrix with a vector on its diagonal"),
+    Vec: (r"\operatorname{vec}", "the entries of a matrix as a vector, row by row"),
+    Kronecker: (r"\otimes", "the Kronecker product"),
+    Hadamard: (r"\odot", "the product entry by entry"),
+}
+
+Row = tuple[str, str, str]
+
+
+def _bare(letter: str) -> tuple[str, set[str]]:
+    """Return a letter without change, mean and tilde, and those marks."""
+    marks = {mark for mark in _DECORATED if mark in letter}
+    for mark in marks:
+        letter = letter.replace(mark, "")
+    if "~" in letter:
+        return letter.replace("~", ""), {*marks, "\u0303"}
+    return letter, marks
+
+
+def _role(parameter: Parameter, letter: str) -> str:
+    """Return the second index of `W'_{i,k}` and `b'_{i,k}`, which says what they are."""
+    if letter in ("W'", "b'") and len(parameter.lower) > 1 and isinstance(parameter.lower[1], Integer):
+        return str(parameter.lower[1])
+    return ""
+
+
+def kind_of(parameter: Parameter) -> str:
+    """Return what a parameter is, in words, if nothing else is known of it.
+
+    Args:
+        parameter: the parameter.
+    """
+    what = "vector" if parameter.shape[1] == 1 else "matrix"
+    if isinstance(parameter, Held):
+        return f"a {what} that moves with the input, held at its value on it"
+    return f"data, a {what}" if isinstance(parameter, Variable) else f"a {what} that stands still"
+
+
+def _parts(derivation: Derivation) -> Iterator[Any]:
+    """Yield what stands in a derivation; of a parameter's indices the letters that count, of its shape the symbols."""
+    sides = (side for step in (*derivation.given, *derivation.steps) for side in (step.left, step.right))
+    waiting = [side for side in sides if isinstance(side, Basic | MatrixBase)][::-1]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, Parameter):
+            counting = (symbol for index in part.indices for symbol in index.free_symbols if symbol.name.islower())
+            sizes = (symbol for size in part.shape for symbol in size.free_symbols)
+            yield from sorted({*counting, *sizes}, key=str)
+        elif isinstance(part, OrderedProduct):
+            waiting += [part.at(part.first), part.at(part.last)]
+        else:
+            waiting += reversed(tuple(part) if isinstance(part, MatrixBase) else part.args)
+
+
+def _explained(parameter: Parameter, letter: str, derivation: Derivation) -> tuple[Parameter, str]:
+    """Return a letter with its meaning: those that are counted by layers for layer i."""
+    of_title = _OF_TITLE.get(derivation.title, {})
+    rest = ",".join(map(str, parameter.lower[1:]))
+    names = (f"{letter}[{rest}]" if rest else letter, letter + _role(parameter, letter), letter)
+    tables: tuple[Mapping[str, str], ...] = (derivation.words, of_title, _CLOSED_FORM, _CONSEQUENCES)
+    table, words = next(
+        ((table, table[name]) for table in tables for name in names if name in table), (None, kind_of(parameter))
+    )
+    lower, upper = parameter.lower, parameter.upper
+    if lower and table is not of_title:
+        lower, upper = ((j, *lower[1:]), (i,)) if upper else ((i, *lower[1:]), ())
+    return Parameter(letter, lower, *parameter.shape, upper), words
+
+
+def _counts(symbol: Symbol) -> bool:
+    return bool(symbol.is_integer and not symbol.is_positive)
+
+
+def _number(symbol: Symbol, derivation: Derivation) -> Row:
+    """Return the row of a size, an index, a number, or an entry of an explicit matrix."""
+    stem, entry, _ = symbol.name.partition("_")
+    known = _OF_TITLE.get(derivation.title, {}) if entry else _INDICES if _counts(symbol) else _NUMBERS
+    otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"
+    return typeset(Symbol(stem)), "", known.get(stem, otherwise)
+
+
+def rows(derivations: Iterable[Derivation]) -> list[Row]:
+    """Return LaTeX, shape and meaning of every letter that occurs, each once.
+
+    Args:
+        derivations: what they occur in.
+    """
+    letters: dict[tuple[str, str, str], Row] = {}
+    others: list[Row] = []
+    for derivation in derivations:
+        for part in _parts(derivation):
+            if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
+                others.append((r"\mathbf{1}", "", "the vector of ones"))
+            elif isinstance(part, Parameter):
+                letter, marks = _bare(part.letter)
+                shown, words = _explained(part, letter, derivation)
+                shape = r" \times ".join(map(typeset, shown.shape))
+                letters.setdefault((letter, shape, words), (typeset(shown), shape, words))
+                others += [(latex, "", words) for latex, words in map(_DECORATED.__getitem__, sorted(marks))]
+                others += [_number(symbol, derivation) for symbol in (i, j) if symbol in shown.indices]
+            elif isinstance(part, Activation):
+                others.append((part.latex_name.rstrip("'"), "", "an activation function, entry by entry"))
+                others += [(part.latex_name, "", "its derivative")] * part.order
+            elif isinstance(part, Symbol):
+                others.append(_number(part, derivation))
+            elif type(part) in _OPERATIONS:
+                latex, words = _OPERATIONS[type(part)]
+                others.append((latex, "", words))
+    return list(dict.fromkeys([*letters.values(), *others]))
+
+
+def letters_section(*derivations: Derivation) -> str:
+    r"""Return a section of a LaTeX document that explains exactly the letters that occur in derivations.
+
+    Args:
+        derivations: the derivations.
+
+    Example:
+        >>> from symbolic.theorems.closed_form import prove
+        >>> print(letters_section(prove()).splitlines()[0])
+        \section*{Letters}
+    """
+    lines = "\\\\\n".join(
+        f"${letter}$ & {f'${shape}$' if shape else ''} & {escaped(words)}" for letter, shape, words in rows(derivations)
+    )
+    return (
+        "\\section*{Letters}\n\\begin{longtable}[l]{@{}llp{95mm}@{}}\nletter & shape & meaning \\\\ \\hline\n"
+        f"\\endhead\n{lines}\n\\end{{longtable}}\n"
+    )

@@ -1,0 +1,150 @@
+"""LaTeX documents: every letter that occurs is explained and no other, lines fit, and pdflatex takes them."""
+
+import re
+import shutil
+
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from duat_jax.nn import BLOCKS as BLOCK_TYPES
+from duat_jax.nn import make_stack
+from duat_jax.nn.position import Rotary
+from symbolic.blocks.block import Block
+from symbolic.blocks.transformer import BLOCKS, transformer_block
+from symbolic.catalogue import WHAT, derive
+from symbolic.expressions.written import activation, diag, hadamard, held, matrix, sizes, summed, vector
+from symbolic.proof.breaking import broken, width
+from symbolic.proof.derivation import ROOM
+from symbolic.proof.legend import letters_section, rows
+from symbolic.proof.typesetting import article, section
+from typesetting.check import check_latex, several_terms
+
+N, M, K, m = sizes("N M K m")
+
+
+def swiglu(x):
+    """Write a block with rotary attention of grouped heads and a gated MLP, its norms' scales held."""
+    normed = diag(held("r", N, 1, 1)) * x * diag(vector("n", M, 1))
+    values = summed(lambda h: held("H", N, N, h) * normed * matrix("V", M, m, h) * matrix("O", m, M, h), 1, 4)
+    y = x + values
+    z = diag(held("r", N, 1, 2)) * y * diag(vector("n", M, 2))
+    return y + hadamard(held("U", N, K), activation(z * matrix("G", M, K), "silu")) * matrix("D", K, M)
+
+
+def read_from_a_program():
+    config = BLOCK_TYPES["pre-norm"](
+        features=4,
+        heads=2,
+        neurons=6,
+        key_value_heads=1,
+        rotary=Rotary((1.0,)),
+        mlp="gated",
+        norm="rms",
+        activation="silu",
+    )
+    stack = make_stack(config, layers=1, rngs=nnx.Rngs(0))
+    return Block.of(stack.blocks[0], jnp.ones((3, 4), jnp.float32))
+
+
+DOCUMENTS = {what: (lambda what=what: derive(what)) for what in WHAT if what not in ("proof", "block")}
+DOCUMENTS |= {
+    f"{name}, gated" if gated else name: (
+        lambda name=name, gated=gated: (
+            (block := transformer_block(name, gated=gated)).residual_terms(),
+            block.prove(letters=True),
+            block.prove(),
+            block.unroll(3),
+            block.difference(),
+        )
+    )
+    for name in BLOCKS
+    for gated in (False, True)
+}
+DOCUMENTS |= {
+    "proof": lambda: derive("proof")[:1],
+    "depth 32": lambda: derive("unroll", depth=32),
+    "several terms": lambda: (several_terms().residual_terms(), several_terms().prove(), several_terms().difference()),
+    "SwiGLU": lambda: ((block := Block(swiglu, (N, M), "SwiGLU block")).residual_terms(), block.prove()),
+    "read from a program": lambda: ((block := read_from_a_program()).residual_terms(), block.prove()),
+}
+
+LETTER = re.compile(
+    r"\\(?:mathbf|boldsymbol)\{[^{}]*\}|\\mathrm\{UAT\}|\\operatorname\{\w+\}|\\(?:sigma|otimes|odot|Delta|overline|widetilde"
+    r"|widehat|varepsilon|rho|gamma|beta)(?![a-z])|(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])"
+)
+
+
+def letters_of(formula):
+    """Return the letters of a formula, without words, labels, commands and the letters in names and indices."""
+    text = re.sub(r"\\(?:text|label|eqref)\{[^{}]*\}|\\(?:begin|end)\{\w+\}|\\d?resizebox\{[^{}]*\}\{!\}", " ", formula)
+    names = re.sub(r"_\{[A-Z]+(?:[,;][\w,;]*)?\}|[_^]\{?(?:T|R)\}?", " ", text)
+    return {match.group().replace(" ", "") for match in LETTER.finditer(names)} - {"e"}
+
+
+def equations(derivation):
+    return "\n".join(re.findall(r"\\begin\{align\*?\}(.*?)\\end\{align\*?\}", section(derivation), re.DOTALL))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_letter_that_occurs_is_explained_and_no_other(name):
+    derivations = DOCUMENTS[name]()
+    printed = set().union(*map(letters_of, map(equations, derivations)))
+    explained = set().union(*(letters_of(letter) for letter, _, _ in rows(derivations)))
+    assert printed <= explained
+    shapes = set().union(*(letters_of(shape) for _, shape, _ in rows(derivations)))
+    assert explained - shapes - {"x", "i", "j"} <= printed
+
+
+def test_the_closed_form_is_defined_before_it_is_proved():
+    document = article(*derive("proof", block="post-norm"))
+    assert r"\documentclass" in document
+    assert "landscape" not in document
+    theorem = document.index(r"\begin{theorem}[{The closed form at every depth")
+    for letter in ("P", "q", "B", "c", "C"):
+        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? &:=", document[:theorem]), letter
+    labels = re.findall(r"\\label\{(.*?)\}", document)
+    assert len(labels) == len(set(labels))
+    assert set(re.findall(r"\\eqref\{(.*?)\}", document)) <= set(labels)
+
+
+def test_a_blocks_parameters_are_letters_beside_their_table():
+    document = Block(swiglu, (N, M), "SwiGLU block").document()
+    table, proof = document.split(r"\section*{The closed form at every depth, for the SwiGLU block}")
+    assert r"\otimes" in table
+    assert r"\otimes" not in proof
+    assert r"\mathbf{W}'_{i + 1,1} \mathbf{P}_{i}" in proof
+
+
+def test_a_letter_of_a_block_never_has_a_theorems_meaning():
+    block = Block(lambda x: x + matrix("F", 4, 4) * diag(held("g", 4)) * activation(matrix("G", 4, 4) * x), (4, 1))
+    words = {letter: words for letter, _, words in rows([block.residual_terms()])}
+    assert words[r"\mathbf{g}_{i}"] == "a vector that moves with the input, held at its value on it"
+    assert words[r"\mathbf{F}_{i}"] == "a matrix that stands still"
+
+
+def test_a_program_names_its_arrays_in_the_legend():
+    legend = letters_section(*DOCUMENTS["read from a program"]())
+    assert "attention.pattern (held)" in legend
+    assert "a matrix that stands still" not in legend
+
+
+@pytest.mark.parametrize("room", [120, 240, 415])
+def test_a_formula_is_broken_into_lines_that_fit_and_loses_nothing(room):
+    latex = section(derive("proof", block="post-norm")[1])
+    for formula in re.findall(r":?= (.*?)(?: \\\\| \\label)", latex):
+        lines = broken(formula, room)
+        plain = "".join(lines).replace(r"\quad", "").replace(r"\cdot", "")
+        for old, new in ((r"\bigl", r"\left"), (r"\bigr", r"\right")):
+            plain = plain.replace(old, new)
+        assert re.sub(r"\s", "", plain) == re.sub(
+            r"\s|\\quad|\\cdot", "", formula.replace(r"\bigl", r"\left").replace(r"\bigr", r"\right")
+        )
+        assert all(width(line) <= room * 1.02 for line in lines if line.count(r"\mathbf") > 2)
+    assert broken("a", ROOM) == ["a"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_pdflatex_takes_every_document_and_no_line_sticks_out():
+    derivations = [derivation for make in DOCUMENTS.values() for derivation in make()]
+    assert "0 overfull" in check_latex(article(*derivations))

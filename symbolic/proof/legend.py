@@ -210,7 +210,8 @@ def _explained(parameter: Parameter, letter: str, derivation: Derivation) -> tup
     lower, upper = parameter.lower, parameter.upper
     if lower and table is not of_title:
         lower, upper = ((j, *lower[1:]), (i,)) if upper else ((i, *lower[1:]), ())
-    return Parameter(letter, lower, *parameter.shape, upper), words
+    height, width = parameter.shape
+    return Parameter(letter, lower, height, width, upper), words
 
 
 def _counts(symbol: Symbol) -> bool:

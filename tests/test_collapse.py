@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 from helpers import BLOCK_NAMES, close, make_input, make_stack, numbers
@@ -51,8 +52,37 @@ def test_of_a_relu_network_the_collapse_is_the_jacobian():
 def test_at_zero_the_slope_is_the_derivative_and_sigma_of_zero_is_a_bias(activation):
     sigma = ACTIVATIONS[activation]
     linear, bias, _ = duat.collapse(lambda x: duat.term(sigma, x, "term"), jnp.zeros(3))
-    close(linear.dense(), np.diag(np.full(3, jax.grad(sigma)(0.0))))
+    both_sides = (jax.grad(sigma)(1e-12) + jax.grad(sigma)(-1e-12)) / 2
+    close(linear.dense(), np.diag(np.full(3, both_sides)))
     close(bias, np.full(3, sigma(0.0)))
+
+
+NEAR = {
+    "sigmoid": (jax.nn.sigmoid, lambda z: 1 / (1 + mpmath.exp(-z))),
+    "exp": (jnp.exp, mpmath.exp),
+    "softplus": (jax.nn.softplus, lambda z: mpmath.log1p(mpmath.exp(z))),
+    "softplus by hand": (
+        lambda z: jnp.maximum(z, 0) + jnp.log1p(jnp.exp(-jnp.abs(z))),
+        lambda z: mpmath.log1p(mpmath.exp(z)),
+    ),
+    "gelu": (ACTIVATIONS["gelu"], lambda z: z * mpmath.erfc(-z / mpmath.sqrt(2)) / 2),
+    "silu": (jax.nn.silu, lambda z: z / (1 + mpmath.exp(-z))),
+    "tanh": (jnp.tanh, mpmath.tanh),
+    "bent near zero": (lambda z: jax.nn.relu(z - 0.01), lambda z: max(z - mpmath.mpf(0.01), 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NEAR)
+def test_slopes_are_right_from_zero_to_large_pre_activations(name, dtype):
+    sigma, exact = NEAR[name]
+    z = np.array([1e-30, 1e-8, 1e-7, -7e-8, 1e-5, -1e-3, 0.009, 0.02, -0.1, 0.4, 1, -3, 8], dtype)
+    form = duat.collapse(lambda x: duat.term(sigma, x, "term"), jnp.array(z))
+    with mpmath.workdps(60):
+        expected = [float((exact(mpmath.mpf(float(at))) - exact(mpmath.mpf(0))) / mpmath.mpf(float(at))) for at in z]
+    rtol = 1e3 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(np.diag(form.linear.dense()), expected, rtol=rtol, atol=1e-30)
+    assert form.completeness.holds.all()
 
 
 @pytest.mark.parametrize(("activation", "scanned"), [("sigmoid", True), ("gelu", False)])

@@ -242,9 +242,9 @@ def at_the_midpoint(f, name, operands, k, x, y):
 
 LIES = {
     "a product by one end": (difference_rules.Flow, "middle", property(lambda self: self.both[0])),
-    "the derivative for the secant": (secants, "quotient", at_the_midpoint),
-    "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y, fx, fy: 1 - fx * fx),
-    "one probability for their logarithmic mean": (secants.CLOSED, "exp", lambda x, y, fx, fy: fx),
+    "the derivative for the secant": (secants, "secant", at_the_midpoint),
+    "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
+    "one probability for their logarithmic mean": (secants.CLOSED, "exp", lambda x, y: jnp.exp(x)),
     "a jump that is dropped": (difference_rules, "_endless", lambda x: jnp.ones_like(x, bool)),
 }
 

@@ -21,6 +21,7 @@ from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
 from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
+from duat_jax.transform.secants import slope
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""
@@ -109,19 +110,23 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
     zeros, ones = jax.tree.map(jnp.zeros_like, z), jax.tree.map(jnp.ones_like, z)
-    at, derivative = jax.jvp(partial(activations_of, recording), (zeros,), (ones,))
+    activations = partial(activations_of, recording)
+    at = activations(zeros)
+    by_activation = {site._replace(kind=marks.ACTIVATION): site for site in z}
+    points, origin = ({site: tree[by_activation[site]] for site in at} for tree in (z, zeros))
+
+    def derivative(points: Seen) -> Seen:
+        return jax.jvp(activations, ({by_activation[site]: point for site, point in points.items()},), (ones,))[1]
+
+    slopes = slope(derivative, points, origin, {site: seen[site] for site in at}, at)
     given: Seen = {}
     for site, constant in at.items():
-        pre_activation = z[site._replace(kind=marks.PRE_ACTIVATION)]
-        slope = (seen[site] - constant) / jnp.where(pre_activation == 0, 1, pre_activation)
-        # Where σ has no derivative at zero, any slope is exact.
-        slope_at_zero = jnp.where(jnp.isfinite(derivative[site]), derivative[site], 0)
-        slope = jnp.where(pre_activation == 0, slope_at_zero, slope)
+        carried = slopes[site]
         if site in factors:
-            constant, slope = (1 - share) * constant, (1 - share) * slope
+            constant, carried = (1 - share) * constant, (1 - share) * carried
             given[site._replace(kind=marks.FACTOR_SLOPE)] = share * seen[site]
         given[site._replace(kind=marks.AT_ZERO)] = constant
-        given[site._replace(kind=marks.SLOPE)] = slope
+        given[site._replace(kind=marks.SLOPE)] = carried
     return given
 
 
@@ -175,9 +180,9 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
 def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | None = None) -> Collapse:
     """Return a marked function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
-    Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`), and `σ(0)` is carried as a bias.
-    Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two
-    things that flow, so it has a gauge, and the map is exact as a value in each:
+    Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
+    `σ(0)` is carried as a bias.  Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term
+    `σ(g) ⊙ u` is a product of two things that flow, so it has a gauge, and the map is exact as a value in each:
 
     | carries | the term |
     |---|---|

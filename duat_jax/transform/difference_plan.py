@@ -29,7 +29,7 @@ from duat_jax.transform.primitives import (
     sub_program,
 )
 from duat_jax.transform.program import Path, Program
-from duat_jax.transform.secants import CLOSED, SCALES
+from duat_jax.transform.secants import CLOSED, SLOPED
 
 BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"))
 """Products of two operands."""
@@ -51,7 +51,7 @@ STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
 """What is constant but for jumps."""
 
 FOLLOWED = frozenset(
-    (*BILINEAR, *TREES, *WINDOWS, *ORDERED, *STEPS, *CLOSED, *SCALES, "div", "integer_pow", "stop_gradient")
+    (*BILINEAR, *TREES, *WINDOWS, *ORDERED, *STEPS, *CLOSED, *SLOPED, "div", "integer_pow", "stop_gradient")
 )
 """What is followed besides what is linear, calls, scans and branches."""
 
@@ -336,7 +336,7 @@ class _Planner:
         elif (
             linear
             or (name == "polynomial" and flowing == [0])
-            or (name in FOLLOWED and not (name in BILINEAR | SCALES.keys() and self._jumps(equation, moves)))
+            or (name in FOLLOWED and not (name in BILINEAR | CLOSED.keys() | SLOPED and self._jumps(equation, moves)))
         ):
             return
         elif name in REFUSED:

@@ -94,9 +94,8 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     if name == "polynomial":
         values = [operand.value for operand in operands[1:]]
         return [secants.polynomial(values, *operands[0].both) * operands[0].change]
-    if name == "integer_pow" or name in secants.CLOSED:
-        secant = partial(secants.integer_power, equation.params["y"]) if name == "integer_pow" else secants.CLOSED[name]
-        return [secant(*operands[0].both, *results[0].both) * operands[0].change]
+    if name == "integer_pow":
+        return [secants.whole_power(equation.params["y"], *operands[0].both) * operands[0].change]
     return [_elementwise(partial(_apply_one, equation), name, operands)]
 
 
@@ -287,7 +286,7 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
 
     def carried(logs: Array) -> tuple[Array, Array]:
         gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
-        means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs, *jnp.exp(logs)))
+        means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs))
         if jump is None:
             return means, means * change
         moved = jnp.exp(logs[0]) - jnp.exp(logs[1])

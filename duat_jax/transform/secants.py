@@ -4,9 +4,10 @@ Between two points `x` and `y` an elementwise function of one argument has its s
 several splits evenly over its arguments, each argument's share averaged over the orders in which they may move from `y`
 to `x` (Shapley's value), which for a product is `Δ(a b) = ā Δb + b̄ Δa`.
 
-Secants that have a form without a difference of nearly equal numbers use it.  All others are a quotient, and where both
-points are closer than `eps^(1/3)` of the function's own scale the derivative at their midpoint: there the quotient's
-rounding, `eps f / Δ`, and the midpoint's error, `f''' Δ² / 24`, are equally large.
+Secants that have a form without a difference of nearly equal numbers use it (`closed_secants`).  All others have
+`slope`: the mean of the derivative between both points where that agrees with the difference of both values, else the
+quotient.
+Everything is computed in single precision at least.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,73 +17,160 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxtyping import Array
+
+from duat_jax.transform.closed_secants import CLOSED, integer_power, of_angle, of_power
 
 Function = Callable[..., Array]
 
+STRAIGHT = frozenset(("max", "min", "rem", "clamp"))
+"""What is made of straight pieces: the quotient is exact wherever the points differ."""
+
+SLOPED = STRAIGHT | {
+    *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "igamma", "igammac", "regularized_incomplete_beta"),
+    *("bessel_i0e", "bessel_i1e", "pow", "atan2"),
+}
+"""Elementwise functions without a closed form for all of their arguments at all points."""
+
 
 def widened(x: Array) -> Array:
-    """Return the same floating-point numbers in single precision at least.
+    """Return the same numbers, floating-point ones in single precision at least.
 
     Args:
         x: the numbers.
     """
-    return x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
+    return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits < 32 else x
 
 
-def _exp(x: Array, y: Array, fx: Array, fy: Array) -> Array:
-    distance = jnp.abs(x - y)
-    # The logarithmic mean of both values; of two points at minus infinity it is zero.
-    ratio = -jnp.expm1(-distance) / jnp.where(distance > 0, distance, 1)
-    return jnp.maximum(fx, fy) * jnp.where(distance > 0, ratio, 1)
+def slope(
+    derivative: Callable[[Any], Any],
+    x: Any,
+    y: Any,
+    at_x: Any,
+    at_y: Any,
+    *,
+    smooth: bool = False,
+    straight: bool = False,
+) -> Any:
+    """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal.
+
+    Of near points the quotient is lost in the rounding of both values.  There it is the mean of the derivative between
+    them, by a rule of Gauss and Legendre.  Near is where that mean and the values say the same up to the values'
+    rounding, so that the slope times the distance is as exact as the values are, whatever the function; and of a smooth
+    one, also where a rule of fewer points finds the same mean.
+
+    Args:
+        derivative: `f'`, of points.
+        x: one point, or a pytree of such.
+        y: the other one.
+        at_x: `f(x)`, up to a constant that `at_y` has too.
+        at_y: `f(y)`.
+        smooth: whether `f` is known to have all derivatives between any two points.
+        straight: whether `f` is made of straight pieces, so that near points are equal ones.
+    """
+    places, weights = _rules(max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)))
+
+    def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
+        place, weight = node
+        values = derivative(jax.tree.map(lambda a, b: _between(a, b, place), x, y))
+        return [
+            jax.tree.map(lambda t, value, w=w: t + w.astype(t.dtype) * value, total, values)
+            for total, w in zip(totals, weight, strict=True)
+        ], None
+
+    zeros = jax.tree.map(jnp.zeros_like, at_x)
+    (mean, coarse), _ = lax.scan(step, [zeros, zeros], (places, weights))
+
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array, coarse: Array) -> Array:
+        distance, moved, eps = jnp.where(x == y, 0, x - y), at_x - at_y, float(jnp.finfo(x.dtype).eps)
+        near = jnp.abs(mean * distance - moved) <= 8 * eps * jnp.maximum(jnp.abs(at_x), jnp.abs(at_y))
+        if smooth:  # the finer rule's error is at most the coarser one's to the power 3/2
+            near |= jnp.abs(mean - coarse) <= eps ** (2 / 3) * jnp.abs(mean)
+        if straight:
+            near = distance == 0
+        quotient = moved / jnp.where(distance == 0, 1, distance)
+        # Where there is no derivative at two equal points, any slope is exact.
+        return jnp.where(near & jnp.isfinite(mean), mean, jnp.where(distance == 0, 0, quotient))
+
+    return jax.tree.map(chosen, x, y, at_x, at_y, mean, coarse)
 
 
-def _log(x: Array, y: Array, fx: Array, fy: Array) -> Array:
-    low, distance = jnp.minimum(x, y), jnp.abs(x - y)
-    near, far = (distance > 0) & (distance <= low), distance > low
-    ratio = jnp.where(near, distance / low, 1)
-    return jnp.where(far, (fx - fy) / jnp.where(far, x - y, 1), jnp.where(near, jnp.log1p(ratio) / ratio, 1) / low)
+def _rules(bits: int) -> tuple[Array, Array]:
+    """Return the points of two rules of Gauss and Legendre from −1/2 to 1/2, and each rule's weights there."""
+    # Even numbers of them: none is in the middle, where a function of |z| has no derivative at zero.
+    rules = [np.polynomial.legendre.leggauss(count) for count in ((6, 4) if bits > 32 else (4, 2))]
+    places = np.concatenate([places for places, _ in rules]) / 2
+    weights = np.zeros((len(places), 2))
+    weights[: len(rules[0][0]), 0], weights[len(rules[0][0]) :, 1] = rules[0][1] / 2, rules[1][1] / 2
+    return jnp.array(places), jnp.array(weights)
 
 
-def _tanh_over(z: Array) -> Array:
-    return jnp.where(z == 0, 1, jnp.tanh(z) / jnp.where(z == 0, 1, z))
+def _between(x: Array, y: Array, place: Array) -> Array:
+    """Return the point at a place from −1/2 to 1/2 between two points; of two zeros, on both sides of them."""
+    apart = jnp.where(x == y, float(jnp.finfo(x.dtype).tiny) ** 0.5, x - y)
+    middle = jnp.where(x == y, x, x / 2 + y / 2)
+    return middle + place.astype(x.dtype) * apart
 
 
-def _power(n: int, x: Array, y: Array) -> Array:
-    """Return `(xⁿ − yⁿ) / (x − y)` for a positive `n`."""
-    total, power = jnp.ones_like(x), x
-    for _ in range(n - 1):
-        total, power = total * y + power, power * x
-    return total
+def _tails(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: Function) -> tuple[Array, Array]:
+    """Return a function's values at two points; near a limit that both tend to, their distances from it."""
+    if name in ("erf", "erfc"):
+        sign = jnp.sign(x) if name == "erf" else -jnp.sign(x)
+        tail = (jnp.sign(x) == jnp.sign(y)) & (jnp.minimum(jnp.abs(x), jnp.abs(y)) > 0.5)
+        rest = [-sign * lax.erfc(jnp.abs(z)) for z in (x, y)]
+    elif name == "igamma" and k == 1:
+        tail, rest = jnp.minimum(x, y) > operands[0], [-lax.igammac(operands[0], z) for z in (x, y)]
+    elif name == "igammac" and k == 1:
+        tail, rest = jnp.maximum(x, y) < operands[0], [-lax.igamma(operands[0], z) for z in (x, y)]
+    elif name == "regularized_incomplete_beta" and k == 2:
+        tail, rest = jnp.minimum(x, y) > 0.5, [-lax.betainc(operands[1], operands[0], 1 - z) for z in (x, y)]
+    else:
+        return f(x), f(y)
+    return jnp.where(tail, rest[0], f(x)), jnp.where(tail, rest[1], f(y))
 
 
-CLOSED: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
-    "exp": _exp,
-    "log": _log,
-    "tanh": lambda x, y, fx, fy: _tanh_over(x - y) * (1 - fx * fy),
-    "logistic": lambda x, y, fx, fy: _tanh_over((x - y) / 2) / 2 * (fx * (1 - fy) + fy * (1 - fx)),
-    # Of two zeros any slope is exact, and the derivative isn't finite.
-    "sqrt": lambda x, y, fx, fy: 1 / jnp.where(fx + fy == 0, jnp.inf, fx + fy),
-    "rsqrt": lambda x, y, fx, fy: -fx * fy / (x * fx + y * fy),
-    "square": lambda x, y, fx, fy: x + y,
-    "one_minus_square": lambda x, y, fx, fy: -x - y,
-}
-"""Secants of functions of one argument, from both points and both values."""
+def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
+    """Return the secant of an elementwise function in one argument, the others fixed.
+
+    Args:
+        f: the function.
+        name: its primitive.
+        operands: its arguments; the one in question is replaced.
+        k: which one that is.
+        x: one point.
+        y: the other one.
+    """
+    dtype, x, y = x.dtype, widened(x), widened(y)
+    if name in CLOSED:
+        return CLOSED[name](x, y).astype(dtype)
+    operands = [widened(operand) for operand in operands]
+
+    def of(z: Array) -> Array:
+        return f(*operands[:k], z, *operands[k + 1 :])
+
+    def derivative(z: Array) -> Array:
+        return jax.jvp(of, (z,), (jnp.ones_like(z),))[1]
+
+    straight = name in STRAIGHT
+    found = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=not straight, straight=straight)
+    if name == "atan2":
+        return of_angle(k, operands[1 - k], x, y, found).astype(dtype)
+    if name == "pow" and jnp.issubdtype(operands[1 - k].dtype, jnp.floating):
+        return of_power(k, operands[1 - k], x, y, found).astype(dtype)
+    return found.astype(dtype)
 
 
-def integer_power(n: int, x: Array, y: Array, fx: Array, fy: Array) -> Array:
+def whole_power(n: int, x: Array, y: Array) -> Array:
     """Return the secant of `z ↦ zⁿ`.
 
     Args:
         n: the power.
         x: one point.
         y: the other one.
-        fx: `xⁿ`.
-        fy: `yⁿ`.
     """
-    if n == 0:
-        return jnp.zeros_like(x)
-    return _power(n, x, y) if n > 0 else -_power(-n, x, y) * fx * fy
+    return integer_power(n, widened(x), widened(y)).astype(x.dtype)
 
 
 def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
@@ -98,56 +186,6 @@ def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
     for each in reversed(lower):
         total, value = total * y + value, value * x + each
     return total
-
-
-def _pole(z: Array) -> Array:
-    """Return the distance to the nearest of the poles, which are the whole numbers below one."""
-    return jnp.abs(z - jnp.minimum(jnp.round(z), 0))
-
-
-SCALES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("sin", "cos", "sinh", "cosh", "expm1", "exp2", "bessel_i0e", "bessel_i1e"), jnp.ones_like),
-    **dict.fromkeys(("erf", "erfc"), lambda z: 1 / (1 + jnp.abs(z))),
-    **dict.fromkeys(("asinh", "atan"), lambda z: 1 + jnp.abs(z)),
-    **dict.fromkeys(("asin", "acos", "atanh", "erf_inv"), lambda z: 1 - jnp.abs(z)),
-    **dict.fromkeys(("lgamma", "digamma"), _pole),
-    **dict.fromkeys(("cbrt", "log2"), jnp.abs),
-    **dict.fromkeys(("igamma", "igammac", "polygamma"), lambda *z: [jnp.abs(each) for each in z]),
-    "regularized_incomplete_beta": lambda a, b, z: [jnp.abs(a), jnp.abs(b), jnp.minimum(jnp.abs(z), jnp.abs(1 - z))],
-    "tan": lambda z: jnp.abs(jnp.cos(z)),
-    "log1p": lambda z: 1 + z,
-    "acosh": lambda z: z - 1,
-    "atan2": lambda a, b: [jnp.hypot(a, b)] * 2,
-    "pow": lambda a, b: [jnp.abs(a), 1 / jnp.abs(jnp.log(jnp.abs(a)))],
-    **dict.fromkeys(("max", "min", "rem", "clamp"), lambda *z: [jnp.zeros_like(each) for each in z]),
-    "abs": jnp.zeros_like,
-}
-"""Over what distance a function bends in each argument: the cube root of `f` over its third derivative, in size.
-What is made of straight pieces never does: its quotient is exact wherever the points differ."""
-
-
-def quotient(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
-    """Return the secant of a function in one argument, the others fixed.
-
-    Args:
-        f: the elementwise function.
-        name: its primitive.
-        operands: its arguments; the one in question is replaced.
-        k: which one that is.
-        x: one point.
-        y: the other one.
-    """
-
-    def of(z: Array) -> Array:
-        return f(*operands[:k], z, *operands[k + 1 :])
-
-    middle, difference = (x + y) / 2, x - y
-    derivative = jax.jvp(of, (middle,), (jnp.ones_like(middle),))[1]
-    scale = SCALES[name](*operands[:k], middle, *operands[k + 1 :])
-    near = float(jnp.finfo(x.dtype).eps) ** (1 / 3) * (scale[k] if isinstance(scale, list) else scale)
-    # Of equal infinities the difference isn't a number.
-    far = jnp.abs(difference) > near
-    return jnp.where(far, (of(x) - of(y)) / jnp.where(far, difference, 1), derivative)
 
 
 def coefficients(f: Function, name: str, points: Sequence[tuple[Array, Array]], moving: Sequence[int]) -> list[Array]:
@@ -169,6 +207,6 @@ def coefficients(f: Function, name: str, points: Sequence[tuple[Array, Array]], 
                 chosen[j] = points[j][side]
             at_x = sides.count(0)
             weight = factorial(at_x) * factorial(len(others) - at_x) / factorial(len(moving))
-            total = total + weight * quotient(f, name, chosen, k, *points[k])
+            total = total + weight * secant(f, name, chosen, k, *points[k])
         found.append(total)
     return found

@@ -1,25 +1,33 @@
 """Claim: the secant finds the units that carry a task at least as well as integrated gradients with ten steps.
 
 Run `make circuits`; it writes benchmarks/results/circuits.json and the tables in docs/circuits.md and README.md.  A
-study that the JSON has already isn't run again: remove the file to measure anew.
+study that the JSON has as it is defined here isn't run again, nor a task that a killed run has finished.
 """
 
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, write_pages
 from duat_jax.analysis.attribution import METHODS
+from duat_jax.analysis.comparison import as_dict, compare
+from duat_jax.analysis.faithfulness import FRACTIONS, Curve
+from duat_jax.analysis.journal import Journal
+from duat_jax.analysis.statistics import Estimate
 from duat_jax.analysis.study import study
+from duat_jax.analysis.tasks import TASKS
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 
-RESULTS = Path("benchmarks/results/circuits.json")
+RESULTS, WORK = Path("benchmarks/results/circuits.json"), Path("benchmarks/results/work")
 NEURONS = ("neuron x position",)
 RIVALS = (
     "secant",
@@ -57,37 +65,80 @@ class Asked(NamedTuple):
 
 
 SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
-OF_LANGUAGE = ("indirect object", "agreement", "capital", "language")
+OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
+PAIR = ("secant", "integrated gradients, 10 steps")
 STUDIES = {
-    "Every method": Asked(SMOLLM2, ("indirect object", "agreement", "capital"), tuple(METHODS), NEURONS, 30),
-    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, ("secant", "integrated gradients, 10 steps"), NEURONS, 100),
+    "Every method": Asked(SMOLLM2, OF_LANGUAGE, tuple(METHODS), NEURONS, 30),
+    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, PAIR, NEURONS, 100),
     "Other units": Asked(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
     "A code task": Asked(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
 }
+ALL_TASKS = "A hundred prompts", "A code task"
+"""The studies that have every task between them, as many prompts of each, and both methods of `PAIR`."""
+DIGITS = 5
+"""Of what the model says after each prompt."""
 
 
-def _measure(asked: Asked) -> dict[str, Any]:
+def _piece(model: duat.Transformer, tokenizer: Any, asked: Asked, task: str) -> dict[str, Any]:
+    """Return what one task says: its prompts, and of each kind of units and method everything that was measured."""
+    began = time.perf_counter()
+    bar = partial(progress_bar, what="methods on prompts")
+    found = study(model, tokenizer, [task], asked.methods, asked.units, prompts=asked.prompts, progress=bar)
+    drawn = found.drawn[task]
+    curves = {
+        kind: {method: [np.round(part, DIGITS).tolist() for part in curve] for method, curve in of_methods.items()}
+        for kind, of_methods in found.curves[task].items()
+    }
+    sizes = {"prompts": len(drawn.cases), "read": drawn.read, "tokens": drawn.prompts.clean.shape[1]}
+    example = drawn.cases[0]._asdict()
+    return {**sizes, "example": example, "seconds": time.perf_counter() - began, "curves": curves}
+
+
+def _measure(name: str, asked: Asked) -> dict[str, Any]:
+    """Return a study; a task that is finished isn't read again where the study is begun anew."""
     path = smollm2.path() if asked.model == SMOLLM2 else None
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
-    began = time.perf_counter()
-    found = study(
-        model,
-        tokenizer,
-        asked.tasks,
-        asked.methods,
-        asked.units,
-        prompts=asked.prompts,
-        progress=lambda task: progress_bar(task, "methods on prompts"),
-    )
-    return {"asked": asked._asdict(), "seconds": time.perf_counter() - began, **found.as_dict()}
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK / f"circuits {name}", {"asked": asked._asdict()})
+    tasks = {task: journal.once(task, partial(_piece, model, tokenizer, asked, task)) for task in asked.tasks}
+    seconds = sum(task["seconds"] for task in tasks.values())
+    return {"asked": asked._asdict(), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
 
 
-def _number(measured: dict[str, Any]) -> str:
-    return f"{measured['value']:.3f} ± {measured['standard_error']:.3f}"
+def _curves(task: dict[str, Any], kind: str) -> dict[str, Curve]:
+    return {method: Curve(*map(np.array, parts)) for method, parts in task["curves"][kind].items()}
 
 
-def _ahead(measured: dict[str, Any]) -> str:
-    return f"{measured['value']:+.3f} [{measured['interval'][0]:+.3f}, {measured['interval'][1]:+.3f}]"
+def _compared(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a study with its tables: of every task, and the mean over tasks."""
+    tasks, kinds = result["tasks"], result["asked"]["units"]
+    each = {
+        name: task | {"units": {kind: as_dict(compare([_curves(task, kind)])) for kind in kinds}}
+        for name, task in tasks.items()
+    }
+    mean = {kind: as_dict(compare([_curves(task, kind) for task in tasks.values()])) for kind in kinds}
+    return result | {"tasks": each, "mean": mean}
+
+
+def _over_all_tasks(studies: dict[str, Any]) -> dict[str, Any]:
+    """Return both methods' numbers over the tasks of several studies, if all of these are measured."""
+    asked = [studies.get(name, {}).get("asked") == _plain(STUDIES[name]) for name in ALL_TASKS]
+    if not all(asked):
+        return {}
+    curves = [_curves(task, NEURONS[0]) for name in ALL_TASKS for task in studies[name]["tasks"].values()]
+    return as_dict(compare([{method: of_methods[method] for method in PAIR} for of_methods in curves]))
+
+
+def _plain(asked: Asked) -> dict[str, Any]:
+    return json.loads(json.dumps(asked._asdict()))
+
+
+def _number(measured: dict[str, float]) -> str:
+    return Estimate(**measured).written()
+
+
+def _ahead(measured: dict[str, float]) -> str:
+    return Estimate(**measured).written(sign="+")
 
 
 def _table(result: dict[str, Any], units: str) -> list[str]:
@@ -109,7 +160,7 @@ def _in_words(mean: dict[str, Any]) -> str:
     first, *others = mean
     said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
     for method in others:
-        low, high = mean[method]["first_ahead"]["interval"]
+        low, high = (mean[method]["first_ahead"][bound] for bound in ("low", "high"))
         said["is ahead of" if low > 0 else "is behind" if high < 0 else "can't be told apart from"].append(
             f"*{method}*"
         )
@@ -146,7 +197,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": _page(results), "short table": _short(results)}
+    tables = _page(results)
+    return {"tables": tables, **cells(tables), "short table": _short(results)}
 
 
 def main() -> None:
@@ -157,10 +209,11 @@ def main() -> None:
     keep_compiled()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
     for name in arguments.study or STUDIES:
-        if name not in results["studies"]:
-            results["studies"][name] = _measure(STUDIES[name])
+        if results["studies"].get(name, {}).get("asked") != _plain(STUDIES[name]):
+            results["studies"][name] = _compared(_measure(name, STUDIES[name]))
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
-            RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+            results["all tasks"] = _over_all_tasks(results["studies"])
+            RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
     write_pages()
 
 

@@ -7,14 +7,17 @@ Run `python -m benchmarks.gauges [PROMPTS]`: SmolLM2's neurons at every token, r
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import duat_jax as duat
 from benchmarks.environment import environment
+from benchmarks.page import Fields, write_pages
 from benchmarks.smollm2 import path
 from duat_jax.analysis.attribution import slopes_times_change
 from duat_jax.analysis.circuits import measure
-from duat_jax.analysis.comparison import as_dict, compare, over_tasks
+from duat_jax.analysis.comparison import as_dict, compare
 from duat_jax.analysis.prompts import draw
+from duat_jax.analysis.statistics import Estimate
 
 CARRIES = ("halves", "gate", "factor")
 TASKS = ("indirect object", "agreement", "capital")
@@ -29,18 +32,33 @@ def main(prompts: int) -> None:
     """
     model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
     methods = {carries: slopes_times_change(carries) for carries in CARRIES}
-    found = {}
+    curves = {}
     for task in TASKS:
         drawn = draw(model, tokenizer, task, prompts)
-        found[task] = compare(measure(model, drawn.prompts, methods, [UNITS])[UNITS])
-    found["mean"] = over_tasks(found.values())
+        curves[task] = measure(model, drawn.prompts, methods, [UNITS])[UNITS]
+    found = {task: compare([of_methods]) for task, of_methods in curves.items()}
+    found["mean"] = compare(list(curves.values()))
     for task, rows in found.items():
         for carries, row in rows.items():
-            logf, (low, high) = row.numbers["logf"], row.ahead.interval
-            ahead = f"halves ahead by {row.ahead.value:.3f} [{low:.3f}, {high:.3f}]"
-            print(f"{task:16} {carries:7} {logf.value:.3f} ± {logf.standard_error:.3f}  {ahead}")
+            print(f"{task:16} {carries:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
     result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in found.items()}
     (Path(__file__).parent / "results" / "gauges.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_pages()
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    head = ["carries", *TASKS, "mean", "halves ahead by, paired"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for carries in CARRIES:
+        numbers = [Estimate(**results[task][carries]["logf"]).written() for task in (*TASKS, "mean")]
+        ahead = Estimate(**results["mean"][carries]["first_ahead"]).written() if carries != CARRIES[0] else ""
+        lines.append(f"| {' | '.join([carries, *numbers, ahead])} |")
+    return {"table": "\n".join(lines)}
 
 
 if __name__ == "__main__":

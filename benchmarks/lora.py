@@ -137,10 +137,9 @@ def _agreements(texts: list[dict], of: Callable[[dict, dict], tuple[float, float
     return found
 
 
-def _share(sizes: np.ndarray) -> float:
-    """Return the mean size of an error over the mean size of the difference, `[texts, 2]`, in percent."""
-    error, difference = sizes.mean(0)
-    return 100 * float(error / difference)
+def _share(means: np.ndarray) -> np.ndarray:
+    """Return the mean size of an error over the mean size of the difference, `[..., 2]`, in percent."""
+    return 100 * means[..., 0] / means[..., 1]
 
 
 def _sizes(texts: list[dict], error: Callable[[dict], float]) -> np.ndarray:
@@ -194,7 +193,8 @@ def _tables(results: dict[str, Any]) -> str:
     )
     for name, one in done.items():
         missed = [interval(bootstrap(_sizes(one["texts"], error), _share), 1) for error in errors]
-        parts = _share(_sizes(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"]))
+        sizes = _sizes(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
+        parts = _share(sizes.mean(0))
         lines.append(f"| {name} | {' | '.join(missed)} | {parts:.0e} |")
     lines += [
         "",

@@ -32,9 +32,7 @@ def interval(found: Estimate | Sequence[float] | np.ndarray, digits: int = 3, si
         digits: after the decimal point.
         sign: `"+"` for a difference.
     """
-    estimate = found if isinstance(found, Estimate) else bootstrap(np.asarray(found, float))
-    value, low, high = (f"{round(number, digits) + 0.0:{sign}.{digits}f}" for number in estimate)
-    return value if low == value == high else f"{value} [{low}, {high}]"
+    return (found if isinstance(found, Estimate) else bootstrap(np.asarray(found, float))).written(digits, sign)
 
 
 def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import duat_jax as duat
 from duat_jax.analysis.attribution import METHODS, Scores
 from duat_jax.analysis.circuits import AT_ONCE, UNITS, measure, run, top, values
-from duat_jax.analysis.comparison import as_dict, compare, over_tasks
-from duat_jax.analysis.faithfulness import FRACTIONS, STATISTICS, Curve, Measured, faithfulness, jackknife, mean
+from duat_jax.analysis.comparison import as_dict, compare
+from duat_jax.analysis.faithfulness import FRACTIONS, STATISTICS, Curve, columns, faithfulness, number
 from duat_jax.analysis.prompts import Prompt, draw
 from duat_jax.analysis.tasks import TASKS
 from duat_jax.cli import application
@@ -236,13 +236,13 @@ def curve_of(count, key):
 def test_numbers_of_a_curve_are_areas_of_trapezoids():
     shape = (4, len(FRACTIONS))
     curve = Curve(np.full(4, 3.0), np.full(4, -1.0), np.full(shape, 2.0), np.full(shape, 0.0))
-    found = {name: statistic(curve) for name, statistic in STATISTICS.items()}
+    found = {name: number(name, columns(curve).mean(0)) for name in STATISTICS}
     # f is 3/4 up to half of the units, and goes straight to 1 from there.
     assert found["logf"] == pytest.approx(0.75) and found["removed"] == pytest.approx(0.25)
     assert found["CPR"] == pytest.approx(0.75 * 0.499 + 0.875 * 0.5)
     assert found["CMD"] == pytest.approx(0.25 * 0.499 + 0.125 * 0.5)
     rising = curve._replace(kept=-1 + 4 * np.log(np.tile(FRACTIONS, (4, 1)) / 0.001) / np.log(500))
-    assert STATISTICS["logf"](rising) == pytest.approx(0.5)
+    assert number("logf", columns(rising).mean(0)) == pytest.approx(0.5)
 
 
 def test_metrics_are_averaged_over_prompts_before_their_ratio_is_taken():
@@ -250,36 +250,36 @@ def test_metrics_are_averaged_over_prompts_before_their_ratio_is_taken():
     close(faithfulness(curve, curve.kept), np.full(9, 0.1))
 
 
-def test_the_error_of_a_ratio_of_means_is_that_of_its_linear_part():
-    random = np.random.default_rng(0)
-    top, bottom = 3 + random.normal(size=4000), 5 + random.normal(size=4000)
-    found = jackknife(lambda pair: pair[0].mean() / pair[1].mean(), (top, bottom))
-    ratio = top.mean() / bottom.mean()
-    linear = (top - ratio * bottom) / bottom.mean()
-    assert found.value == ratio
-    assert found.standard_error == pytest.approx(linear.std(ddof=1) / np.sqrt(4000), rel=1e-3)
-
-
 def test_differences_are_paired():
     one = curve_of(20, 0)
     other = one._replace(kept=one.kept + 0.3)
-    table = compare({"one": one, "other": other})
+    table = compare([{"one": one, "other": other}])
     by = (one.clean.mean() - one.corrupted.mean()) / 0.3
-    assert table["other"].ahead.value == pytest.approx(-1 / by)
+    ahead, alone = table["other"].ahead, table["one"].numbers["logf"]
+    assert ahead.value == pytest.approx(-1 / by)
     # The errors of both are the same and cancel.
-    assert table["other"].ahead.standard_error < 0.1 * table["one"].numbers["logf"].standard_error
-    assert table["one"].ahead == Measured(0.0, 0.0)
+    assert ahead.high - ahead.low < 0.1 * (alone.high - alone.low)
+    assert table["one"].ahead == (0.0, 0.0, 0.0)
 
 
-def test_means_over_tasks_add_variances():
-    tables = [compare({"one": curve_of(9, 2 * k), "other": curve_of(9, 2 * k + 1)}) for k in range(3)]
-    found = over_tasks(tables)["other"]
-    errors = [table["other"].numbers["CPR"].standard_error for table in tables]
-    assert found.numbers["CPR"].standard_error == pytest.approx(np.linalg.norm(errors) / 3)
+def test_tasks_are_drawn_again_as_prompts_are():
+    """Tasks that differ by more than their prompts make the mean over tasks less sure than prompts alone say."""
+    tasks = [{"one": curve_of(9, k), "other": curve_of(9, k)._replace(kept=curve_of(9, k).kept + k)} for k in range(4)]
+    tables, found = [compare([task]) for task in tasks], compare(tasks)["other"]
     close(found.kept, np.mean([table["other"].kept for table in tables], 0))
-    assert mean([Measured(1.0, 3.0), Measured(2.0, 4.0)]) == Measured(1.5, 2.5)
-    low, high = as_dict(over_tasks(tables))["other"]["first_ahead"]["interval"]
-    assert low < found.ahead.value < high
+    assert found.ahead.value == pytest.approx(np.mean([table["other"].ahead.value for table in tables]))
+    assert found.ahead.high - found.ahead.low > max(t["other"].ahead.high - t["other"].ahead.low for t in tables)
+    plain = as_dict(compare(tasks))["other"]["first_ahead"]
+    assert plain == {"value": found.ahead.value, "low": found.ahead.low, "high": found.ahead.high}
+
+
+def test_intervals_are_as_wide_as_several_comparisons_need():
+    one = curve_of(20, 0)
+    others = {f"other {k}": curve_of(20, 9)._replace(clean=one.clean, corrupted=one.corrupted) for k in range(12)}
+    alone = compare([{"one": one, "other 0": others["other 0"]}])["other 0"].ahead
+    among = compare([{"one": one, **others}])["other 0"].ahead
+    assert among.value == alone.value
+    assert 1.2 < (among.high - among.low) / (alone.high - alone.low) < 1.9
 
 
 @pytest.fixture(scope="module")
@@ -364,13 +364,13 @@ def test_the_command_shows_and_writes_what_it_measured(embedded, tmp_path):
     model, tokenizer = embedded
     prompts = draw(model, tokenizer, "parameter", 3).prompts
     methods = {name: METHODS[name] for name in METHODS_TRIED[1::2]}
-    expected = as_dict(compare(measure(model, prompts, methods, [units])[units]))
+    expected = as_dict(compare([measure(model, prompts, methods, [units])[units]]))
     found = json.loads(file.read_text())
     said = found["tasks"]["parameter"]["units"][units]
     assert list(said) == list(expected) and found["mean"][units] == said and found["fractions"] == list(FRACTIONS)
     for method, row in expected.items():
         np.testing.assert_allclose(said[method]["kept"], row["kept"], atol=1e-4)
-        np.testing.assert_allclose(said[method]["logf"]["interval"], row["logf"]["interval"], atol=1e-4)
+        np.testing.assert_allclose(list(said[method]["logf"].values()), list(row["logf"].values()), atol=1e-4)
 
 
 def test_the_command_names_everything_that_is_wrong(tmp_path):

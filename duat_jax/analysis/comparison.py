@@ -1,73 +1,63 @@
-"""Methods beside each other: the numbers of their curves, with errors, and paired differences."""
+"""Methods beside each other: the numbers of their curves with intervals, and paired differences."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.analysis.faithfulness import (
-    STATISTICS,
-    Curve,
-    Measured,
-    faithfulness,
-    jackknife,
-    mean,
-)
+from duat_jax.analysis.faithfulness import STATISTICS, Curve, columns, faithfulness, number
+from duat_jax.analysis.statistics import Estimate, bootstrap_of_groups
 
 
 class Row(NamedTuple):
     """One method.
 
     Args:
-        kept: its faithfulness where the circuit is kept, for each of `FRACTIONS`, `[fractions]`.
+        kept: its faithfulness where the circuit is kept, for each of `FRACTIONS`, the mean over tasks, `[fractions]`.
         removed: the same where it is removed.
-        numbers: one number of its curve each, by a name in `STATISTICS`.
-        ahead: by how much the first method's `logf` is larger, prompt by prompt paired.
+        numbers: one number of its curves each, by a name in `STATISTICS`, with intervals of 95 %.
+        ahead: by how much the first method's `logf` is larger, prompt by prompt paired; the intervals of all methods
+            together hold with 95 %.
     """
 
     kept: Float[np.ndarray, "fractions"]
     removed: Float[np.ndarray, "fractions"]
-    numbers: dict[str, Measured]
-    ahead: Measured
+    numbers: dict[str, Estimate]
+    ahead: Estimate
 
 
-def compare(curves: Mapping[str, Curve]) -> dict[str, Row]:
-    """Return what the curves of several methods on the same prompts say.
-
-    Args:
-        curves: the curve of each method; the first one is what the others are compared with.
-    """
-    logf, first = STATISTICS["logf"], next(iter(curves.values()))
-
-    def row(curve: Curve) -> Row:
-        return Row(
-            faithfulness(curve, curve.kept),
-            faithfulness(curve, curve.removed),
-            {name: jackknife(statistic, curve) for name, statistic in STATISTICS.items()},
-            jackknife(lambda pair: logf(pair[0]) - logf(pair[1]), (first, curve)),
-        )
-
-    return {method: row(curve) for method, curve in curves.items()}
+def _ahead(means: np.ndarray) -> Any:
+    """Return the difference of both methods' `logf` from their means, one behind the other."""
+    first, other = np.split(means, 2, -1)
+    return number("logf", first) - number("logf", other)
 
 
-def over_tasks(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
-    """Return the means over tasks, each task of the same weight.
+def compare(tasks: Sequence[Mapping[str, Curve]]) -> dict[str, Row]:
+    """Return what the curves of several methods say, each task of the same weight.
+
+    Prompts are drawn again, and where there are several tasks these too.
 
     Args:
-        tables: what each task says of the same methods.
+        tasks: of each task the curve of each method on the same prompts; the first method is what the others are
+            compared with.
     """
-    tables = list(tables)
+    methods = list(tasks[0])
 
-    def row(rows: list[Row]) -> Row:
+    def row(method: str) -> Row:
+        curves = [task[method] for task in tasks]
+        measured = [columns(curve) for curve in curves]
+        first = [columns(task[methods[0]]) for task in tasks]
+        paired = [np.concatenate(both, 1) for both in zip(first, measured, strict=True)]
         return Row(
-            np.mean([one.kept for one in rows], 0),
-            np.mean([one.removed for one in rows], 0),
-            {name: mean([one.numbers[name] for one in rows]) for name in STATISTICS},
-            mean([one.ahead for one in rows]),
+            np.mean([faithfulness(curve, curve.kept) for curve in curves], 0),
+            np.mean([faithfulness(curve, curve.removed) for curve in curves], 0),
+            {name: bootstrap_of_groups(measured, partial(number, name)) for name in STATISTICS},
+            bootstrap_of_groups(paired, _ahead, max(1, len(methods) - 1)),
         )
 
-    return {method: row([table[method] for table in tables]) for method in tables[0]}
+    return {method: row(method) for method in methods}
 
 
 def as_dict(table: Mapping[str, Row]) -> dict[str, Any]:
@@ -76,16 +66,12 @@ def as_dict(table: Mapping[str, Row]) -> dict[str, Any]:
     Args:
         table: the row of each method.
     """
-
-    def plain(measured: Measured) -> dict[str, Any]:
-        return {**measured._asdict(), "interval": measured.interval}
-
     return {
         method: {
             "kept": row.kept.tolist(),
             "removed": row.removed.tolist(),
-            **{name: plain(number) for name, number in row.numbers.items()},
-            "first_ahead": plain(row.ahead),
+            **{name: estimate._asdict() for name, estimate in row.numbers.items()},
+            "first_ahead": row.ahead._asdict(),
         }
         for method, row in table.items()
     }

@@ -1,9 +1,8 @@
-"""How well a circuit stands for its model: the curve over its size, numbers made of it, and their errors."""
+"""How well a circuit stands for its model: the curve over its size, and numbers made of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -27,7 +26,7 @@ class Curve(NamedTuple):
     removed: Float[np.ndarray, "prompts fractions"]
 
 
-def faithfulness(curve: Curve, run: Float[np.ndarray, "prompts fractions"]) -> Float[np.ndarray, "fractions"]:
+def faithfulness(curve: Curve, run: Float[np.ndarray, "*prompts fractions"]) -> Float[np.ndarray, "*any fractions"]:
     """Return how much of the difference between clean and corrupted there is in other runs.
 
     `f(k) = (m(k) − m_corrupted) / (m_clean − m_corrupted)`, each the mean over prompts.
@@ -38,80 +37,51 @@ def faithfulness(curve: Curve, run: Float[np.ndarray, "prompts fractions"]) -> F
 
     Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025, circuit localization track.
     """
-    corrupted = curve.corrupted.mean()
-    return (run.mean(0) - corrupted) / (curve.clean.mean() - corrupted)
+    return _share(curve.clean.mean(), curve.corrupted.mean(), run.mean(0))
 
 
-def _mean_over_sizes(f: np.ndarray) -> float:
+def _share(clean: Any, corrupted: Any, run: np.ndarray) -> np.ndarray:
+    """Return `f(k)` from means over prompts, `[..., fractions]`."""
+    return (run - np.expand_dims(corrupted, -1)) / np.expand_dims(clean - corrupted, -1)
+
+
+def _mean_over_sizes(f: np.ndarray) -> Any:
     """Return the mean of `f` over the logarithm of the circuit's size."""
     sizes = np.log(FRACTIONS)
-    return float(np.trapezoid(f, sizes) / (sizes[-1] - sizes[0]))
+    return np.trapezoid(f, sizes) / (sizes[-1] - sizes[0])
 
 
-def _area(f: np.ndarray, of_all: float) -> float:
-    return float(np.trapezoid([*f, of_all], [*FRACTIONS, 1.0]))
+def _area(f: np.ndarray, of_all: float) -> Any:
+    whole = np.full((*f.shape[:-1], 1), of_all)
+    return np.trapezoid(np.concatenate([f, whole], -1), [*FRACTIONS, 1.0])
 
 
-STATISTICS: dict[str, Callable[[Curve], float]] = {
-    "logf": lambda curve: _mean_over_sizes(faithfulness(curve, curve.kept)),
-    "CPR": lambda curve: _area(faithfulness(curve, curve.kept), 1.0),
-    "CMD": lambda curve: _area(np.abs(1 - faithfulness(curve, curve.kept)), 0.0),
-    "removed": lambda curve: _mean_over_sizes(faithfulness(curve, curve.removed)),
+STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+    "logf": lambda kept, removed: _mean_over_sizes(kept),
+    "CPR": lambda kept, removed: _area(kept, 1.0),
+    "CMD": lambda kept, removed: _area(np.abs(1 - kept), 0.0),
+    "removed": lambda kept, removed: _mean_over_sizes(removed),
 }
-"""One number of each curve: the mean of `f` over log k; the areas under `f` (CPR, circuit performance ratio) and under
-`|1 − f|` (CMD, circuit–model distance), up to the whole model; the mean over log k where the circuit is removed, which
-is the better the lower."""
+"""One number of each curve, from `f` where the circuit is kept and where it is removed, `[..., fractions]`: the mean of
+`f` over log k; the areas under `f` (CPR, circuit performance ratio) and under `|1 − f|` (CMD, circuit–model distance),
+up to the whole model; the mean over log k where the circuit is removed, which is the better the lower."""
 
 
-class Measured(NamedTuple):
-    """A number measured on samples.
-
-    Args:
-        value: the number.
-        standard_error: its standard error.
-
-    Example:
-        >>> Measured(0.0, 0.5).interval
-        (-0.98, 0.98)
-    """
-
-    value: float
-    standard_error: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The interval of 95 % confidence, the number taken as normal."""
-        return self.value - 1.96 * self.standard_error, self.value + 1.96 * self.standard_error
-
-
-def jackknife(statistic: Callable[[Any], float], samples: Any) -> Measured:
-    """Return a statistic with its standard error: `error² = (n − 1)/n Σ_i (θ_i − mean θ)²`, `θ_i` without sample i.
+def columns(curve: Curve) -> Float[np.ndarray, "prompts columns"]:
+    """Return everything that was measured of each prompt in one row, of which a mean over prompts is taken.
 
     Args:
-        statistic: any function of the samples that gives one number.
-        samples: a pytree of arrays with a leading axis of at least two samples, `[samples, ...]`; what is paired stays
-            so.
-
-    Example:
-        >>> import numpy as np
-        >>> value, error = jackknife(np.mean, np.array([1.0, 2.0, 3.0, 6.0]))
-        >>> float(value), round(error, 3), round(float(np.std([1, 2, 3, 6], ddof=1) / 2), 3)
-        (3.0, 1.08, 1.08)
-
-    Source: Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, Eq. 11.5.
+        curve: the curve.
     """
-    count = len(jax.tree.leaves(samples)[0])
-    without = np.array(
-        [statistic(jax.tree.map(lambda leaf, i=i: np.delete(leaf, i, 0), samples)) for i in range(count)]
-    )
-    return Measured(float(statistic(samples)), float(np.sqrt((count - 1) * without.var())))
+    return np.concatenate([curve.clean[:, None], curve.corrupted[:, None], curve.kept, curve.removed], 1)
 
 
-def mean(measured: Sequence[Measured]) -> Measured:
-    """Return the mean of independent numbers, such as of several tasks.
+def number(name: str, means: Float[np.ndarray, "*any columns"]) -> Any:
+    """Return a number of a curve from the means over its prompts.
 
     Args:
-        measured: the numbers.
+        name: a name in `STATISTICS`.
+        means: of `columns`, `[..., columns]`.
     """
-    values, errors = np.array(measured).T
-    return Measured(float(values.mean()), float(np.sqrt(np.square(errors).sum()) / len(measured)))
+    clean, corrupted, runs = means[..., 0], means[..., 1], means[..., 2:]
+    return STATISTICS[name](*np.split(_share(clean, corrupted, runs), 2, -1))

@@ -1,15 +1,15 @@
 """Estimates with their intervals of confidence, by drawing the measured units again."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 RESAMPLES = 2000
 
-Statistic = Callable[[np.ndarray], float]
-"""A number of measured units, `[units, ...]`."""
+OfMeans = Callable[[Any], Any]
+"""A number made of the means over units of what was measured, `[..., columns]` to `[...]`."""
 
 
 class Estimate(NamedTuple):
@@ -25,27 +25,46 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def written(self, digits: int = 3, sign: str = "") -> str:
+        """Return the number and its interval, as every table and page writes them; without a width the number alone.
 
-def _average(values: np.ndarray) -> float:
-    return float(values.mean())
+        Args:
+            digits: after the decimal point.
+            sign: `"+"` for a difference.
+
+        Example:
+            >>> Estimate(0.5, 0.41, 0.625).written(2, "+"), Estimate(1.0, 1.0, 1.0).written(1)
+            ('+0.50 [+0.41, +0.62]', '1.0')
+        """
+        value, low, high = (f"{round(number, digits) + 0.0:{sign}.{digits}f}" for number in self)
+        return value if low == value == high else f"{value} [{low}, {high}]"
 
 
-def _estimate(value: float, resampled: Sequence[float], comparisons: int) -> Estimate:
+def _means(draw: np.random.Generator, values: np.ndarray) -> np.ndarray:
+    """Return the means over units that are drawn again, `[resamples, columns]`."""
+    units = len(values)
+    counts = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
+    return np.tensordot(counts, values, 1) / units
+
+
+def _mean(means: Any) -> Any:
+    return means
+
+
+def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
     outside = 0.05 / comparisons
     low, high = np.quantile(resampled, (outside / 2, 1 - outside / 2))
     return Estimate(float(value), float(low), float(high))
 
 
-def bootstrap(
-    values: Float[np.ndarray, "units ..."], statistic: Statistic = _average, comparisons: int = 1
-) -> Estimate:
+def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1) -> Estimate:
     """Return a number with its percentile interval of `1 − 0.05 / comparisons`: units drawn again, with replacement.
 
-    The draws are the same for every sample of as many units, so that differences of paired numbers are paired.
+    The draws are the same for every sample of as many units.
 
     Args:
-        values: what was measured of each unit (a text, a prompt, a seed), `[units, ...]`.
-        statistic: the number of all units; the mean if absent.
+        values: what was measured of each unit (a text, a prompt, a seed), `[units, columns]`; or one number of each.
+        of_means: the number that is made of the columns' means; of one number the mean itself if absent.
         comparisons: how many intervals a table holds of which none shall miss its number with 95 % confidence, by
             Bonferroni's correction.
 
@@ -55,18 +74,17 @@ def bootstrap(
 
     Source: Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, Section 13.3.
     """
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    return _estimate(statistic(values), [statistic(values[rows]) for rows in drawn], comparisons)
+    return _estimate(of_means(values.mean(0)), of_means(_means(np.random.default_rng(0), values)), comparisons)
 
 
 def bootstrap_of_groups(
-    groups: Sequence[np.ndarray], statistic: Statistic = _average, comparisons: int = 1
+    groups: Sequence[Float[np.ndarray, "_ *columns"]], of_means: OfMeans = _mean, comparisons: int = 1
 ) -> Estimate:
     """Return the mean of a number over groups, groups and the units of each group drawn again, with replacement.
 
     Args:
-        groups: what was measured of each unit of each group (prompts of tasks), `[units, ...]` each.
-        statistic: the number of a group's units; the mean if absent.
+        groups: what was measured of each unit of each group (prompts of tasks), `[units, columns]` each.
+        of_means: as for `bootstrap`, of one group's units.
         comparisons: as for `bootstrap`.
 
     Example:
@@ -75,11 +93,9 @@ def bootstrap_of_groups(
 
     Source: Davison & Hinkley, "Bootstrap Methods and their Application", 1997, Section 3.8.
     """
-    draw = np.random.default_rng(0)
-
-    def resampled() -> float:
-        chosen = [groups[i] for i in draw.integers(0, len(groups), len(groups))]
-        return float(np.mean([statistic(group[draw.integers(0, len(group), len(group))]) for group in chosen]))
-
-    value = float(np.mean([statistic(group) for group in groups]))
-    return _estimate(value, [resampled() for _ in range(RESAMPLES)], comparisons)
+    draw, count = np.random.default_rng(0), len(groups)
+    # A group that is drawn twice has units of its own each time.
+    numbers = np.array([[of_means(_means(draw, group)) for group in groups] for _ in groups])
+    chosen = draw.integers(0, count, (count, 1, RESAMPLES))
+    resampled = np.take_along_axis(numbers, chosen, 1).mean((0, 1))
+    return _estimate(np.mean([of_means(group.mean(0)) for group in groups]), resampled, comparisons)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.analysis.attribution import METHODS
 from duat_jax.analysis.circuits import UNITS, measure
-from duat_jax.analysis.comparison import Row, as_dict, compare, over_tasks
-from duat_jax.analysis.faithfulness import FRACTIONS
+from duat_jax.analysis.comparison import Row, as_dict, compare
+from duat_jax.analysis.faithfulness import FRACTIONS, Curve
 from duat_jax.analysis.prompts import Drawn, draw
 from duat_jax.analysis.tasks import TASKS
 from duat_jax.errors import BadText
@@ -22,23 +22,25 @@ class Study(NamedTuple):
 
     Args:
         drawn: the prompts of each task.
-        tables: for each task and each kind of units, the row of each method.
+        curves: for each task and each kind of units, the curve of each method.
     """
 
     drawn: dict[str, Drawn]
-    tables: dict[str, dict[str, dict[str, Row]]]
+    curves: dict[str, dict[str, dict[str, Curve]]]
 
-    @property
-    def means(self) -> dict[str, dict[str, Row]]:
-        """For each kind of units the row of each method, its mean over the tasks."""
-        tables = list(self.tables.values())
-        return {kind: over_tasks([table[kind] for table in tables]) for kind in tables[0]}
+    def tables(self, tasks: Sequence[str]) -> dict[str, dict[str, Row]]:
+        """Return for each kind of units the row of each method, its mean over tasks.
+
+        Args:
+            tasks: names of tasks of the study.
+        """
+        return {kind: compare([self.curves[task][kind] for task in tasks]) for kind in self.curves[tasks[0]]}
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
 
-        def plain(tables: Mapping[str, Mapping[str, Row]]) -> dict[str, Any]:
-            return {kind: as_dict(table) for kind, table in tables.items()}
+        def plain(tasks: Sequence[str]) -> dict[str, Any]:
+            return {kind: as_dict(table) for kind, table in self.tables(tasks).items()}
 
         return {
             "fractions": FRACTIONS,
@@ -48,11 +50,11 @@ class Study(NamedTuple):
                     "read": drawn.read,
                     "tokens": drawn.prompts.clean.shape[1],
                     "example": drawn.cases[0]._asdict(),
-                    "units": plain(self.tables[task]),
+                    "units": plain([task]),
                 }
                 for task, drawn in self.drawn.items()
             },
-            "mean": plain(self.means),
+            "mean": plain(list(self.drawn)),
         }
 
 
@@ -113,9 +115,8 @@ def study(
     check(tasks, methods, units)
     chosen = {name: METHODS[name] for name in methods}
     drawn = {task: draw(model, tokenizer, task, prompts, seed=seed) for task in tasks}
-    tables = {}
+    curves = {}
     for task, one in drawn.items():
         with progress(task) as report:
-            curves = measure(model, one.prompts, chosen, units, mean=mean, progress=report)
-        tables[task] = {kind: compare(of_methods) for kind, of_methods in curves.items()}
-    return Study(drawn, tables)
+            curves[task] = measure(model, one.prompts, chosen, units, mean=mean, progress=report)
+    return Study(drawn, curves)

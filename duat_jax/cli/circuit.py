@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from duat_jax.analysis.comparison import Row
-    from duat_jax.analysis.faithfulness import Measured
     from duat_jax.analysis.prompts import Drawn
 
     Tables = Mapping[str, Mapping[str, Row]]
@@ -30,13 +29,6 @@ def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
 
     from duat_jax.analysis.faithfulness import FRACTIONS
 
-    def number(measured: "Measured") -> str:
-        return f"{measured.value:.3f} ± {measured.standard_error:.3f}"
-
-    def ahead(measured: "Measured") -> str:
-        low, high = measured.interval
-        return f"{measured.value:+.3f} [{low:+.3f}, {high:+.3f}]"
-
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     table.add_column("", max_width=26)
     shown = [FRACTIONS.index(size) for size in SHOWN]
@@ -46,9 +38,9 @@ def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
         table.add_row(
             method,
             *(f"{row.kept[k]:.2f}" for k in shown),
-            number(row.numbers["logf"]),
+            row.numbers["logf"].written(),
             *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
-            ahead(row.ahead) if i else "",
+            row.ahead.written(sign="+") if i else "",
         )
     return table
 
@@ -100,9 +92,9 @@ def circuit(
         found = study(loaded, tokenizer, *asked, prompts=prompts, seed=seed, mean=mean, progress=bar)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         content = to_json({"model": name, "seed": seed, "others": "mean" if mean else "corrupted", **found.as_dict()})
-        shown = {f"{name}, {kind}": rows for name, tables in found.tables.items() for kind, rows in tables.items()}
-        if len(found.tables) > 1:
-            shown |= {f"mean over {len(found.tables)} tasks, {kind}": rows for kind, rows in found.means.items()}
+        names = list(found.drawn)
+        groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
+        shown = {f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in found.tables(of).items()}
         said = [_said_of(name, drawn) for name, drawn in found.drawn.items()]
         tables = [part for title, rows in shown.items() for part in ("", _table(title, rows))]
         deliver(content, *said, *tables, figure=partial(draw, shown), plot=plot, json_file=json_file)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from duat_jax.analysis.deletion_study import Row
-    from duat_jax.analysis.statistics import Estimate
 
 NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
 """What is read of a model with each kind of head."""
@@ -24,16 +23,13 @@ NUMBERS = {"next token": "log-probability of the model's next token", "hidden": 
 def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
     from rich.table import Table
 
-    def number(found: "Estimate", sign: str = "") -> str:
-        return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
-
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     table.add_column("", max_width=20)
     for column in ("deletion ↓", "insertion ↑", "first ahead by", "Spearman", "passes"):
         table.add_column(column, justify="right", no_wrap=True)
     for i, (method, row) in enumerate(rows.items()):
-        ahead = number(row.ahead, "+") if i else ""
-        cells = number(row.deletion), number(row.insertion), ahead, f"{row.spearman.value:+.2f}"
+        ahead = row.ahead.written(sign="+") if i else ""
+        cells = row.deletion.written(), row.insertion.written(), ahead, f"{row.spearman.value:+.2f}"
         table.add_row(method, *cells, f"{costs[method]:.1f}")
     return table
 

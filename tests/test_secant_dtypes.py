@@ -190,3 +190,21 @@ def test_multipliers_are_what_the_formulas_say(dtype, function):
         error = np.abs(np.asarray(multiplier, np.float64) - by_formula).max((-1, -2))
         worst[name] = (error / np.abs(by_formula).max((-1, -2)) / float(jnp.finfo(dtype).eps)).round(1)
     assert {name: w for name, w in worst.items() if not (w < 16).all()} == {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3])
+def test_parts_of_attention_with_large_scores_are_those_in_double_precision(dtype):
+    weights = [numbers(WIDTH, 4, key=key) / 2 for key in (31, 32, 33)]
+    x, y = (jnp.array(numbers(8, WIDTH, key=key)).astype(dtype) for key in (34, 35))
+
+    def parts(dtype):
+        queries, keys, values = (jnp.array(w).astype(dtype) for w in weights)
+
+        def attention(x):
+            scores = jnp.where(jnp.tri(8, dtype=bool), 8 * (x @ queries) @ (x @ keys).T, lowest(x))
+            return (jax.nn.softmax(scores) @ (x @ values))[-1].sum()
+
+        return np.asarray(duat.secant(attention)(x.astype(dtype), y.astype(dtype)).parts.astype(jnp.float64).sum(-1))
+
+    found, expected = parts(dtype), parts("float64")
+    assert np.abs(found - expected).max() <= 64 * float(jnp.finfo(dtype).eps) * np.abs(expected).max()

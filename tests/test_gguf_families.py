@@ -1,6 +1,7 @@
 """A golden checkpoint written as llama.cpp's converter writes its architecture is the same model."""
 
 import json
+import math
 import re
 import shutil
 
@@ -13,6 +14,9 @@ from containers import add_value, same
 from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
+from duat_jax.models.checkpoint.gguf_architectures import ARCHITECTURES, MIXTRAL, OLMO3
+from duat_jax.models.checkpoint.gguf_settings import share_of
+from duat_jax.models.registry import FAMILIES as KNOWN
 
 STEMS = {
     "embed_tokens": "token_embd",
@@ -50,6 +54,19 @@ GPT2 = {
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
 }
+BERT = {
+    "embeddings.word_embeddings": "token_embd",
+    "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "token_embd_norm",
+    **{f"attention.self.{part}": f"attn_{part[0]}" for part in ("query", "key", "value")},
+    "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm",
+    "intermediate.dense": "ffn_up",
+    "output.dense": "ffn_down",
+    "output.LayerNorm": "layer_output_norm",
+}
+PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 NEOX = {
     "embed_in": "token_embd",
     "final_layer_norm": "output_norm",
@@ -98,9 +115,20 @@ SCALES = {
     "residual_scale": "residual_multiplier",
     "logit_scale": "logits_scaling",
 }
+ORIGINAL = {"rope.scaling.original_context_length": "original_max_position_embeddings"}
 PARALLEL = {"use_parallel_residual": "use_parallel_residual"}
 FAMILIES = {
     "gpt2": ("gpt2", GPT2, transposed, {}, {}, {}),
+    "bert": ("bert", BERT, as_it_is, {}, {"attention.causal": False, "pooling_type": 1}, {}),
+    "phi3": ("phi3", PHI3, as_it_is, ORIGINAL, {"attention.sliding_window": 0}, {"sliding_window": None}),
+    "phi3-longrope": (
+        "phi3",
+        PHI3,
+        as_it_is,
+        ORIGINAL,
+        {"rope.scaling.attn_factor": (1 + math.log(64 / 8) / math.log(8)) ** 0.5},
+        {},
+    ),
     "gpt_neox": ("gptneox", NEOX, apart, PARALLEL, {"rope.dimension_count": 6}, {}),
     "starcoder2": ("starcoder2", {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}, as_it_is, {}, {}, {}),
     "smollm3": ("smollm3", {}, alternating, {}, {}, {"no_rope_layers": None}),
@@ -116,6 +144,7 @@ FAMILIES = {
 """Of each family its architecture, its own names, how its tensors are stored, its keys, and what it can't say."""
 
 WITHOUT_WINDOW = ("starcoder2",)
+FACTORS = {"rope_factors_long": "long_factor", "rope_factors_short": "short_factor"}
 
 
 def coarse(directory, family, changes):
@@ -135,7 +164,7 @@ def keys_of(config, fields):
     """Return what a file says of every model, and of one of these fields."""
     rotary = config.get("rope_parameters") or {}
     rotary = rotary.get("full_attention", rotary)
-    epsilon = next(name for name in config if "epsilon" in name or name.endswith("_eps"))
+    epsilon = next((name for name in config if "epsilon" in name or name.endswith("_eps")), "rms_norm_eps")
     norm = "layer_norm_rms_epsilon" if epsilon == "rms_norm_eps" else "layer_norm_epsilon"
     features, heads = (
         config.get("hidden_size", config.get("n_embd")),
@@ -150,8 +179,8 @@ def keys_of(config, fields):
         "attention.head_count_kv": config.get("num_key_value_heads", heads),
         "attention.key_length": config.get("head_dim") or features // heads,
         "attention.value_length": config.get("head_dim") or features // heads,
-        f"attention.{norm}": config[epsilon],
-        "rope.freq_base": float(rotary.get("rope_theta", 10_000.0)),
+        f"attention.{norm}": config.get(epsilon, 1e-5),
+        "rope.freq_base": float(rotary.get("rope_theta", config.get("rope_theta", 10_000.0))),
         "vocab_size": config["vocab_size"],
         **{key: config[field] for key, field in fields.items()},
     }
@@ -164,12 +193,16 @@ def write(path, family, config, tensors):
     for key, value in (keys_of(config, fields) | more).items():
         add_value(writer, f"{architecture}.{key}", value)
     for full, tensor in tensors.items():
-        found = re.fullmatch(
-            r"(?:model\.|transformer\.|gpt_neox\.)?(?:(?:layers|h)\.(\d+)\.)?(.+)\.(weight|bias)", full
-        )
-        layer, name, end = found.groups()
+        if "pooler" in full:  # the converter leaves it out
+            continue
+        plain = re.sub(r"^(model|transformer|gpt_neox|bert)\.", "", full)
+        layer, name, end = re.fullmatch(r"(?:(?:encoder\.layer|layers|h)\.(\d+)\.)?(.+)\.(weight|bias)", plain).groups()
         place = "" if layer is None else f"blk.{layer}."
         writer.add_tensor(f"{place}{(STEMS | own)[name]}.{end}", layout(full, tensor, config))
+    scaling = config.get("rope_scaling") or {}
+    for name, field in FACTORS.items():
+        if field in scaling:
+            writer.add_tensor(f"{name}.weight", np.array(scaling[field], np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -182,10 +215,37 @@ def test_a_golden_checkpoint_as_a_gguf_file_is_the_same_model(tmp_path, family):
     config, tensors = coarse(tmp_path / "directory", family, FAMILIES[family][-1])
     file = write(tmp_path / "a.gguf", family, config, tensors)
     stored, expected = duat.load(file, dtype=jnp.float64), duat.load(tmp_path / "directory", dtype=jnp.float64)
-    assert stored.config.family == family
+    assert stored.config.family == config["model_type"]
     assert same(stored, expected)
     text = jnp.array([3, 1, 4, 1, 5, 9])
     np.testing.assert_allclose(stored(text), expected(text), rtol=1e-5, atol=1e-5)  # keys are stored as float32
+
+
+def test_a_roberta_is_refused_by_name(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "bert")
+    writer.add_tokenizer_model("t5")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(duat.BadCheckpoint, match="is a RoBERTa"):
+        duat.load_config(tmp_path / "a.gguf")
+
+
+WITHOUT = {
+    *("mistral", "gptj", "opt", "albert", "distilbert", "vit", "modernbert", "roberta", "xlm-roberta", "gpt_oss"),
+}
+"""Families of which no GGUF file is read: a Mistral's is a Llama's, the others are in docs/how-it-works.md."""
+
+
+def test_every_other_family_is_read_from_a_gguf_file():
+    read = {architecture.model_type for architecture in (*ARCHITECTURES.values(), MIXTRAL, OLMO3)}
+    assert read | WITHOUT == set(KNOWN) and not read & WITHOUT
+
+
+def test_a_share_gives_the_number_again():
+    for whole in range(1, 200):
+        for part in range(1, whole + 1):
+            assert int(whole * share_of(part, whole)) == part and share_of(part, whole) <= 1
 
 
 def test_a_window_that_is_not_said_of_every_layer_is_refused(tmp_path):

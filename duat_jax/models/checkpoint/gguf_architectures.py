@@ -58,6 +58,20 @@ _GPT2 = [
     *("lm_head", "transformer.h.0.ln_1", "transformer.h.0.ln_2"),
     *(f"transformer.h.0.{part}" for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")),
 ]
+_BERT = [
+    *(
+        f"embeddings.{part}"
+        for part in ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+    ),
+    *(f"encoder.layer.0.attention.self.{part}" for part in ("query", "key", "value")),
+    *(f"encoder.layer.0.attention.output.{part}" for part in ("dense", "LayerNorm")),
+    *(f"encoder.layer.0.{part}" for part in ("intermediate.dense", "output.dense", "output.LayerNorm")),
+]
+_PHI3 = [
+    *("model.embed_tokens", "model.norm", "lm_head"),
+    *(f"{_LAYER}{norm}_layernorm" for norm in ("input", "post_attention")),
+    *(f"{_LAYER}{part}" for part in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")),
+]
 _NEOX = [
     *("gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"),
     *(f"gpt_neox.layers.0.{norm}_layernorm" for norm in ("input", "post_attention")),
@@ -92,6 +106,8 @@ class Architecture(NamedTuple):
         epsilon: the key of the norms' epsilon, and its field.
         turned: the field of the share of a head's features that are turned; absent where all of them are.
         layout: how tensors are stored in another way than Hugging Face's.
+        causal: whether a token sees only itself and what came before.
+        harmless: keys that leave the computation as it is.
     """
 
     kind: gguf.MODEL_ARCH
@@ -102,6 +118,8 @@ class Architecture(NamedTuple):
     epsilon: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
     turned: str | None = None
     layout: Layout = Layout.SAME
+    causal: bool = True
+    harmless: frozenset[str] = frozenset()
 
     @property
     def experts(self) -> str | None:
@@ -177,6 +195,16 @@ def _gpt_neox(config: dict[str, Any], header: Header) -> dict[str, Any]:
     return {**unknown, "rotary_emb_base": config["rope_theta"], "hidden_act": "gelu", "attention_bias": biased}
 
 
+def _bert(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    unknown = dict.fromkeys(("head_dim", "num_key_value_heads", "rope_theta", "tie_word_embeddings"))
+    segments = header.places["token_types.weight"].shape[0] if "token_types.weight" in header.places else 0
+    return {**unknown, "hidden_act": "gelu", "type_vocab_size": segments}
+
+
+def _phi3(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu", "sliding_window": config.get("sliding_window") or None}
+
+
 _LAYER_NORM = "attention.layer_norm_epsilon"
 
 ARCHITECTURES = {
@@ -188,6 +216,27 @@ ARCHITECTURES = {
         _gpt2,
         epsilon=(_LAYER_NORM, "layer_norm_epsilon"),
         layout=Layout.TRANSPOSED,
+    ),
+    "bert": Architecture(
+        gguf.MODEL_ARCH.BERT,
+        "bert",
+        _BERT,
+        {},
+        _bert,
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
+        causal=False,
+        harmless=frozenset(("pooling_type",)),
+    ),
+    "phi3": Architecture(
+        gguf.MODEL_ARCH.PHI3,
+        "phi3",
+        _PHI3,
+        {
+            "attention.sliding_window": "sliding_window",
+            "rope.scaling.original_context_length": "original_max_position_embeddings",
+        },
+        _phi3,
+        turned="partial_rotary_factor",
     ),
     "gptneox": Architecture(
         gguf.MODEL_ARCH.GPTNEOX,
@@ -294,6 +343,11 @@ def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise BadCheckpoint(f"{path}: general.architecture = {shown(name)} isn't supported, only {known} are")
+    if name == "bert" and (kind := metadata.get("tokenizer.ggml.model", "bert")) != "bert":
+        raise BadCheckpoint(
+            f"{path}: a bert whose tokenizer.ggml.model = {shown(kind)} is a RoBERTa without the rows before its first"
+            " place, which isn't supported: load its checkpoint directory"
+        )
     if name == "olmo2" and "olmo2.attention.sliding_window" in metadata:
         return OLMO3
     experts = metadata.get("llama.expert_count")

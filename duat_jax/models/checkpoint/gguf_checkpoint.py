@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from duat_jax.models.checkpoint.gguf_architectures import Architecture, Layout, architecture_of
 from duat_jax.models.checkpoint.gguf_header import Header, read_header
-from duat_jax.models.checkpoint.gguf_settings import FACTORS, read_settings
+from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_settings
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 
@@ -81,7 +81,7 @@ class GgufTensors:
         experts = config.get(self._architecture.experts or "")
         names = _names(self._architecture)
         for stored, place in header.places.items():
-            if stored == FACTORS:  # the configuration says the same
+            if stored in (FACTORS, *LONGROPE):  # the configuration says the same
                 continue
             stem, _, end = stored.rpartition(".")
             layer = re.match(r"blk\.(\d{1,9})\.", stem)

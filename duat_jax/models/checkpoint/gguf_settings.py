@@ -1,7 +1,7 @@
 """A GGUF file's metadata in the words of a Hugging Face `config.json`: a key is used, harmless, or refused by name."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 
 from duat_jax.models.checkpoint.gguf_architectures import architecture_of
-from duat_jax.models.checkpoint.gguf_header import Header, Place
+from duat_jax.models.checkpoint.gguf_header import Header
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import LARGEST
 
@@ -25,6 +25,9 @@ SIZES = {
 FACTORS = "rope_freqs.weight"
 """The tensor of the factors by which rotations are slowed down."""
 
+LONGROPE = ("rope_factors_long.weight", "rope_factors_short.weight")
+"""The same of long texts and of short ones, where they differ."""
+
 HARMLESS_ROOMS = ("general.", "tokenizer.", "quantize.", "split.")
 """Where the file comes from, how it was quantised, how it was cut, and the tokenizer, which is read on its own."""
 
@@ -35,10 +38,10 @@ HARMLESS = ("rope.scaling.finetuned", "tensor_data_layout")
 class _Keys:
     """The keys of one architecture, which of them were read, and the problems found in them."""
 
-    def __init__(self, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, metadata: Mapping[str, Any], harmless: Collection[str]) -> None:
         self.values, self.room = metadata, metadata["general.architecture"]
-        harmless = {f"{self.room}.{key}" for key in HARMLESS}
-        self.unread = {key for key in metadata if not key.startswith(HARMLESS_ROOMS) and key not in harmless}
+        known = {f"{self.room}.{key}" for key in (*HARMLESS, *harmless)}
+        self.unread = {key for key in metadata if not key.startswith(HARMLESS_ROOMS) and key not in known}
         self.problems: list[str] = []
 
     def take(self, key: str, default: Any = None) -> Any:
@@ -105,7 +108,7 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         BadCheckpoint: naming every key that isn't known or supported at once.
     """
     architecture = architecture_of(path, header.metadata)
-    keys = _Keys(header.metadata)
+    keys = _Keys(header.metadata, architecture.harmless)
     config: dict[str, Any] = {"model_type": architecture.model_type}
     config |= {field: keys.size(key) for key, field in SIZES.items()}
     heads, width = config["num_attention_heads"], config["hidden_size"] // config["num_attention_heads"]
@@ -114,13 +117,15 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
     config["vocab_size"] = keys.size("vocab_size", len(tokens) if isinstance(tokens, list | np.ndarray) else None)
     config["head_dim"] = width = keys.size("attention.key_length", max(width, 1))
     keys.expect("attention.value_length", width)
-    keys.expect("attention.causal", True)
+    keys.expect("attention.causal", architecture.causal)
     epsilon, field = architecture.epsilon
     config[field] = keys.number(epsilon)
+    turned = width
     if architecture.turned is None:
         keys.expect("rope.dimension_count", width)
     else:
-        config[architecture.turned] = keys.size("rope.dimension_count", width) / width
+        turned = keys.size("rope.dimension_count", width)
+        config[architecture.turned] = share_of(turned, width)
     config["rope_theta"] = keys.number("rope.freq_base", 10000.0)
     config["tie_word_embeddings"] = "output.weight" not in header.places
     config |= {field: value for key, field in architecture.fields.items() if (value := keys.take(key)) is not None}
@@ -133,12 +138,33 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
     if FACTORS in header.places and scaling:
         keys.problems.append(f"rope.scaling.type = {shown(scaling['rope_type'])} and {FACTORS} both change the angles")
     elif FACTORS in header.places:
-        scaling = _llama3(keys, path, header.places[FACTORS], width, config["rope_theta"])
+        scaling = _llama3(keys, path, header, width, config["rope_theta"])
+    if any(name in header.places for name in LONGROPE):
+        if scaling:
+            keys.problems.append(
+                f"rope.scaling.type = {shown(scaling['rope_type'])} and {LONGROPE[0]} change the angles"
+            )
+        scaling = _longrope(keys, path, header, turned)
     kind = header.metadata.get("general.type", "model")
     if not isinstance(kind, str) or kind != "model":
         keys.problems.append(f"general.type = {shown(kind)} isn't a model")
     raise_problems(path, keys.all_problems())
     return config | ({"rope_scaling": scaling} if scaling else {}) | architecture.rest(config, header)
+
+
+def share_of(part: int, whole: int) -> float:
+    """Return the share of a whole number that gives the part again when a configuration's reader multiplies by it.
+
+    Args:
+        part: the part.
+        whole: the whole.
+
+    Example:
+        >>> 1 / 49 * 49 < 1, int(share_of(1, 49) * 49)
+        (True, 1)
+    """
+    share = part / whole
+    return share if int(whole * share) == part else math.nextafter(share, math.inf)
 
 
 def _scaling(keys: _Keys) -> dict[str, Any]:
@@ -158,12 +184,25 @@ def _scaling(keys: _Keys) -> dict[str, Any]:
     return scaling
 
 
-def _llama3(keys: _Keys, path: Path, place: Place, width: int, base: float) -> dict[str, Any]:
+def _factors(keys: _Keys, path: Path, header: Header, name: str, count: int) -> list[float]:
+    """Return a tensor of factors of rotations."""
+    place = header.places.get(name)
+    if place is None or place.kind != gguf.GGMLQuantizationType.F32 or place.shape != [count]:
+        keys.problems.append(f"tensor {name} {place and place.shape} must have {count} entries of F32")
+        return [1.0] * count
+    return np.fromfile(path, "<f4", count, offset=place.start).tolist()
+
+
+def _longrope(keys: _Keys, path: Path, header: Header, turned: int) -> dict[str, Any]:
+    """Return the rotations of short and of long texts."""
+    long, short = (_factors(keys, path, header, name, turned // 2) for name in LONGROPE)
+    strength = keys.number("rope.scaling.attn_factor", 1.0)
+    return {"rope_type": "longrope", "short_factor": short, "long_factor": long, "attention_factor": strength}
+
+
+def _llama3(keys: _Keys, path: Path, header: Header, width: int, base: float) -> dict[str, Any]:
     """Return how the rotations are slowed down where the file gives a factor for each: as Llama 3 does, or refused."""
-    if place.kind != gguf.GGMLQuantizationType.F32 or place.shape != [width // 2]:
-        keys.problems.append(f"tensor {FACTORS} {place.shape} must have {width // 2} entries of F32")
-        return {}
-    given = np.fromfile(path, "<f4", width // 2, offset=place.start).astype(np.float64)
+    given = np.array(_factors(keys, path, header, FACTORS, width // 2))
     low, high, original = 1.0, 4.0, 8192
     turns = original * base ** (-np.arange(0, width, 2) / width) / (2 * math.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)

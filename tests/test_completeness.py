@@ -1,5 +1,7 @@
 """Completeness: three answers, each part by its own dtype, NaN fails, and every form carries it."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from cases import ENCODER
 from helpers import close, make_input, make_stack, weights_of
 
 import duat_jax as duat
+from duat_jax.forms.affine_form import collapsed_contributions
 from duat_jax.forms.completeness import completeness_of, entrywise_completeness
 
 W = weights_of((6, 6)) / 2
@@ -163,3 +166,68 @@ def test_on_a_real_model_the_tolerance_is_within_thirty_times_the_error_seen(pat
     assert {completeness.verdict for completeness in each} == {"holds"}
     error, tolerance = (np.array([getattr(c, name) for c in each]) for name in ("error", "tolerance"))
     assert 1 < tolerance.max() / np.abs(error).max() < 30
+
+
+def with_marks(x, kept, weight=1.0, bias=0.0):
+    """One layer, in which everything that is marked may be wrong where the value doesn't show it."""
+    x = duat.stream(jnp.where(kept, x, 0), "layer")
+    gate = duat.hold(jnp.where(kept, jnp.tanh(x), weight), "gate")
+    z = x @ W + duat.offset(jnp.where(kept, 1.0, bias), "bias")
+    term = duat.term(jnp.tanh, z, "mlp", outer=lambda a: a @ W.T)
+    return duat.stream(x + jnp.where(kept, gate * jnp.where(kept, term, 0), 0), "layer")
+
+
+def of_a_stream(form, i):
+    return form.completeness(i), [form.input_map(i)(form.x0), form.bias(i), form.term_contributions(i)]
+
+
+def of_a_layer(form):
+    layer, x = form.residual_term(1), form.recording.at(form.streams[0])
+    outputs = [term.outer(form.activate(1, term.inner(x) + term.inner_bias)) for term in layer.terms]
+    return form.layer_completeness(1), [layer.path(x), layer.path_bias, outputs]
+
+
+def summed(fn):
+    return lambda x: fn(x).sum()
+
+
+def with_completeness(result):
+    return result.completeness, result
+
+
+def split(fn, x, y, **options):
+    found = duat.secant(summed(fn), **options)(x, y)
+    return found.completeness, found._replace(changes=())
+
+
+FORMS = {
+    "decompose": lambda fn, x: with_completeness(duat.decompose(summed(fn), x)),
+    "contributions": lambda fn, x: with_completeness(duat.contributions(duat.record(summed(fn))(x))),
+    "unroll": lambda fn, x: of_a_stream(duat.unroll(fn, x), None),
+    "unroll, a stream": lambda fn, x: of_a_stream(duat.unroll(fn, x), 1),
+    "unroll, a layer": lambda fn, x: of_a_layer(duat.unroll(fn, x)),
+    "collapse": lambda fn, x: (found := duat.collapse(fn, x)) and (found.completeness, [found.linear(x), found.bias]),
+    "collapse, of a read-out": lambda fn, x: with_completeness(collapsed_contributions(duat.record(summed(fn))(x))),
+    "secant": lambda fn, x: split(fn, x, x / 2, at="stream", held=True),
+    "secant, exchanged": lambda fn, x: split(fn, x / 2, x, at=("activation", "hold")),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_holds_with_a_nan_in_any_of_its_numbers(form):
+    """In a masked entry of the argument, of what is held and of a bias, and everywhere."""
+    x, kept = make_input(), jnp.ones((4, 6), bool).at[1, 2].set(False)
+    assert FORMS[form](lambda x: with_marks(x, kept), x)[0].verdict == "holds"
+    nowhere = 0
+    for wrong in (jnp.nan, jnp.inf):
+        for fn, at in (
+            (lambda x: with_marks(x, kept), x.at[1, 2].set(wrong)),
+            (partial(with_marks, kept=kept, weight=wrong), x),
+            (partial(with_marks, kept=kept, bias=wrong), x),
+            (lambda x: with_marks(x, kept), x.at[0, 0].set(wrong)),
+        ):
+            completeness, numbers = FORMS[form](fn, at)
+            finite = all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(numbers))
+            assert completeness.verdict != "holds" or finite
+            nowhere += finite
+    assert nowhere < 8

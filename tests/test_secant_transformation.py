@@ -245,7 +245,7 @@ LIES = {
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
     "one probability for their logarithmic mean": (secants.CLOSED, "exp", lambda x, y: jnp.exp(x)),
-    "a jump that is dropped": (difference_rules, "_endless", lambda x: jnp.ones_like(x, bool)),
+    "a jump that is dropped": (difference_rules, "_without_infinities", lambda x: 0 * x),
 }
 
 

@@ -156,6 +156,7 @@ def completeness_of(
     parts: Sequence[Array],
     rounded: Sequence[Array] | None = None,
     eps: Sequence[float] | None = None,
+    finite: Sequence[Array] = (),
 ) -> Completeness:
     """Return how exactly parts sum to a scalar.
 
@@ -165,6 +166,7 @@ def completeness_of(
         rounded: what is rounded on the way: the same parts before any of them were summed, and the summands of the
             read-out; what cancels inside of a part is rounded too.  The parts themselves if absent.
         eps: of each array in `rounded`, the coarsest machine epsilon on its way; that of its own dtype if absent.
+        finite: what else the result says, which has no place in the sum; where any of it is NaN or infinite, it fails.
     """
     rounded = parts if rounded is None else rounded
     by_eps: dict[float, list[Array]] = {}
@@ -176,7 +178,9 @@ def completeness_of(
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
     # How many aren't zero; comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
-    return _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
+    found = _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
+    numbers = jnp.array([jnp.isfinite(array).all() for array in together(finite)]).all()
+    return found._replace(error=jnp.where(numbers, found.error, jnp.nan))
 
 
 def entrywise_completeness(

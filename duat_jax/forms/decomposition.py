@@ -111,13 +111,15 @@ def require_flowing(recording: Recording) -> None:
 def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype: Any) -> list[Array]:
     """Return the contribution of every argument: its derivative times its value; zero for whole numbers.
 
+    What is infinite and read by nothing, as an additive mask, has none.
+
     Args:
         on_arguments: the derivatives, from `pull_back`.
         arguments: the leaves of the argument.
         dtype: of the read-out.
     """
     return [
-        jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, x, dtype)
+        jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, jnp.where((u == 0) & jnp.isinf(x), 0, x), dtype)
         for u, x in zip(on_arguments, arguments, strict=True)
     ]
 

@@ -14,6 +14,7 @@ from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
 from duat_jax.transform.difference import Sources, carry
 from duat_jax.transform.difference_plan import Plan, make_plan
+from duat_jax.transform.difference_rules import movement, part
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace
@@ -54,7 +55,7 @@ class Secant(NamedTuple):
     @property
     def contributions(self) -> Dynamics:
         """The part of every mark that was asked for, entry by entry: its multiplier times its change."""
-        return jax.tree.map(jnp.multiply, self.multipliers, self.changes)
+        return jax.tree.map(part, self.multipliers, self.changes)
 
 
 def secant(
@@ -210,8 +211,9 @@ def _split(
     _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
     (found,) = transposed(jnp.ones((), dtype))
     on_argument = [found.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
-    parts = [u * (a - b) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
-    moved = {s: found.marks[s] * changes[s] for s in held}
+    parts = [part(u, movement(a, b)) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
+    contributions = {s: part(found.marks[s], changes[s]) for s in read}
+    moved = {s: contributions[s] for s in held}
     summands = [*parts, *moved.values(), *found.jumps.values()]
     rounding = rounding_of(program, given=held, wanted=(), value=True)
     eps = [
@@ -220,7 +222,11 @@ def _split(
         *(max(rounding.at(path) for path, name in plan.jumps.items() if name == jump) for jump in found.jumps),
     ]
     completeness = completeness_of(
-        values[0] - values[1], summands, [*summands, *values], [*eps, *[max(eps, default=0.0)] * 2]
+        values[0] - values[1],
+        summands,
+        [*summands, *values],
+        [*eps, *[max(eps, default=0.0)] * 2],
+        finite=[*on_argument, *found.marks.values(), *contributions.values()],
     )
     return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness)
 

@@ -15,7 +15,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.difference_plan import Place, Plan, branches_of
-from duat_jax.transform.difference_rules import Flow, at_both, changes, normalised, of_one, part_of
+from duat_jax.transform.difference_rules import Flow, at_both, changes, movement, normalised, of_one, part_of
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
@@ -184,16 +184,18 @@ class _Difference:
         if not index.moves:
             return lax.switch(index.value, branches, arguments)
 
-        def chosen(*each: Flow) -> Flow:
-            values, (i, j) = jnp.stack([flow.value for flow in each]), index.both
-            value = jnp.stack([values[i, 0], values[j, 1]])
-            if each[0].change is None:
-                return Flow(value, True)
-            changes = jnp.stack([flow.change for flow in each])
-            moved = (values[i].sum(0) - values[j].sum(0)) / 2
-            return Flow(value, True, (changes[i] + changes[j]) / 2 + part_of(jump, moved))
+        # Of the branches only those that an input takes are evaluated.
+        either = lax.map(lambda taken: lax.switch(taken, branches, arguments), index.value)
 
-        return [chosen(*each) for each in zip(*(branch(arguments) for branch in branches), strict=True)]
+        def chosen(flow: Flow) -> Flow:
+            first, second = (Flow(value, True) for value in flow.value)
+            value = jnp.stack([first.value[0], second.value[1]])
+            if flow.change is None:
+                return Flow(value, True)
+            moved = movement(first.middle, second.middle)
+            return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
+
+        return [chosen(flow) for flow in either]
 
 
 def _exchanged(flow: Flow) -> Flow:

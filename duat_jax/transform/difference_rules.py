@@ -17,6 +17,30 @@ from duat_jax.transform.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normali
 from duat_jax.transform.primitives import apply, linear_operands
 
 
+def movement(x: Array, y: Array) -> Array:
+    """Return `x − y`, which is zero of equal infinities.
+
+    Args:
+        x: the value at the first input.
+        y: that at the second.
+    """
+    return jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
+
+
+def part(multiplier: Array, change: Array) -> Array:
+    """Return a multiplier times a change; of an infinite change that nothing reads, as a mask's, zero.
+
+    Args:
+        multiplier: by what the change is carried on.
+        change: the change.
+    """
+    return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
+
+
+def _without_infinities(x: Array) -> Array:
+    return jnp.where(jnp.isinf(x), 0, x)
+
+
 @jax.tree_util.register_pytree_node_class
 class Flow:
     """A value at both inputs, and its change.
@@ -41,9 +65,14 @@ class Flow:
         return (self.value[0] + self.value[1]) / 2 if self.moves else self.value
 
     @property
+    def factor(self) -> Any:
+        """The mean of both as the other factor of a change; of a product with infinity nothing is carried."""
+        return _without_infinities(self.middle)
+
+    @property
     def moved(self) -> Any:
         """The first minus the second."""
-        return self.value[0] - self.value[1]
+        return movement(*self.both)
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], bool]:
         """Return value and change, for JAX."""
@@ -78,6 +107,8 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
         ]
     if name == "stop_gradient":
         return [operands[0].change]
+    if not any(result.value.size for result in results):
+        return [jnp.zeros_like(result.moved) for result in results]
     together = linear_operands(equation, flowing)
     if together is not None and set(flowing) <= set(together):
         return _linear(equation, operands, flowing, together, jump)
@@ -93,9 +124,10 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
         return [_quotient(*operands)]
     if name == "polynomial":
         values = [operand.value for operand in operands[1:]]
-        return [secants.polynomial(values, *operands[0].both) * operands[0].change]
+        return [_where_finite(secants.polynomial(values, *operands[0].both), operands[0]) * operands[0].change]
     if name == "integer_pow":
-        return [secants.whole_power(equation.params["y"], *operands[0].both) * operands[0].change]
+        slope = secants.whole_power(equation.params["y"], *operands[0].both)
+        return [_where_finite(slope, operands[0]) * operands[0].change]
     return [_elementwise(partial(_apply_one, equation), name, operands)]
 
 
@@ -125,7 +157,7 @@ def part_of(jump: Array, moved: Array) -> Array:
         moved: what jumped.
     """
     # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
-    return jump.astype(moved.dtype) * jnp.where(_endless(moved), 0, moved)
+    return jump.astype(moved.dtype) * _without_infinities(moved)
 
 
 def _linear(
@@ -143,13 +175,15 @@ def _linear(
         return apply(equation, [operand.value for operand in chosen])
     mean = [found.mean(0) for found in at_both(equation, chosen)]
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
-    moved = [found[0] - found[1] for found in at_both(equation, middles)]
+    moved = [movement(*found) for found in at_both(equation, middles)]
     return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
 
 
 def _endless(x: Array) -> Array:
     """Return where numbers are about as large as their dtype allows, infinite, or none at all."""
-    return ~(jnp.abs(x) < float(jnp.finfo(x.dtype).max) ** 0.75)
+    # All finite numbers of float16 are within reach of each other.
+    largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
+    return ~(jnp.abs(x) < largest**0.75)
 
 
 def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
@@ -157,16 +191,16 @@ def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
     others = [operand.value for operand in rest]
     found = []
     if a.change is not None:
-        found.append(multiply(a.change, b.middle, *others))
+        found.append(multiply(a.change, b.factor, *others))
     if b.change is not None:
-        found.append(multiply(a.middle, b.change, *others))
+        found.append(multiply(a.factor, b.change, *others))
     return sum(found[1:], start=found[0])
 
 
 def _quotient(a: Flow, b: Flow) -> Array:
     inverse = Flow(1 / b.value, b.moves)
     # In this order: the product of both inverses leaves the dtype's range sooner.
-    of_b = -a.middle * inverse.both[0] * inverse.both[1] * b.change
+    of_b = -a.factor * inverse.both[0] * inverse.both[1] * b.change
     return of_b if a.change is None else a.change * inverse.middle + of_b
 
 
@@ -190,16 +224,21 @@ def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: 
         own = jnp.broadcast_to(chosen.both[0] != chosen.both[1], origin.change.shape)
         changes = [jnp.zeros_like(case.both[0]) if case.change is None else case.change for case in cases]
         (carried,) = apply(equation, [chosen.both[0], *changes])
-    return jnp.where(own, result.moved / jnp.where(own, origin.moved, 1) * origin.change, carried)
+    secant = _without_infinities(result.moved / jnp.where(own, origin.moved, 1))
+    return jnp.where(own, secant * origin.change, carried)
 
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
     found = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
-    return sum(
-        (c * operands[k].change for c, k in zip(found[1:], flowing[1:], strict=True)),
-        start=found[0] * operands[flowing[0]].change,
-    )
+    first, *rest = (_where_finite(c, operands[k]) * operands[k].change for c, k in zip(found, flowing, strict=True))
+    return sum(rest, start=first)
+
+
+def _where_finite(slope: Array, operand: Flow) -> Array:
+    """Return a slope between finite points; of equal infinities nothing moves, and what a mask takes has no slope."""
+    first, second = operand.both
+    return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, slope)
 
 
 def _tree(name: str, flow: Flow, axes: Sequence[int]) -> Array:
@@ -207,6 +246,8 @@ def _tree(name: str, flow: Flow, axes: Sequence[int]) -> Array:
     f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
     kept = [axis for axis in range(flow.change.ndim) if axis not in axes]
     order, sizes = [*axes, *kept], [flow.change.shape[axis] for axis in kept]
+    if 0 in (flow.change.shape[axis] for axis in axes):
+        return jnp.zeros(sizes, flow.change.dtype)
     change = flow.change.transpose(order).reshape(-1, *sizes)
     value = flow.value.transpose([0, *(axis + 1 for axis in order)]).reshape(2, -1, *sizes)
     while (count := len(change)) > 1:
@@ -255,8 +296,7 @@ def _ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
         if operand.change is None:
             return None
         take = jax.vmap(partial(jnp.take_along_axis, axis=axis), (None, 0))
-        moved = take(operand.middle, order)
-        return take(operand.change, order).mean(0) + part_of(jump, moved[0] - moved[1])
+        return take(operand.change, order).mean(0) + part_of(jump, movement(*take(operand.middle, order)))
 
     return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
 
@@ -279,7 +319,7 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     counts, factors = _counts(normaliser.mask, mask, a)
     axes = tuple(axis + 1 for axis in normaliser.axes)
     # Differences first: of large numbers a logarithm would be lost.
-    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True)
+    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
     total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
     logs = below - jnp.log(jnp.abs(total))
     change = scores.change.astype(a.dtype)

@@ -1,6 +1,8 @@
 """The tables of primitives are complete, by JAX's own registry, and each of their entries is what it says."""
 
+import ast
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,8 @@ from jax.interpreters import ad
 
 import duat_jax as duat
 from duat_jax.transform.identities import fence_p
-from duat_jax.transform.primitives import CALLS, FOLLOWED, LINEAR, NONLINEAR, REFUSED, programs_in
+from duat_jax.transform.parameters import CALLS, programs_in
+from duat_jax.transform.primitives import FOLLOWED, LINEAR, NONLINEAR, REFUSED
 
 W = weights_of((6, 6))
 INDICES = jnp.array([0, 1, 1, 9])
@@ -127,6 +130,10 @@ EXAMPLES = {
     "custom_linear_solve": lambda x: jnp.linalg.solve(W + 5 * jnp.eye(6), x.T),
     "integer_pow": lambda x: x**1,
     "reduce": lambda x: lax.reduce(x, x[0, 0], lambda a, b: a + b, (0,)),
+    "reduce_window": lambda x: (
+        lax.reduce_window(x, x[0, 0], lambda a, b: a + b, (2, 2), (1, 2), "VALID", None, (2, 1)).sum()
+        + lax.reduce_window(x, 0.0, lambda a, b: a + b, (2, 2), (1, 2), ((1, 0), (0, 1)), (1, 2), (2, 1))
+    ),
 }
 
 OF_OTHER_VERSIONS = {
@@ -193,6 +200,10 @@ CONSTANTS = {
     "padding": (lambda x: lax.pad(x, 3.0, ((1, 1, 1), (0, 0, 0))), 90.0),
     "a branch": (lambda x: lax.cond(duat.hold(x.sum() < 99, "c"), lambda x: x + 1, lambda x: x, x), 24.0),
     "the start of a reduction": (lambda x: lax.reduce(x, 5.0, lambda a, b: a + b, (0,)), 30.0),
+    "the start of every window": (
+        lambda x: lax.reduce_window(x, 5.0, lambda a, b: b + a, (2, 6), (1, 1), "VALID"),
+        15.0,
+    ),
     "a constant of a jit": (lambda x: jax.jit(lambda x: x + jnp.arange(6.0))(x), 60.0),
     "a constant of a remat": (lambda x: jax.checkpoint(lambda x: x + jnp.arange(6.0))(x), 60.0),
     "what is overwritten": (lambda x: jnp.ones((4, 6)).at[0].set(x[0]), 18.0),
@@ -215,6 +226,10 @@ NOT_LINEAR = {
     "a product over a scan": (lambda x: lax.scan(lambda c, r: (c * r, None), jnp.ones(6), x)[0], "mul isn't linear"),
     "a polynomial": (lambda x: jnp.polyval(jnp.array([1.0, 2.0]), x) * x, "mul isn't linear"),
     "a reduction by another rule": (lambda x: lax.reduce(x, 1.0, lambda a, b: a * b, (0,)), "reduce"),
+    "windows that are padded with more than zero": (
+        lambda x: lax.reduce_window(x, 5.0, lambda a, b: a + b, (2, 2), (1, 1), "SAME"),
+        "reduce_window isn't linear",
+    ),
     "two reductions": (
         lambda x: lax.reduce((x, x), (0.0, 0.0), lambda a, b: (a[0] + b[1], a[1] + b[0]), (0,))[0],
         "reduce isn't linear",
@@ -252,3 +267,15 @@ def test_not_supported_yet_is_another_sentence_than_a_mark_that_is_missing(fn):
     assert "mark" not in str(raised.value)
     for name in REFUSED:
         assert name not in NONLINEAR
+
+
+def test_parameters_of_primitives_are_read_in_one_file():
+    """What a release of JAX may change: whatever else reads an equation's parameters, as `equation.params`."""
+    readers = {
+        file.name
+        for folder in ("duat_jax/transform", "symbolic/evaluation")
+        for file in (Path(__file__).parent.parent / folder).glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "params"
+    }
+    assert readers == {"parameters.py"}

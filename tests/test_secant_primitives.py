@@ -40,6 +40,10 @@ NONLINEAR = {
     "clamp": lambda x: lax.clamp(-0.5 + 0 * x, x, jnp.abs(x[::-1])),
     "cos": jnp.cos,
     "cosh": jnp.cosh,
+    "cumlogsumexp": lambda x: lax.cumlogsumexp(x, axis=1),
+    "cummax": lambda x: lax.cummax(x, axis=1, reverse=True),
+    "cummin": lambda x: lax.cummin(x),
+    "cumprod": lambda x: jnp.cumprod(x, 1),
     "digamma": lambda x: lax.digamma(0.3 + x * x),
     "div": lambda x: x / (3 + x[::-1]),
     "erf": lax.erf,
@@ -106,6 +110,8 @@ JUMPING = {
     "rem": lambda x: jnp.fmod(x, 0.7),
     "round": jnp.round,
     "select_n": lambda x: jnp.where(x > 0.1, x * x, -x),
+    "scatter-max": lambda x: x.at[jnp.array([0, 1, 1, 9])].max(2 * x),
+    "scatter-min": lambda x: x.at[jnp.array([0, 1, 1, 9])].min(2 * x),
     "sign": jnp.sign,
     "sort": lambda x: jnp.sort(x, 0),
     "top_k": lambda x: lax.top_k(x, 3)[0],
@@ -139,6 +145,56 @@ def test_primitives_that_are_not_linear_have_their_secant(examples):
         assert found.jumps == {}
         for name, parts in found.parts.items():
             close(parts.sum(), differences[name], layers=10)
+
+
+def segment_softmax(x):
+    """Return the softmax over each of three groups, one of them empty, as libraries for graphs write it."""
+    largest = jax.ops.segment_max(x, GROUPS, 3)
+    powers = jnp.exp(x - largest[GROUPS])
+    return powers / jax.ops.segment_sum(powers, GROUPS, 3)[GROUPS]
+
+
+GROUPS = jnp.array([0, 2, 0, 2, 2, 0])
+CUMULATED = {
+    "cumlogsumexp": (lax.cumlogsumexp, jax.nn.logsumexp, 6),
+    "cumlogsumexp, backwards": (lambda x: lax.cumlogsumexp(x, reverse=True)[::-1], lambda x: jax.nn.logsumexp(x), 6),
+    "cumprod": (jnp.cumprod, jnp.prod, 2),
+    "cummax": (lax.cummax, jnp.max, 2),
+    "cummin": (lax.cummin, jnp.min, 2),
+}
+
+
+@pytest.mark.parametrize("name", CUMULATED)
+def test_what_is_cumulated_is_what_is_reduced_of_every_prefix(name):
+    """Of two entries at least, where there is one order; a logsumexp has none, and masked scores are left out."""
+    cumulated, reduced, count = CUMULATED[name]
+    x, y, weights = make_input()[0, :count], make_input(key=5)[0, :count], weights_of((count,), key=5)
+    if "backwards" in name:
+        x, y = x[::-1], y[::-1]
+
+    def prefixes(x):
+        x = x[::-1] if "backwards" in name else x
+        return jnp.stack([reduced(x[: k + 1]) for k in range(count)])
+
+    found, expected = (duat.secant(lambda x, fn=fn: jnp.vdot(weights, fn(x)))(x, y) for fn in (cumulated, prefixes))
+    close(found.multiplier, expected.multiplier)
+    assert found.completeness.verdict == expected.completeness.verdict == "holds"
+
+
+def test_a_softmax_over_segments_is_split_and_what_is_the_largest_is_named():
+    x, y, weights = make_input()[0], make_input(key=5)[0], weights_of((6,), key=5)
+    found = duat.secant(lambda x: jnp.vdot(weights, segment_softmax(x)))(x, y)
+    assert found.completeness.verdict == "holds"
+    assert [name.split()[0] for name in found.jumps] == ["scatter-max"]
+    # By another route, of near points: the gradient of a softmax over each group.
+    middle, step = (x + y) / 2, 1e-5 * (x - y)
+
+    def grouped(x):
+        rows = [jax.nn.softmax(x[group == GROUPS]) @ weights[group == GROUPS] for group in (0, 2)]
+        return sum(rows)
+
+    near = duat.secant(lambda x: jnp.vdot(weights, segment_softmax(x)))(middle + step, middle - step)
+    np.testing.assert_allclose(near.multiplier, jax.grad(grouped)(middle), atol=1e-8)
 
 
 COMPLEX = frozenset(("convert_element_type", "fft", "real", "imag", "conj", "complex"))
@@ -176,10 +232,6 @@ def square_matrix(x):
 
 REFUSED = {
     "cholesky": lambda x: jnp.linalg.cholesky(square_matrix(x)),
-    "cumlogsumexp": lambda x: lax.cumlogsumexp(x),
-    "cummax": lambda x: lax.cummax(x),
-    "cummin": lambda x: lax.cummin(x),
-    "cumprod": lambda x: jnp.cumprod(x, 1),
     "custom_linear_solve": lambda x: jnp.linalg.solve(square_matrix(x), jnp.ones(4)),
     "eigh": lambda x: jnp.linalg.eigh(square_matrix(x))[0],
     "lu": lambda x: lax.linalg.lu(square_matrix(x))[0],
@@ -189,8 +241,6 @@ REFUSED = {
     "random_gamma": lambda x: jax.random.gamma(jax.random.key(0), 1 + x * x),
     "reduce": lambda x: lax.reduce(x, 1.0, lambda a, b: a * b + a, (0,)),
     "reduce_window": lambda x: lax.reduce_window(x, 0.0, lambda a, b: a * b + a, (2, 2), (1, 1), "VALID"),
-    "scatter-max": lambda x: x.at[0].max(x[1]),
-    "scatter-min": lambda x: x.at[0].min(x[1]),
     "scatter-mul": lambda x: x.at[0].multiply(x[1]),
     "triangular_solve": lambda x: jax.scipy.linalg.solve_triangular(x[:, :4] + 9 * jnp.eye(4), jnp.ones(4)),
     "tridiagonal_solve": lambda x: lax.linalg.tridiagonal_solve(x[0], 9 + x[1], x[2], jnp.ones((6, 1))),

@@ -9,7 +9,7 @@ from jax import lax
 from two_inputs import X, Y, sums, tanh_slope
 
 import duat_jax as duat
-from duat_jax.transform import difference_rules, secants
+from duat_jax.transform import difference_flow, secants
 
 # --- Equal inputs, exchanged inputs ---------------------------------------------------------------------------------
 
@@ -241,11 +241,11 @@ def at_the_midpoint(f, name, operands, k, x, y):
 
 
 LIES = {
-    "a product by one end": (difference_rules.Flow, "middle", property(lambda self: self.both[0])),
+    "a product by one end": (difference_flow.Flow, "middle", property(lambda self: self.both[0])),
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
     "one probability for their logarithmic mean": (secants.CLOSED, "exp", lambda x, y: jnp.exp(x)),
-    "a jump that is dropped": (difference_rules, "_without_infinities", lambda x: 0 * x),
+    "a jump that is dropped": (difference_flow, "without_infinities", lambda x: 0 * x),
 }
 
 

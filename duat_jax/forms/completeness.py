@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.transform.primitives import is_sharded
+from duat_jax.transform.parameters import is_sharded
 
 HOLDS, FAILS, SAYS_NOTHING = "holds", "fails", "says nothing"
 FACTOR = 4

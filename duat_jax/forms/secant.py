@@ -13,8 +13,8 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
 from duat_jax.transform.difference import Sources, carry
+from duat_jax.transform.difference_flow import movement, part
 from duat_jax.transform.difference_plan import Plan, make_plan
-from duat_jax.transform.difference_rules import movement, part
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace

@@ -20,7 +20,8 @@ from duat_jax.transform import marks
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
 from duat_jax.transform.keys import Site, Step
-from duat_jax.transform.primitives import adds_a_constant, linear_operands, programs_in, scan_of, sub_program
+from duat_jax.transform.parameters import programs_in, scan_of, sub_program
+from duat_jax.transform.primitives import adds_a_constant, linear_operands
 from duat_jax.transform.program import Path, Program
 
 INPUT = "input"

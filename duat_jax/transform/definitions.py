@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend import core
 
-from duat_jax.transform.primitives import broadcast_dimensions_of, sub_program
+from duat_jax.transform.parameters import broadcast_dimensions_of, settings_of, sub_program
 
 CONVERTS = frozenset(("convert_element_type", "reduce_precision", "copy", "copy_p", "name", "optimization_barrier"))
 """Primitives that change the dtype at most."""
@@ -34,7 +34,7 @@ class Definitions:
         for equation in jaxpr.eqns:
             try:
                 operands = tuple(self._key(v) for v in equation.invars)
-                same = written.setdefault((equation.primitive, operands, frozenset(equation.params.items())), equation)
+                same = written.setdefault((equation.primitive, operands, settings_of(equation)), equation)
             except TypeError:  # a parameter that can't be compared
                 continue
             self.first |= dict(zip(equation.outvars, same.outvars, strict=True))

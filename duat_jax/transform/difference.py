@@ -14,13 +14,15 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
+from duat_jax.transform.difference_flow import Flow, movement, part_of
 from duat_jax.transform.difference_plan import Place, Plan, branches_of
-from duat_jax.transform.difference_rules import Flow, at_both, changes, movement, normalised, of_one, part_of
+from duat_jax.transform.difference_rules import at_both, changes, normalised, of_one
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
 from duat_jax.transform.marks import STREAM
-from duat_jax.transform.primitives import RECOMPUTED, SubProgram, apply, scan_of, sub_program
+from duat_jax.transform.parameters import RECOMPUTED, SubProgram, scan_of, sub_program
+from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program
 
 

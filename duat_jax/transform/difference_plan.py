@@ -16,18 +16,8 @@ from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.keys import Site
 from duat_jax.transform.normalisers import Mask, Normaliser, normalisers
-from duat_jax.transform.primitives import (
-    ELEMENTWISE,
-    KEEPS_PLACE,
-    RECOMPUTED,
-    REFUSED,
-    SubProgram,
-    linear_operands,
-    programs_in,
-    scan_of,
-    scopes_of,
-    sub_program,
-)
+from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
+from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secants import CLOSED, SLOPED
 
@@ -43,6 +33,12 @@ WINDOWS = {"reduce_window_max": "max", "reduce_window_min": "min"}
 ORDERED = frozenset(("sort", "top_k"))
 """What brings entries into another order."""
 
+CUMULATIVE = {"cummax": "max", "cummin": "min", "cumprod": "mul"}
+"""What is computed up to each entry by a function of two arguments, and which; `cumlogsumexp` is a row of softmaxes."""
+
+EXTREMES = frozenset(("scatter-max", "scatter-min"))
+"""What keeps the largest or smallest of all updates that arrive at one place."""
+
 FUNCTIONS = frozenset(("div", "select_n"))
 """What is split over its operands only where these aren't functions of one value: `where(z > 0, z, exp(z) - 1)` has a
 secant, though the choice jumps, and `tanh(z) / z` has no pole."""
@@ -51,7 +47,10 @@ STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
 """What is constant but for jumps."""
 
 FOLLOWED = frozenset(
-    (*BILINEAR, *TREES, *WINDOWS, *ORDERED, *STEPS, *CLOSED, *SLOPED, "div", "integer_pow", "stop_gradient")
+    (
+        *(*BILINEAR, *TREES, *WINDOWS, *CUMULATIVE, *ORDERED, *EXTREMES, *STEPS, *CLOSED, *SLOPED),
+        *("div", "integer_pow", "stop_gradient", "cumlogsumexp"),
+    )
 )
 """What is followed besides what is linear, calls, scans and branches."""
 
@@ -240,7 +239,7 @@ class _Planner:
 
     def _jumps(self, equation: core.JaxprEqn, operands: Sequence[Moves]) -> bool:
         chooses = any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, operands, strict=True))
-        return chooses or equation.primitive.name in STEPS | ORDERED
+        return chooses or equation.primitive.name in STEPS | ORDERED | EXTREMES
 
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
         """Find whose change is asked for, backwards; return which arguments' is."""

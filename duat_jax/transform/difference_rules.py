@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from typing import Any
 
 import jax
@@ -12,81 +11,21 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform import secants
-from duat_jax.transform.difference_plan import BILINEAR, ORDERED, STEPS, TREES, WINDOWS, is_float
+from duat_jax.transform.difference_flow import Flow, movement, part_of, without_infinities
+from duat_jax.transform.difference_folds import cumulated, extremes, ordered, tree, windows
+from duat_jax.transform.difference_plan import (
+    BILINEAR,
+    CUMULATIVE,
+    EXTREMES,
+    ORDERED,
+    STEPS,
+    TREES,
+    WINDOWS,
+    is_float,
+)
 from duat_jax.transform.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
+from duat_jax.transform.parameters import cumulation_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import apply, linear_operands
-
-
-def movement(x: Array, y: Array) -> Array:
-    """Return `x − y`, which is zero of equal infinities.
-
-    Args:
-        x: the value at the first input.
-        y: that at the second.
-    """
-    return jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
-
-
-def part(multiplier: Array, change: Array) -> Array:
-    """Return a multiplier times a change; of an infinite change that nothing reads, as a mask's, zero.
-
-    Args:
-        multiplier: by what the change is carried on.
-        change: the change.
-    """
-    return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
-
-
-def _without_infinities(x: Array) -> Array:
-    return jnp.where(jnp.isinf(x), 0, x)
-
-
-@jax.tree_util.register_pytree_node_class
-class Flow:
-    """A value at both inputs, and its change.
-
-    Args:
-        value: the value; of one that moves both, along a new first axis.
-        moves: whether it does.
-        change: linear in the argument's change; `None` where it isn't asked for.
-    """
-
-    def __init__(self, value: Any, moves: bool = False, change: Any = None) -> None:
-        self.value, self.moves, self.change = value, moves, change
-
-    @property
-    def both(self) -> tuple[Any, Any]:
-        """The value at the first input and at the second."""
-        return (self.value[0], self.value[1]) if self.moves else (self.value, self.value)
-
-    @property
-    def middle(self) -> Any:
-        """The mean of both."""
-        return (self.value[0] + self.value[1]) / 2 if self.moves else self.value
-
-    @property
-    def factor(self) -> Any:
-        """The mean of both as the other factor of a change; of a product with infinity nothing is carried."""
-        return _without_infinities(self.middle)
-
-    @property
-    def moved(self) -> Any:
-        """The first minus the second."""
-        return movement(*self.both)
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any], bool]:
-        """Return value and change, for JAX."""
-        return (self.value, self.change), self.moves
-
-    @classmethod
-    def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":
-        """Return it again, for JAX.
-
-        Args:
-            moves: whether it moves.
-            children: value and change.
-        """
-        return cls(children[0], moves, children[1])
 
 
 def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
@@ -115,19 +54,25 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     if name in BILINEAR:
         return [_product(partial(_apply_one, equation), operands)]
     if name in ORDERED:
-        return _ordered(equation, operands, results, jump)
+        return ordered(equation, operands, results, jump)
+    if name in EXTREMES:
+        return [extremes(equation, operands, jump)]
     if name in TREES:
-        return [_tree(TREES[name], operands[0], equation.params["axes"])]
+        return [tree(_fold(TREES[name]), operands[0], reduced_axes_of(equation))]
     if name in WINDOWS:
-        return [_tree(WINDOWS[name], _windows(equation, operands[0]), (0,))]
+        return [tree(_fold(WINDOWS[name]), windows(equation, operands[0]), (0,))]
+    if name in CUMULATIVE:
+        return [cumulated(_fold(CUMULATIVE[name]), equation, operands[0])]
+    if name == "cumlogsumexp":
+        return [_cumulated_logsumexp(equation, operands[0], results[0])]
     if name == "div":
         return [_quotient(*operands)]
     if name == "polynomial":
         values = [operand.value for operand in operands[1:]]
         return [_where_finite(secants.polynomial(values, *operands[0].both), operands[0]) * operands[0].change]
-    if name == "integer_pow":
-        slope = secants.whole_power(equation.params["y"], *operands[0].both)
-        return [_where_finite(slope, operands[0]) * operands[0].change]
+    power = power_of(equation)
+    if power is not None:
+        return [_where_finite(secants.whole_power(power, *operands[0].both), operands[0]) * operands[0].change]
     return [_elementwise(partial(_apply_one, equation), name, operands)]
 
 
@@ -147,17 +92,6 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
         return [jnp.stack(pair) for pair in zip(*each, strict=True)]
     axes = [0 if operand.moves else None for operand in operands]
     return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
-
-
-def part_of(jump: Array, moved: Array) -> Array:
-    """Return as much of what jumped as is added to a change.
-
-    Args:
-        jump: how much, one number.
-        moved: what jumped.
-    """
-    # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
-    return jump.astype(moved.dtype) * _without_infinities(moved)
 
 
 def _linear(
@@ -224,7 +158,7 @@ def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: 
         own = jnp.broadcast_to(chosen.both[0] != chosen.both[1], origin.change.shape)
         changes = [jnp.zeros_like(case.both[0]) if case.change is None else case.change for case in cases]
         (carried,) = apply(equation, [chosen.both[0], *changes])
-    secant = _without_infinities(result.moved / jnp.where(own, origin.moved, 1))
+    secant = without_infinities(result.moved / jnp.where(own, origin.moved, 1))
     return jnp.where(own, secant * origin.change, carried)
 
 
@@ -241,64 +175,27 @@ def _where_finite(slope: Array, operand: Flow) -> Array:
     return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, slope)
 
 
-def _tree(name: str, flow: Flow, axes: Sequence[int]) -> Array:
-    """Return the change of what folds some axes by a function of two arguments, one half by the other each time."""
+def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
+    """Return a function of two arguments that is applied to their values and their changes."""
     f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
-    kept = [axis for axis in range(flow.change.ndim) if axis not in axes]
-    order, sizes = [*axes, *kept], [flow.change.shape[axis] for axis in kept]
-    if 0 in (flow.change.shape[axis] for axis in axes):
-        return jnp.zeros(sizes, flow.change.dtype)
-    change = flow.change.transpose(order).reshape(-1, *sizes)
-    value = flow.value.transpose([0, *(axis + 1 for axis in order)]).reshape(2, -1, *sizes)
-    while (count := len(change)) > 1:
-        half = count // 2
-        sides = [Flow(value[:, at], True, change[at]) for at in (slice(half), slice(half, 2 * half))]
-        folded = _product(f, sides) if name == "mul" else _elementwise(f, name, sides)
-        change = jnp.concatenate([folded, change[2 * half :]])
-        value = jnp.concatenate([f(sides[0].value, sides[1].value), value[:, 2 * half :]], axis=1)
-    return change[0]
+
+    def fold(a: Flow, b: Flow) -> Flow:
+        change = _product(f, [a, b]) if name == "mul" else _elementwise(f, name, [a, b])
+        return Flow(f(a.value, b.value), True, change)
+
+    return fold
 
 
-def _windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
-    """Return the entries of every window along a new first axis."""
-    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
-    window, strides, padding, dilation, steps = (equation.params[name] for name in names)
-    outside = jnp.inf if equation.primitive.name == "reduce_window_min" else -jnp.inf
-    out: Any = equation.outvars[0]
-    shape = out.aval.shape
-    paddings = [(low, high, inner - 1) for (low, high), inner in zip(padding, dilation, strict=True)]
-
-    def cut(x: Array, fill: float) -> Array:
-        padded = lax.pad(x, jnp.array(fill, x.dtype), paddings)
-        found = []
-        for place in product(*map(range, window)):
-            start = [i * step for i, step in zip(place, steps, strict=True)]
-            limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, shape, strides, strict=True)]
-            found.append(lax.slice(padded, start, limit, strides))
-        return jnp.stack(found)
-
-    return Flow(jax.vmap(partial(cut, fill=outside))(flow.value), True, cut(flow.change, 0))
-
-
-def _ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array | None]:
-    """Return the changes of what brings entries into another order: the order is held."""
-    if equation.primitive.name == "top_k":
-        axis, order = equation.params.get("axis", -1), results[1].value
-    else:
-        axis = equation.params["dimension"]
-        places = Flow(lax.broadcasted_iota(jnp.int32, operands[0].both[0].shape, axis))
-        settings = {name: equation.params[name] for name in ("dimension", "is_stable", "num_keys")}
-        axes = [0 if operand.moves else None for operand in operands]
-        values = [operand.value for operand in operands]
-        order = jax.vmap(lambda *values: lax.sort((*values, places.value), **settings)[-1], axes)(*values)
-
-    def change_of(operand: Flow) -> Array | None:
-        if operand.change is None:
-            return None
-        take = jax.vmap(partial(jnp.take_along_axis, axis=axis), (None, 0))
-        return take(operand.change, order).mean(0) + part_of(jump, movement(*take(operand.middle, order)))
-
-    return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
+def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
+    """Return the change of the logsumexp of all scores up to each, which for each is that of a row with a mask."""
+    axis, reverse = cumulation_of(equation)
+    values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
+    count = change.shape[-1]
+    counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
+    rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
+    logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
+    normaliser = Normaliser(LOGSUMEXP, equation.invars[0], (change.ndim,), None)
+    return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
 
 
 def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:

@@ -7,7 +7,8 @@ from jax.extend import core
 
 from duat_jax.transform import marks
 from duat_jax.transform.identities import mark_p
-from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, programs_in, scan_of, sub_program
+from duat_jax.transform.parameters import programs_in, role_of, scan_of, sub_program, while_of
+from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE
 
 Why = str
 """A value that mixes entries, by what mixes them."""
@@ -40,8 +41,8 @@ def _visit(jaxpr: core.Jaxpr, equations: Iterable[int], states: dict[Any, Why], 
         operands = [None if isinstance(v, core.Literal) else states.get(v) for v in equation.invars]
         for v in equation.outvars:
             states.pop(v, None)
-        if equation.primitive is mark_p and equation.params["kind"] == marks.OFFSET:
-            states[equation.outvars[0]] = f"it takes offset({equation.params['name']!r}) as its own"
+        if equation.primitive is mark_p and role_of(equation)["kind"] == marks.OFFSET:
+            states[equation.outvars[0]] = f"it takes offset({role_of(equation)['name']!r}) as its own"
         elif any(state is not None for state in operands) or sub_program(equation):
             results = _results(equation, operands, shape)
             states |= {v: state for v, state in zip(equation.outvars, results, strict=True) if state is not None}
@@ -94,8 +95,7 @@ def _scan(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[int,
 
 
 def _while(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[int, ...]) -> list[Why | None]:
-    condition, body = (equation.params[name].jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
-    skipped, first = equation.params["cond_nconsts"], equation.params["body_nconsts"]
+    condition, body, skipped, first = while_of(equation)
     found = _loop(body, operands[skipped : skipped + first], operands[skipped + first :], [], shape)
     if _call(condition, [*operands[:skipped], *found], shape) != [None]:
         return ["while runs as long as some entry asks for it"] * len(equation.outvars)

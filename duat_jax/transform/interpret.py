@@ -20,7 +20,8 @@ from duat_jax.transform.affinity import Flows
 from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import Live, Question, liveness
-from duat_jax.transform.primitives import RECOMPUTED, SubProgram, apply, scan_of
+from duat_jax.transform.parameters import RECOMPUTED, SubProgram, role_of, scan_of
+from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program, enters
 
 Seen = dict[Site, jax.Array]
@@ -124,7 +125,7 @@ class _Evaluation:
             with ExitStack() as scopes:
                 for scope in site.key.scope:
                     scopes.enter_context(jax.named_scope(scope))
-                return mark_p.bind(jnp.asarray(value), **equation.params)
+                return mark_p.bind(jnp.asarray(value), **role_of(equation))
         return fence_p.bind(value) if site.kind == marks.STREAM else value
 
     def scan(

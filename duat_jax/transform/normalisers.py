@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jax.extend import core
 
 from duat_jax.transform.definitions import CONVERTS, KEEPS_NUMBERS, Definitions, is_along
-from duat_jax.transform.primitives import power_of, summed_axes_of
+from duat_jax.transform.parameters import power_of, reduced_axes_of
 
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "softmax", "log_softmax", "logsumexp"
 
@@ -111,7 +111,7 @@ class _Search:
         """Return the sum of exponentials that a variable is, brought into any shape and dtype."""
         total = self.of.equation_of(self.of.root(v), "reduce_sum")
         terms = None if total is None else self._exponentials(total.invars[0])
-        return None if total is None or terms is None else _Sum(terms, summed_axes_of(total))
+        return None if total is None or terms is None else _Sum(terms, reduced_axes_of(total))
 
     def _logarithm(self, v: Any) -> _Sum | None:
         """Return the sum of exponentials whose logarithm a variable is."""

@@ -1,190 +1,26 @@
-"""What is known of JAX's primitives: which call a sub-program, and which are linear in what.
-
-Everything that a release of JAX may change, parameters of primitives and names in its registry, is read in this file.
-"""
+"""What is known of JAX's primitives: which are linear in what, which act entry by entry, and what is refused."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
 
-from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.identities import fence_p, mark_p
-
-
-def is_sharded(array: Any) -> bool:
-    """Return whether an array is known by its type to be distributed over an axis of devices.
-
-    Args:
-        array: any array.
-    """
-    return any(jax.typeof(array).sharding.spec)
-
-
-def scopes_of(equation: core.JaxprEqn) -> tuple[str, ...]:
-    """Return the `jax.named_scope`s around an equation, inside its own program.
-
-    Args:
-        equation: any equation.
-    """
-    # A scope that a transformation opened, such as `vmap`, is of another class.
-    return tuple(s.name for s in equation.source_info.name_stack.stack if type(s).__name__ == "Scope")
-
-
-def mantissa_bits(equation: core.JaxprEqn) -> int | None:
-    """Return to how many bits of mantissa an equation rounds within its dtype, or `None` where it doesn't.
-
-    Args:
-        equation: any equation.
-    """
-    return _parameter(equation, "mantissa_bits") if equation.primitive.name == "reduce_precision" else None
-
-
-# --- Calls ----------------------------------------------------------------------------------------------------------
-
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}
-"""Primitives that call one sub-program with their own operands, and the parameter that holds it."""
-
-RECOMPUTED = frozenset(("remat2", "checkpoint"))
-"""Calls of which nothing inside is kept for a transpose: it is computed again."""
-
-CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
-"""Calls whose derivative is the user's own."""
-
-
-def _parameter(equation: core.JaxprEqn, name: str) -> Any:
-    if name not in equation.params:
-        raise UnsupportedProgram(
-            f"{equation.primitive.name} has no parameter {name!r} in JAX {jax.__version__}: this version of JAX isn't"
-            " supported yet; install one that duat-jax's documentation names"
-        )
-    return equation.params[name]
-
-
-class SubProgram(NamedTuple):
-    """A program that an equation runs.
-
-    Args:
-        jaxpr: its equations.
-        consts: the values of its `constvars`.
-    """
-
-    jaxpr: core.Jaxpr
-    consts: Sequence[Any]
-
-
-def _sub_program(program: Any) -> SubProgram:
-    # From JAX 0.11 on an open and a closed program are of one class.
-    return SubProgram(getattr(program, "jaxpr", program), getattr(program, "consts", ()))
-
-
-def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
-    """Return the program that a call or a scan runs, or `None` for any other equation.
-
-    Args:
-        equation: any equation.
-    """
-    name = equation.primitive.name
-    if name == "scan":
-        return _sub_program(_parameter(equation, "jaxpr"))
-    return _sub_program(_parameter(equation, CALLS[name])) if name in CALLS else None
-
-
-class Scan(NamedTuple):
-    """How a scan's operands and results divide.
-
-    Args:
-        consts: how many operands are constants; they come first.
-        carries: how many are carried; as many results come first.
-        length: number of steps.
-        reverse: whether it runs backwards.
-        unroll: steps per iteration of the compiled loop.
-    """
-
-    consts: int
-    carries: int
-    length: int
-    reverse: bool
-    unroll: int
-
-
-def scan_of(equation: core.JaxprEqn) -> Scan:
-    """Return how a scan's operands and results divide.
-
-    Args:
-        equation: a scan.
-
-    Raises:
-        UnsupportedProgram: if this version of JAX describes scans in another way.
-    """
-    if "ft_in" in equation.params:  # from JAX 0.11 on
-        consts, carries, _ = map(len, equation.params["ft_in"].unpack())
-    else:
-        consts, carries = _parameter(equation, "num_consts"), _parameter(equation, "num_carry")
-    return Scan(consts, carries, *(_parameter(equation, name) for name in ("length", "reverse", "unroll")))
-
-
-def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
-    """Return every program among an equation's parameters.
-
-    Args:
-        equation: any equation.
-    """
-    found: list[SubProgram] = []
-
-    def look(value: Any) -> None:
-        if hasattr(value, "eqns"):
-            found.append(_sub_program(value))
-        elif isinstance(value, tuple | list):
-            for item in value:
-                look(item)
-
-    look(tuple(equation.params.values()))
-    return found
-
-
-def summed_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
-    """Return over which axes a `reduce_sum` goes.
-
-    Args:
-        equation: a `reduce_sum`.
-    """
-    return tuple(_parameter(equation, "axes"))
-
-
-def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
-    """Return which axes of its result the operand's axes become in a `broadcast_in_dim`.
-
-    Args:
-        equation: a `broadcast_in_dim`.
-    """
-    return tuple(_parameter(equation, "broadcast_dimensions"))
-
-
-def power_of(equation: core.JaxprEqn) -> int | None:
-    """Return the exponent of an `integer_pow`, or `None` of any other equation.
-
-    Args:
-        equation: any equation.
-    """
-    return _parameter(equation, "y") if equation.primitive.name == "integer_pow" else None
-
-
-# --- What is linear -------------------------------------------------------------------------------------------------
+from duat_jax.transform.parameters import (
+    CALLS,
+    bind,
+    fill_value_of,
+    overwrites,
+    power_of,
+    reduced_axes_of,
+    reducer_of,
+    scatter_of,
+    solve_constants_of,
+    window_of,
+)
 
 ALL, FIRST, ONE = "all", "first", "one"
 """Linear in all operands together, in the first one, in any single one with the others fixed."""
@@ -215,7 +51,9 @@ LINEAR: dict[str, str | tuple[int, ...]] = {
 """In which operands a primitive is linear.  `select_n`, the calls, `cond` and `custom_linear_solve` have rules of their
 own."""
 
-FOLLOWED = frozenset((*CALLS, "scan", "cond", "shard_map", "select_n", "custom_linear_solve", "integer_pow", "reduce"))
+FOLLOWED = frozenset(
+    (*CALLS, "scan", "cond", "shard_map", "select_n", "custom_linear_solve", "integer_pow", "reduce", "reduce_window")
+)
 """Primitives with a rule of their own."""
 
 REFUSED = {
@@ -305,17 +143,29 @@ def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[in
     if name == "select_n":
         return tuple(range(1, count))
     if name == "integer_pow":
-        return (0,) if equation.params["y"] == 1 else None
+        return (0,) if power_of(equation) == 1 else None
     if name == "reduce":
-        return tuple(range(count)) if _adds(equation) else None
-    if name == "scatter" and not _overwrites(equation):
+        return tuple(range(count)) if reducer_of(equation) == "add" else None
+    if name == "reduce_window":
+        return tuple(range(count)) if reducer_of(equation) == "add" and _begins_once(equation) else None
+    if name == "scatter" and not overwrites(equation):
         return None
     if name == "custom_linear_solve":
-        return tuple(range(sum(_parameter(equation, "const_lengths")), count))
+        return tuple(range(solve_constants_of(equation), count))
     rule = LINEAR.get(name)
     if rule is None or isinstance(rule, tuple):
         return rule
     return {ALL: tuple(range(count)), FIRST: (0,), ONE: tuple(flowing[:1])}[rule]
+
+
+def _begins_once(equation: core.JaxprEqn) -> bool:
+    """Return whether a `reduce_window` adds its initial value once: what is padded holds it too, by the specification.
+
+    Compilers leave what is padded out.
+    """
+    window, initial = window_of(equation), equation.invars[1]
+    padded = any(map(any, window.padding)) or any(apart != 1 for apart in window.base_dilation)
+    return not padded or (isinstance(initial, core.Literal) and not np.any(np.asarray(initial.val)))
 
 
 def adds_a_constant(equation: core.JaxprEqn) -> bool:
@@ -324,61 +174,48 @@ def adds_a_constant(equation: core.JaxprEqn) -> bool:
     Args:
         equation: any equation.
     """
-    fill = equation.params.get("fill_value") if equation.primitive.name == "gather" else None
+    fill = fill_value_of(equation)
     return fill is not None and bool(np.any(np.asarray(fill)))
-
-
-def _adds(equation: core.JaxprEqn) -> bool:
-    body = _sub_program(_parameter(equation, "jaxpr")).jaxpr
-    return (
-        len(body.eqns) == 1
-        and body.eqns[0].primitive.name == "add"
-        and set(body.eqns[0].invars) == set(body.invars)
-        and body.outvars == body.eqns[0].outvars
-    )
-
-
-def _overwrites(equation: core.JaxprEqn) -> bool:
-    # `x.at[i].apply(f)` is a scatter too, with `f` as the update.
-    body = _sub_program(_parameter(equation, "update_jaxpr")).jaxpr
-    return body is None or body.outvars == body.invars[1:]
 
 
 def _scatter(equation: core.JaxprEqn, operand: Any, indices: Any, updates: Any) -> list[Any]:
     """Overwrite by choosing, for every entry, the update that arrives last: JAX transposes unique indices only."""
-    if equation.params["unique_indices"]:
-        return _bind(equation, [operand, indices, updates])
+    settings = scatter_of(equation)
+    if settings.pop("unique_indices"):
+        return bind(equation, [operand, indices, updates])
     order = jnp.arange(updates.size, dtype=jnp.int32).reshape(updates.shape)
-    parameters = {name: equation.params[name] for name in ("dimension_numbers", "indices_are_sorted", "mode")}
-    winner = lax.scatter(jnp.full(operand.shape, -1, jnp.int32), indices, order, **parameters)
+    winner = lax.scatter(jnp.full(operand.shape, -1, jnp.int32), indices, order, **settings)
     return [jnp.where(winner < 0, operand, updates.reshape(-1)[jnp.maximum(winner, 0)])]
 
 
 def _reduce(equation: core.JaxprEqn, *operands: Any) -> list[Any]:
-    if not _adds(equation):
-        return _bind(equation, operands)
+    if reducer_of(equation) != "add":
+        return bind(equation, operands)
     operand, initial = operands
-    return [operand.sum(equation.params["dimensions"]) + initial]
+    return [operand.sum(reduced_axes_of(equation)) + initial]
+
+
+def _reduce_window(equation: core.JaxprEqn, *operands: Any) -> list[Any]:
+    if linear_operands(equation, ()) is None:
+        return bind(equation, operands)
+    operand, initial = operands
+    zero = np.zeros((), operand.dtype)
+    return [lax.reduce_window(operand, zero, lax.add, *window_of(equation)) + initial]
 
 
 def _integer_power(equation: core.JaxprEqn, x: Any) -> list[Any]:
-    return [x] if equation.params["y"] == 1 else _bind(equation, [x])
+    return [x] if power_of(equation) == 1 else bind(equation, [x])
 
 
 TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
     "scatter": _scatter,
     "reduce": _reduce,
+    "reduce_window": _reduce_window,
     "integer_pow": _integer_power,
     "name": lambda _, x: [x],
     "optimization_barrier": lambda _, *operands: [lax.optimization_barrier(x) for x in operands],
 }
 """Linear primitives that JAX transposes in some cases only, written with those that it always does."""
-
-
-def _bind(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    parameters = equation.primitive.get_bind_params(equation.params)
-    results = equation.primitive.bind(*operands, **parameters)
-    return list(results) if equation.primitive.multiple_results else [results]
 
 
 def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
@@ -389,7 +226,7 @@ def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
         operands: its operands.
     """
     rewrite = TRANSPOSABLE.get(equation.primitive.name)
-    return _bind(equation, operands) if rewrite is None else rewrite(equation, *operands)
+    return bind(equation, operands) if rewrite is None else rewrite(equation, *operands)
 
 
 # --- What acts entry by entry ---------------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
 from duat_jax.transform.identities import mark_p
 from duat_jax.transform.keys import Key, Site, Step
-from duat_jax.transform.primitives import (
+from duat_jax.transform.parameters import (
     CUSTOM_RULES,
     SubProgram,
     programs_in,
+    role_of,
     scan_of,
     scopes_of,
     sub_program,
@@ -166,7 +167,7 @@ def _walk(
     for i, equation in enumerate(jaxpr.eqns):
         here, around = (*path, i), (*scope, *scopes_of(equation))
         if equation.primitive is mark_p:
-            role = equation.params
+            role = role_of(equation)
             axes = len(equation.outvars[0].aval.shape) - role["batch_axes"]  # type: ignore[attr-defined]
             yield role["kind"], around, role["name"], Place(here, loops, axes)
         elif (inner := sub_program(equation)) is not None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from duat_jax.transform.keys import Site
-from duat_jax.transform.primitives import mantissa_bits, programs_in, scan_of, sub_program
+from duat_jax.transform.parameters import mantissa_bits, programs_in, scan_of, sub_program
 from duat_jax.transform.program import Path, Program
 
 

@@ -107,6 +107,7 @@ def secant(
     names = names_of(held)
 
     def found(x: Any, y: Any) -> Secant:
+        x, y = _as_floats(x, y)
         _require_alike(x, y)
         return _secant(fn, kinds, names, x, y)
 
@@ -128,6 +129,16 @@ def names_of(held: Any) -> bool | tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise DuatError(f"held is {held!r}: give names of holds, such as 'attention.pattern', or True for all")
     return names
+
+
+def _as_floats(x: Any, y: Any) -> tuple[Any, ...]:
+    """Return both inputs with a Python integer as a float where the other input has a Python float."""
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
+    if structures[0] != structures[1]:
+        return x, y
+    leaves = zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True)
+    pairs = [(float(a), float(b)) if {type(a), type(b)} == {int, float} else (a, b) for a, b in leaves]
+    return tuple(jax.tree.unflatten(structures[0], [pair[k] for pair in pairs]) for k in (0, 1))
 
 
 def _require_alike(x: Any, y: Any) -> None:

@@ -194,7 +194,8 @@ def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) ->
     counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
     rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
     logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
-    normaliser = Normaliser(LOGSUMEXP, equation.invars[0], (change.ndim,), None)
+    variable: Any = equation.invars[0]
+    normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
     return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
+from duat_jax.errors import DuatError
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import Flows
 from duat_jax.transform.identities import fence_p, mark_p
@@ -51,7 +52,11 @@ def evaluate(
 
     Returns:
         The function's result (`None` where the question doesn't ask for it), and the values of the wanted marks.
+
+    Raises:
+        DuatError: if an argument or a given value isn't of the shape that it has in the program.
     """
+    _require_shapes(program, arguments, given)
     live = liveness(program, question) if live is None else live
     outputs, seen = _Evaluation(program, question, live, flows or Flows()).run(
         program.jaxpr, (), constants, arguments, dict(given)
@@ -61,6 +66,24 @@ def evaluate(
     # A result that is a literal of the program isn't an array yet.
     arrays = [output if isinstance(output, jax.Array) else jnp.asarray(output) for output in outputs]
     return jax.tree.unflatten(program.out_tree, arrays), seen
+
+
+def _require_shapes(program: Program, arguments: list[Any], given: Mapping[Site, Any]) -> None:
+    problems = [
+        f"leaf {i} of the argument is {jnp.shape(argument)}, in the program it is {v.aval.shape}"  # type: ignore[attr-defined]
+        for i, (v, argument) in enumerate(zip(program.jaxpr.invars, arguments, strict=True))
+        if jnp.shape(argument) != v.aval.shape  # type: ignore[attr-defined]
+    ]
+    problems += [
+        f"the value of {site.kind} {site.key} is {jnp.shape(value)}, in the program it is {program.shape(site)}"
+        for site, value in given.items()
+        if site in program.places and jnp.shape(value) != program.shape(site)
+    ]
+    if problems:
+        raise DuatError(
+            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: what was recorded under jax.vmap is asked under"
+            " jax.vmap too, and a function is recorded at the shapes at which it is asked"
+        )
 
 
 class _Evaluation:

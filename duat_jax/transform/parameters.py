@@ -303,8 +303,8 @@ def while_of(equation: core.JaxprEqn) -> While:
     Args:
         equation: a `while`.
     """
-    programs = (_sub_program(_parameter(equation, name)).jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
-    return While(*programs, *(_parameter(equation, name) for name in ("cond_nconsts", "body_nconsts")))
+    condition, body = (_sub_program(_parameter(equation, name)).jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
+    return While(condition, body, _parameter(equation, "cond_nconsts"), _parameter(equation, "body_nconsts"))
 
 
 def settings_of(equation: core.JaxprEqn) -> frozenset[tuple[str, Any]]:

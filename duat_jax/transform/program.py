@@ -52,11 +52,13 @@ class Place(NamedTuple):
         path: where it stands.
         loops: the scans around it, outermost first.
         axes: of its value's last axes, how many are its own; those before come from scans and `vmap`.
+        shape: its value's shape in each step of the scans.
     """
 
     path: Path
     loops: tuple[Loop, ...]
     axes: int
+    shape: tuple[int, ...]
 
 
 class Gated(NamedTuple):
@@ -109,6 +111,14 @@ class Program:
         """
         return tuple(loop.length for loop in self.place(site).loops)
 
+    def shape(self, site: Site) -> tuple[int, ...]:
+        """Return the shape of a mark's value, with one leading axis for each scan around it.
+
+        Args:
+            site: any mark.
+        """
+        return (*self.lengths(site), *self.place(site).shape)
+
     def steps(self, *kinds: str) -> tuple[Step, ...]:
         """Return every single occurrence of the marks of some kinds, in the order in which they are computed.
 
@@ -117,7 +127,7 @@ class Program:
         """
         found = []
         for site in self.of_kind(*kinds):
-            path, loops, _ = self.places[site]
+            path, loops, *_ = self.places[site]
             for index in itertools.product(*(range(loop.length) for loop in loops)):
                 order: list[int] = []
                 for depth, equation in enumerate(path):
@@ -168,8 +178,8 @@ def _walk(
         here, around = (*path, i), (*scope, *scopes_of(equation))
         if equation.primitive is mark_p:
             role = role_of(equation)
-            axes = len(equation.outvars[0].aval.shape) - role["batch_axes"]  # type: ignore[attr-defined]
-            yield role["kind"], around, role["name"], Place(here, loops, axes)
+            shape = equation.outvars[0].aval.shape  # type: ignore[attr-defined]
+            yield role["kind"], around, role["name"], Place(here, loops, len(shape) - role["batch_axes"], shape)
         elif (inner := sub_program(equation)) is not None:
             inside = loops
             if equation.primitive.name == "scan":
@@ -218,10 +228,20 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
         The program, and the arrays that `fn` closes over.
 
     Raises:
-        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed.
+        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed, or the
+            function changes the state of a Flax module.
     """
     # JAX remembers what it traced by the function, and a module's weights may have moved since: another function.
-    closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
+    try:
+        closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
+    except Exception as error:
+        if "from different trace level" not in str(error) and "from a different trace level" not in str(error):
+            raise
+        raise UnsupportedProgram(
+            "the function changes the state of a Flax module, as a recurrent layer, dropout or a batch norm in training"
+            " mode does, and that state would outlive the trace: call a clone of it, nnx.clone(module)(x), or put it"
+            " into evaluation mode, module.eval()"
+        ) from error
     number: Counter = Counter()
     sites: dict[Path, Site] = {}
     places: dict[Site, Place] = {}

@@ -15,7 +15,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Marked, Site, Step
 from duat_jax.transform.liveness import Question
-from duat_jax.transform.program import trace
+from duat_jax.transform.program import Program, trace
 from duat_jax.transform.recording import KINDS, Dynamics, Recording, Traced
 
 Target = Step | None
@@ -278,6 +278,13 @@ def seen_of(dynamics: Dynamics) -> Seen:
     return {Site(kind, key): v for kind, values in zip(KINDS, dynamics, strict=True) for key, v in values.items()}
 
 
+def _require_recorded(program: Program, seen: Seen) -> None:
+    missing = [s for s in program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if s not in seen]
+    if missing:
+        some = ", ".join(f"{s.kind} {s.key}" for s in missing[:4]) + (", …" if len(missing) > 4 else "")
+        raise DuatError(f"the dynamics have no value of {some}: replay the function that was recorded")
+
+
 def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
     """Return the function in which held things and terms are given, not computed: the closed form as a function.
 
@@ -293,6 +300,8 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
         where absent).
 
     Raises:
+        DuatError: if there are no dynamics of a recording, or, when called, a mark of the function isn't among them or
+            has another shape there.
         NotAffine: when called, naming each operation that is not linear in what flows through it, its source line and
             the missing mark.
 
@@ -306,6 +315,8 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
 
     Source: Wang & Li, Eq. 11 and 34.
     """
+    if not isinstance(dynamics, Dynamics):
+        raise DuatError(f"a {type(dynamics).__name__} can't be replayed: give record(fn)(x).dynamics")
 
     def replayed(x: Any, activations: Marked | None = None, offsets: Marked | None = None) -> Any:
         program, constants = trace(fn, x)
@@ -314,7 +325,9 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
             offsets=dynamics.offsets if offsets is None else offsets,
         )
         arguments, in_tree = jax.tree.flatten(x)
-        recording = Recording(constants, arguments, None, seen_of(chosen), Traced(program), in_tree)
+        seen = seen_of(chosen)
+        _require_recorded(program, seen)
+        recording = Recording(constants, arguments, None, seen, Traced(program), in_tree)
         linear = program.of_kind(marks.ACTIVATION, marks.OFFSET)
         return ask(recording, question_of(recording, None, linear=linear), None, arguments, {})
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from duat_jax.transform import marks
@@ -170,7 +171,9 @@ def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Reco
         kinds: kinds of mark to keep.
     """
     program, constants = trace(fn, x)
-    arguments, in_tree = jax.tree.flatten(x)
+    leaves, in_tree = jax.tree.flatten(x)
+    # A Python number isn't an array yet.
+    arguments = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in leaves]
     traced = Traced(program)
     question = Question(wanted=frozenset(program.of_kind(*kinds)))
     value, seen = evaluate(program, constants, arguments, question, {}, traced.live(question))

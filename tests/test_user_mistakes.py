@@ -1,0 +1,106 @@
+"""What a user may get wrong is said in one sentence, whichever question is asked."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from helpers import close
+
+import duat_jax as duat
+from duat_jax.forms.affine_form import collapsed_contributions
+
+
+def layer(x):
+    gate = duat.hold(jnp.tanh(x).max(), "gate")
+    hidden = duat.term(jnp.tanh, 2 * x, "mlp") * gate + duat.offset(jnp.ones(x.shape), "bias")
+    return duat.stream(x + hidden, "layer").sum()
+
+
+def recorded():
+    return duat.record(layer)(BATCH[0])
+
+
+BATCH = jnp.arange(6.0).reshape(2, 3)
+QUESTIONS = {
+    "contributions": lambda recording: duat.contributions(recording, jnp.ones(2)),
+    "collapse": lambda recording: collapsed_contributions(recording, jnp.ones(2)),
+    "linear_map": lambda recording: duat.linear_map(recording)(jnp.ones((2, 3))),
+    "linear_map, of a mark": lambda recording: duat.linear_map(recording, source=recording.streams[0])(jnp.ones(3)),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_recording_of_many_inputs_is_asked_under_vmap(question):
+    recording = jax.vmap(duat.record(layer))(BATCH)
+    with pytest.raises(duat.DuatError, match=r"\(2, 3\), in the program it is \(3,\).*under jax.vmap"):
+        QUESTIONS[question](recording)
+
+
+def test_under_vmap_it_is_answered():
+    recording = jax.vmap(duat.record(layer))(BATCH)
+    parts = jax.vmap(duat.contributions)(recording)
+    close(parts.input[1], duat.decompose(layer, BATCH[1]).input)
+
+
+@pytest.mark.parametrize(
+    ("dynamics", "fn", "x", "message"),
+    [
+        (
+            lambda: duat.record(layer)(BATCH[0]).dynamics,
+            layer,
+            jnp.ones(4),
+            r"mlp is \(3,\).*it is \(4,\).*recorded at",
+        ),
+        (lambda: jax.vmap(duat.record(layer))(BATCH).dynamics, layer, jnp.ones(3), "under jax.vmap"),
+        (
+            lambda: duat.record(layer)(BATCH[0]).dynamics,
+            lambda x: duat.hold(x, "other").sum(),
+            jnp.ones(3),
+            "hold other",
+        ),
+        (recorded, layer, jnp.ones(3), r"record\(fn\)\(x\).dynamics"),
+    ],
+    ids=["another length", "many inputs", "another function", "a recording"],
+)
+def test_dynamics_of_something_else_are_not_replayed(dynamics, fn, x, message):
+    with pytest.raises(duat.DuatError, match=message):
+        duat.replay(fn, dynamics())(x)
+
+
+def test_python_numbers_are_arrays():
+    assert duat.unroll(lambda x: 3 * x, 2.0).completeness().verdict == "holds"
+    assert duat.collapse(lambda x: 3 * x, 2.0).completeness.verdict == "holds"
+    assert float(duat.linear_map(duat.record(lambda x: 3 * x)(2.0))(jnp.array(5.0))) == 15
+    assert float(duat.replay(lambda x: 3 * x, duat.record(lambda x: 3 * x)(2.0).dynamics)(4.0)) == 12
+    for pair in (((2.0, 3), (1, 4.0)), ((2, 3.0), (1.0, 4)), ((2.0, 3.0), (1, 4))):
+        found = duat.secant(lambda x: x[0] * x[1])(*pair)
+        assert [float(part) for part in found.parts] == [3.5, -1.5]
+        assert found.completeness.verdict == "holds"
+
+
+MODULES = {
+    "nnx.RNN": lambda: nnx.RNN(nnx.LSTMCell(3, 4, rngs=nnx.Rngs(0))),
+    "nnx.BatchNorm": lambda: nnx.BatchNorm(3, rngs=nnx.Rngs(0)),
+    "nnx.Dropout": lambda: nnx.Dropout(0.5, rngs=nnx.Rngs(0)),
+}
+FORMS = {
+    "record": lambda fn, x: duat.record(fn)(x),
+    "decompose": duat.decompose,
+    "unroll": duat.unroll,
+    "collapse": duat.collapse,
+    "replay": lambda fn, x: duat.replay(fn, duat.record(jnp.sum)(x).dynamics)(x),
+    "edit": lambda fn, x: duat.edit(fn, {})(x),
+    "secant": lambda fn, x: duat.secant(fn)(x, x / 2),
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_that_changes_while_it_runs_is_refused_in_one_sentence(module):
+    x = jnp.arange(15, dtype=jnp.float32).reshape(1, 5, 3)
+    for form in FORMS.values():
+        made = MODULES[module]()
+        with pytest.raises(duat.UnsupportedProgram, match=r"nnx.clone\(module\)\(x\)") as raised:
+            form(lambda x, made=made: made(x).sum(), x)
+        assert "\n" not in str(raised.value)
+    made = MODULES[module]()
+    assert duat.secant(lambda x: jnp.square(nnx.clone(made)(x)).sum())(x, x / 2 + 1).completeness.within

@@ -109,6 +109,8 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
     factors, share = shared_factors(recording, carries), CARRIERS[carries or CARRIES]
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
+    if not z:
+        return {}
     zeros, ones = jax.tree.map(jnp.zeros_like, z), jax.tree.map(jnp.ones_like, z)
     activations = partial(activations_of, recording)
     at = activations(zeros)

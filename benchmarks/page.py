@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,15 +69,24 @@ def cells(text: str) -> Fields:
     return found
 
 
+def kept(study: str) -> dict[str, Any]:
+    """Return the kept results of a study, nothing of one that reads those of others.
+
+    Args:
+        study: the name of a file in `benchmarks/results`.
+    """
+    path = RESULTS / f"{study}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 @cache
 def fields_of(study: str) -> Fields:
     """Return the fields of a study, made from its kept results.
 
     Args:
-        study: a module of `benchmarks` with a function `fields` of the results in `benchmarks/results/<study>.json`.
+        study: a module of `benchmarks` with a function `fields` of these results.
     """
-    results = json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
-    return import_module(f"benchmarks.{study}").fields(results)
+    return import_module(f"benchmarks.{study}").fields(kept(study))
 
 
 def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:

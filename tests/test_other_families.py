@@ -243,6 +243,18 @@ def test_a_head_is_turned_in_pairs_and_no_further_than_it_reaches(tmp_path, rota
         duat.load_config(write(tmp_path, "gptj", {"rotary_dim": rotary_dim}))
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "truncate": False}
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "olmo3", "modernbert"])
+@pytest.mark.parametrize("field", ["rope_scaling", "rope_parameters"])
+def test_yarn_that_is_not_truncated_is_refused_where_each_kind_of_layers_has_its_own(tmp_path, family, field):
+    """The reference doesn't read it there."""
+    scaling = YARN if field == "rope_scaling" else {"full_attention": YARN}
+    with pytest.raises(duat.BadCheckpoint, match=field):
+        duat.load_config(write(tmp_path, family, {field: scaling}))
+
+
 def test_more_groups_than_layers_are_an_error(tmp_path):
     with pytest.raises(duat.BadCheckpoint, match="num_hidden_groups = 3 is more than num_hidden_layers = 2"):
         duat.load_config(write(tmp_path, "albert", {"num_hidden_groups": 3}))

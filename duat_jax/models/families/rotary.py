@@ -110,7 +110,7 @@ def parameters_of(settings: Settings, kind: str) -> Settings:
         settings: the checkpoint's `config.json`.
         kind: which kind.
     """
-    return (settings.group("rope_parameters") or Settings({})).group(kind) or Settings({})
+    return _of_one_kind((settings.group("rope_parameters") or Settings({})).group(kind) or Settings({}))
 
 
 def of_full_attention(settings: Settings, head_features: int, *, base: float) -> Positions:
@@ -124,8 +124,14 @@ def of_full_attention(settings: Settings, head_features: int, *, base: float) ->
         base: what an absent `rope_theta` means.
     """
     older = settings.group("rope_scaling")
-    parameters = parameters_of(settings, "full_attention") if older is None else older
+    parameters = parameters_of(settings, "full_attention") if older is None else _of_one_kind(older)
     return read_rotary(settings, head_features, base=base, parameters=parameters)
+
+
+def _of_one_kind(parameters: Settings) -> Settings:
+    """Refuse what the reference doesn't read in the parameters of one kind of layers, though it has a meaning."""
+    parameters.expect("truncate", True)
+    return parameters
 
 
 def _by_wave_length(found: Settings, usual: tuple[float, ...], original: int) -> Rotary:

@@ -15,8 +15,9 @@ import duat_jax as duat
 from duat_jax.analysis.context import ledger
 from duat_jax.analysis.context_copying import copying, repeated, without_heads
 from duat_jax.analysis.context_ledger import COLUMNS
-from duat_jax.analysis.context_reach import Reach, block_norms, density, reach, windowed
+from duat_jax.analysis.context_reach import Reach, block_norms, density, reach, written
 from duat_jax.analysis.context_runs import Task
+from duat_jax.analysis.context_windows import window, window_losses
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.reference.dense import attention as dense_attention
@@ -24,17 +25,27 @@ from duat_jax.verification.networks import randomised
 
 VOCAB, TOKENS = 11, 7
 HIDDEN = np.array([False, True, True, True, False, False, False])
+OTHER = jnp.array([1, 9, 3, 8, 2, 5, 6])
 TASK = Task(jnp.array([1, 5, 6, 7, 2, 5, 6]), jnp.asarray(HIDDEN), jnp.array([4, 6]), jnp.array([6, 3]))
 
 classic = partial(BlockConfig, arrangement="pre-norm", activation="gelu")
 
 
-def language_model(block=classic, layers=2, *, heads=2, final_norm=True, causal=True, key=0, **settings):
+def language_model(
+    block=classic, layers=2, *, heads=2, final_norm=True, causal=True, key=0, embedding_norm=False, **settings
+):
     one = block(features=8, heads=heads, neurons=10, causal=causal, **settings)
     head = Head(kind="next token", outputs=VOCAB, tied=True)
     positions = {"position_embedding": False} if block is modern else {}
     config = duat.Config(
-        family="gpt2", blocks=(one,) * layers, vocab=VOCAB, positions=16, head=head, final_norm=final_norm, **positions
+        family="gpt2",
+        blocks=(one,) * layers,
+        vocab=VOCAB,
+        positions=16,
+        head=head,
+        final_norm=final_norm,
+        embedding_norm=embedding_norm,
+        **positions,
     )
     model = duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(key))
     return randomised(model, key)
@@ -76,15 +87,83 @@ def mean_said(model, ids, mask=None):
 # How dense attention is, and how far back it reads.
 
 
-def test_density_and_block_norms_are_those_of_the_dense_matrix():
+def dense_attentions(model, ids):
+    """Return `W'_HVO` of every layer as a dense array, `[queries, features, keys, features]`."""
+    pairs = zip(patterns_of(model, ids), model.stack.blocks, strict=True)
+    dense = [dense_attention(*map(jnp.asarray, (pattern, *weights_of(block.attention)))) for pattern, block in pairs]
+    return [np.asarray(each).reshape(len(ids), 8, len(ids), 8) for each in dense]
+
+
+def test_density_and_the_maps_norms_are_those_of_the_dense_matrix():
     model = language_model(heads=4, key_value_heads=2)
-    joined = reach(model, TASK.ids)
-    patterns = patterns_of(model, TASK.ids)
-    for i, block in enumerate(model.stack.blocks):
-        dense = np.asarray(dense_attention(jnp.asarray(patterns[i]), *map(jnp.asarray, weights_of(block.attention))))
-        blocks = dense.reshape(TOKENS, 8, TOKENS, 8)
-        close(joined.norms[i], np.sqrt((blocks**2).sum((1, 3))))
+    joined = reach(model, TASK.ids, weight="map")
+    for i, dense in enumerate(dense_attentions(model, TASK.ids)):
+        close(joined.norms[i], np.sqrt((dense**2).sum((1, 3))))
         assert joined.density[i] == np.count_nonzero(dense) / dense.size == (TOKENS + 1) / (2 * TOKENS)
+
+
+def test_what_is_written_is_the_dense_map_with_the_norm_applied_to_the_stream():
+    """Its norm is Kobayashi's weight, and over all tokens it sums to what attention returns but for its output bias."""
+    model = language_model(heads=4, key_value_heads=2)
+    joined, scaled = reach(model, TASK.ids), reach(model, TASK.ids, weight="map and scale")
+    x = model.embed(TASK.ids)
+    streams = []
+    for block in model.stack.blocks:
+        streams.append(x)
+        x = block(x)
+    for i, (block, x, dense) in enumerate(zip(model.stack.blocks, streams, dense_attentions(model, TASK.ids))):
+        normed = np.asarray(block.norm_1(x))
+        biases = np.einsum(
+            "hqk,hd,hda->qka",
+            patterns_of(model, TASK.ids)[i],
+            value_biases(block.attention),
+            weights_of(block.attention)[1],
+        )
+        vectors = np.einsum("qakb,kb->qka", dense, normed) + biases
+        close(joined.norms[i], np.linalg.norm(vectors, axis=-1))
+        total = vectors.sum(1)
+        close(total + np.asarray(block.attention.output.bias[...]), block.attention(block.norm_1(x)))
+        close(joined.along[i], np.einsum("qka,qa->qk", vectors, total) / (total**2).sum(-1, keepdims=True))
+        close(joined.along[i].sum(-1), np.ones(TOKENS))
+        # The norm's linear map with its scale held, one token at a time.
+        through = np.stack([dense[:, :, k] @ held_norm(block.norm_1, x[k]) for k in range(TOKENS)], 2)
+        close(scaled.norms[i], np.sqrt((through**2).sum((1, 3))))
+
+
+def value_biases(attention):
+    shared, size = attention.heads // attention.key_value_heads, attention.head_features
+    bias = np.asarray(attention.value.bias[...])
+    return np.stack([bias[(h // shared) * size : (h // shared + 1) * size] for h in range(attention.heads)])
+
+
+def held_norm(norm, x):
+    """Return the matrix of a layer norm with its scale held."""
+    centre = np.eye(len(x)) - 1 / len(x)
+    centred = centre @ np.asarray(x)
+    scale = 1 / np.sqrt((centred**2).mean() + norm.epsilon)
+    return scale * np.diag(np.asarray(norm.scale[...])) @ centre
+
+
+def test_what_is_written_goes_through_the_norm_behind_attention():
+    """That norm's scale is the same for all tokens that a position reads, and cancels in the shares."""
+    model = language_model(modern, output_norms=True)
+    joined, x = reach(model, TASK.ids), model.embed(TASK.ids)
+    block = model.stack.blocks[0]
+    values = np.einsum("kb,hbd->hkd", np.asarray(block.norm_1(x)), weights_of(block.attention)[0])
+    each = np.einsum("hqk,hkd,hda->qka", patterns_of(model, TASK.ids)[0], values, weights_of(block.attention)[1])
+    squares = ((each * np.asarray(block.attention_norm.scale[...])) ** 2).sum(-1)
+    close(joined.shares[0], squares / squares.sum(-1, keepdims=True))
+
+
+def test_a_first_token_with_a_small_scale_and_a_small_value_has_a_small_share():
+    """The map alone gives all of the weight to a token that is attended to and writes nothing."""
+    pattern = np.array([[[0.9, 0.1]]])
+    value, output = np.eye(2)[None], np.eye(2)[None]
+    vectors = np.array([[[0.01, 0], [0, 1.0]]])
+    of_map = np.asarray(block_norms(*map(jnp.asarray, (pattern, value, output))))[0]
+    close(of_map / of_map.sum(), [0.9, 0.1])
+    norms = np.asarray(written(jnp.asarray(pattern), jnp.asarray(vectors)).norms)[0]
+    close(norms, [0.009, 0.1])
 
 
 def test_density_counts_the_entries_that_only_some_heads_fill():
@@ -110,17 +189,44 @@ def test_without_a_mask_the_matrix_is_full_and_that_of_a_model_that_has_none():
 
 
 def test_a_window_reads_as_far_back_as_a_convolution():
-    model = language_model(heads=4, key_value_heads=2)
-    joined = reach(windowed(model, 3), TASK.ids)
+    model = language_model(heads=4, key_value_heads=2, window=3)
+    joined = reach(model, TASK.ids)
     assert (joined.beyond(3) == 0).all() and (joined.beyond(2)[:, 2:] > 0).all()
     assert (joined.density == sum(min(q + 1, 3) for q in range(TOKENS)) / TOKENS**2).all()
-    # What it was made of still reads everything.
-    assert (reach(model, TASK.ids).beyond(3)[:, -1] > 0).all()
+
+
+def losses_of(model, texts):
+    logs = jax.nn.log_softmax(model(jnp.asarray(texts))[:, :-1])
+    return -np.take_along_axis(np.asarray(logs), texts[:, 1:, None], -1)[..., 0].mean(1)
+
+
+@pytest.mark.parametrize("block", [classic, pytest.param(modern, marks=pytest.mark.slow)])
+def test_cut_patterns_lose_what_a_model_with_windows_loses(block):
+    texts = np.random.default_rng(0).integers(0, VOCAB, (3, TOKENS))
+    cut = window_losses(language_model(block), texts, window(TOKENS, 3))
+    close(cut, losses_of(language_model(block, window=3), texts))
+    everything = losses_of(language_model(block), texts)
+    close(window_losses(language_model(block), texts, window(TOKENS, TOKENS)), everything)
+    assert np.abs(cut - everything).max() > 1e-3
+
+
+def test_the_first_token_is_kept_in_every_layer():
+    """Written out by hand: a mask with the last two tokens and the first one."""
+    model, text = language_model(), np.array([[1, 5, 6, 7, 2, 5, 6]])
+    places = np.arange(TOKENS)
+    visible = (places[:, None] >= places) & ((places[:, None] - places < 2) | (places == 0))
+    x = by_hand_stack(model, model.embed(jnp.asarray(text[0])), [visible] * 2)
+    logs = jax.nn.log_softmax(model.head.logits(model.final_norm(x), model.unembedding))
+    loss = -np.take_along_axis(np.asarray(logs)[:-1], text[0, 1:, None], 1).mean()
+    close(window_losses(model, text, window(TOKENS, 2, [0])), [loss])
+    assert abs(window_losses(model, text, window(TOKENS, 2))[0] - loss) > 1e-4
+    with pytest.raises(duat.BadText, match="the texts have 600 tokens: give at most 512"):
+        window_losses(model, np.zeros((1, 600), int), window(600, 2))
 
 
 def test_shares_and_distances_of_a_pattern_that_is_known():
     norms = np.array([[[2.0, 0, 0], [3, 4, 0], [0, 0, 5]]])
-    joined = Reach(np.ones(1), norms)
+    joined = Reach(np.ones(1), norms, norms)
     np.testing.assert_allclose(joined.distance, [[0, 9 / 25, 0]])
     np.testing.assert_allclose(joined.tokens_read, [[1, 625 / (81 + 256), 1]])
     np.testing.assert_allclose(joined.beyond(1), [[0, 9 / 25, 0]])
@@ -135,19 +241,18 @@ def test_the_columns_sum_to_the_difference_of_two_plain_runs(model, found):
     assert abs(seen - hidden) > 1e-3
     assert found.layers.shape == (3, len(COLUMNS))
     close(found.layers.sum() + sum(found.jumps.values()), seen - hidden)
-    close(found.mask.sum(), seen - hidden)
+    close(found.reads.sum(), seen - hidden)
     form = found.form
-    parts = form.path.sum() + form.bias + form.outer.sum() + form.inner.sum() + form.inner_bias.sum() + form.both.sum()
-    close(parts, seen - hidden)
-    for completeness in (found.completeness, found.mask_completeness, form.completeness):
+    close(sum(np.sum(part) for part in form[:-1]), seen - hidden)
+    for completeness in (found.completeness, found.reads_completeness, form.completeness):
         assert completeness.verdict == "holds"
 
 
-def by_hand(model, blind):
-    """The forward pass with a mask for each layer: in blind ones nothing after the hidden part attends to it."""
-    x = model.embed(TASK.ids)
-    causal = np.tril(np.ones((TOKENS, TOKENS), bool))
+def by_hand_stack(model, x, visible, given=None):
+    """The stack with a mask for each layer, written out; in some layers the part's stream is given."""
     for i, block in enumerate(model.stack.blocks):
+        if given is not None and given[i] is not None:
+            x = jnp.where(HIDDEN[:, None], given[i], x)
         attention, h = block.attention, block.norm_1(x)
         queries, keys, values = (
             part(h).reshape(TOKENS, -1, attention.head_features)
@@ -160,19 +265,86 @@ def by_hand(model, blind):
         scores = jnp.einsum("qhd,khd->hqk", queries, keys) * attention.scale
         if attention.cap is not None:
             scores = attention.cap * jnp.tanh(scores / attention.cap)
-        visible = causal & ~(blind[i] & ~HIDDEN[:, None] & HIDDEN)
-        pattern = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf))
+        pattern = jax.nn.softmax(jnp.where(visible[i], scores, -jnp.inf))
         x = x + attention.output(jnp.einsum("hqk,khd->qhd", pattern, values).reshape(TOKENS, -1))
         x = x + block.mlp(block.norm_2(x))
+    return x
+
+
+CAUSAL = np.tril(np.ones((TOKENS, TOKENS), bool))
+
+
+def read_by_hand(model, x):
     logs = jax.nn.log_softmax(model.head.logits(model.final_norm(x), model.unembedding))
     return logs[TASK.places, TASK.answers].mean()
+
+
+def by_hand(model, blind):
+    """The forward pass in which in blind layers nothing after the hidden part attends to it."""
+    visible = [CAUSAL & ~(each & ~HIDDEN[:, None] & HIDDEN) for each in blind]
+    return read_by_hand(model, by_hand_stack(model, model.embed(TASK.ids), visible))
+
+
+def exchanged_by_hand(model, other):
+    """The forward pass in which some layers read the part's streams from a run of the other text."""
+    given = []
+    for i, each in enumerate(other):
+        x = model.embed(OTHER if each else TASK.ids)
+        for block in model.stack.blocks[:i]:
+            x = block(x)
+        given.append(x)
+    return read_by_hand(model, by_hand_stack(model, model.embed(TASK.ids), [CAUSAL] * 2, given))
 
 
 def test_runs_with_blind_layers_are_those_written_out_by_hand(model, found):
     seen = by_hand(model, [False, False])
     close(found.values[0], seen)
-    close(found.hidden_at, [seen - by_hand(model, [i == 0, i == 1]) for i in range(2)])
-    close(found.hidden_from, [seen - by_hand(model, [True, True]), seen - by_hand(model, [False, True])])
+    close(found.again_at, [seen - by_hand(model, [i == 0, i == 1]) for i in range(2)])
+    close(found.again_from, [seen - by_hand(model, [True, True]), seen - by_hand(model, [False, True])])
+
+
+@pytest.fixture(scope="module")
+def exchange(model):
+    return ledger(model, TASK._replace(other=OTHER))
+
+
+def test_with_another_part_the_columns_sum_to_the_difference_of_two_plain_runs(model, exchange):
+    first, second = mean_said(model, TASK.ids), mean_said(model, OTHER)
+    close(exchange.values, (first, second))
+    assert abs(first - second) > 1e-3
+    close(exchange.inputs.sum() + exchange.layers.sum() + sum(exchange.jumps.values()), first - second)
+    close(exchange.reads.sum(), first - second)
+    close(sum(np.sum(part) for part in exchange.form[:-1]), first - second)
+    for completeness in (exchange.completeness, exchange.reads_completeness, exchange.form.completeness):
+        assert completeness.verdict == "holds"
+    # Inputs move at the part alone, and parameters both there and after it.
+    assert not exchange.inputs[~HIDDEN].any() and np.abs(exchange.inputs[HIDDEN]).min() > 1e-9
+    assert np.abs(exchange.layers[:, 0]).sum() > 1e-6 and np.abs(exchange.layers[:, 1:]).sum() > 1e-6
+    assert "moved inputs" in str(exchange) and len(exchange.plot().axes) == 2
+    assert json.loads(json.dumps(exchange.as_dict(), allow_nan=False))["inputs"] == exchange.inputs.tolist()
+
+
+def test_runs_with_layers_that_read_another_part_are_those_written_out_by_hand(model, exchange):
+    first = exchanged_by_hand(model, [False, False])
+    close(exchange.values[0], first)
+    close(exchange.again_at, [first - exchanged_by_hand(model, [i == 0, i == 1]) for i in range(2)])
+    close(
+        exchange.again_from,
+        [first - exchanged_by_hand(model, [True, True]), first - exchanged_by_hand(model, [False, True])],
+    )
+    close(exchange.again_from[0], exchange.difference)
+
+
+def test_hidden_and_exchanged_accounts_add_up_to_what_the_right_part_adds(model, found, exchange):
+    """With the part hidden it doesn't matter which one it is: what form and mapping add is what all of it adds."""
+    form = ledger(model, TASK._replace(ids=OTHER), run_again=False)
+    close(form.values[1], found.values[1])
+    close(form.difference + exchange.difference, found.difference)
+
+
+def test_the_same_part_in_both_runs_moves_nothing(model):
+    same = ledger(model, TASK._replace(other=TASK.ids), run_again=False)
+    assert same.difference == 0 and not same.inputs.any() and not same.layers.any() and not same.reads.any()
 
 
 def test_two_tokens_by_hand():
@@ -200,7 +372,7 @@ def test_two_tokens_by_hand():
     expected = moved[..., None] * read @ readout[:, None]
     close(found.patterns[0], expected[..., 0])
     close(found.difference, a[2] - b[2])
-    assert found.hidden_at is None and found.as_dict()["hidden_at"] is None and "run again" not in str(found)[:900]
+    assert found.again_at is None and found.as_dict()["again_at"] is None and "run again" not in str(found)[:900]
     close(found.heads[0], found.patterns[0].sum(-1))
     close(found.form.path, expected.sum((0, 2))[::-1])
     assert np.abs(expected).min() > 1e-6
@@ -208,20 +380,49 @@ def test_two_tokens_by_hand():
         assert abs(nothing) < 1e-12
 
 
+def test_two_tokens_of_which_the_first_is_another_by_hand():
+    """One head: of what it reads, the pattern's change times the mean value, and the mean pattern times the change."""
+    model = language_model(
+        layers=1, final_norm=False, norm_1=False, norm_2=False, attention_bias=False, output_bias=False
+    )
+    (block,) = model.stack.blocks
+    block.mlp.output.kernel[...] = 0 * block.mlp.output.kernel[...]
+    ids, other = jnp.array([3, 5]), jnp.array([8, 5])
+    found = ledger(model, Task(ids, jnp.array([True, False]), jnp.array([1]), jnp.array([2]), other), run_again=False)
+
+    values, outputs = weights_of(block.attention)
+    reads = [np.einsum("km,hmd,hdn->hkn", np.asarray(model.embed(each)), values, outputs) for each in (ids, other)]
+    patterns = [patterns_of(model, each)[0][:, 1, :, None] for each in (ids, other)]
+    table, bias = np.asarray(model.embedding.token[...]), np.asarray(block.mlp.output.bias[...])
+    after = np.asarray(model.embed(ids))[1] + bias
+    logits = [table @ (after + (p * read).sum((0, 1))) for p, read in zip(patterns, reads)]
+    a, b = (z - np.log(np.exp(z).sum()) for z in logits)
+    means = (np.exp(a) - np.exp(b)) / (a - b)
+    readout = table[2] - means @ table / means.sum()
+    inputs = ((patterns[0] + patterns[1]) / 2 * (reads[0] - reads[1])) @ readout
+    moved = ((patterns[0] - patterns[1]) * (reads[0] + reads[1]) / 2) @ readout
+    close(found.inputs, inputs.sum(0))
+    close(found.patterns[0], moved)
+    close(found.difference, a[2] - b[2])
+    close(found.form.inputs, inputs.sum())
+    close(found.form.path, moved.sum(0)[::-1])
+    assert not any(found.within.values()) and np.abs([*inputs[:, 0], *moved.ravel()]).min() > 1e-9
+
+
 def test_heads_and_tokens_are_credited_to_sum_with_everything_else(found):
     """Rows of a pattern sum to one: the same value at every key brings nothing, and each query's parts stay its own."""
     assert found.patterns.shape == (2, 2, TOKENS) and found.heads.shape == (2, 2)
     others = sum(part for key, part in found.held.items() if key.name != "attention.pattern")
     close(found.patterns.sum() + others, found.difference)
-    close(found.layers[:, 0].sum(), found.patterns[..., HIDDEN].sum())
+    close(found.layers[:, 1].sum(), found.patterns[..., HIDDEN].sum())
     # The first layer's input doesn't move: what its heads mix moves by their patterns alone.
     close(found.heads[0], found.patterns[0].sum(-1))
     assert np.abs(found.heads[1] - found.patterns[1].sum(-1)).max() > 1e-6
 
 
-def closed_form(model, mask):
+def closed_form(model, ids, mask):
     """Every parameter of the closed form as a dense matrix."""
-    form = duat.unroll(lambda x: model.stack(model.first(x), mask), model.embed(TASK.ids))
+    form = duat.unroll(lambda x: model.stack(model.first(x), mask), model.embed(ids))
     size = form.x0.size
     terms = range(1, len(form.terms) + 1)
     return {
@@ -232,41 +433,63 @@ def closed_form(model, mask):
         "C": [np.asarray(form.outer_map(j).dense()).reshape(size, -1) for j in terms],
         "σ": [np.asarray(form.activate(j, form.inner_map(j)(form.x0) + form.inner_bias(j))).ravel() for j in terms],
         "x": np.asarray(form.value),
-        "x0": np.asarray(form.x0),
+        "x0": np.asarray(form.x0).ravel(),
     }
 
 
 @pytest.mark.slow
-def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, found):
-    one, other = (closed_form(model, mask) for mask in (None, jnp.asarray(~HIDDEN)))
-    x0 = one["x0"]
-    of_hidden = np.where(HIDDEN[:, None], x0, 0).ravel()
-    of_others = x0.ravel() - of_hidden
+def test_the_norm_of_the_embeddings_moves_at_the_part_itself():
+    """It stands before all layers, and its scale is another one where another token is embedded."""
+    model = language_model(embedding_norm=True)
+    found = ledger(model, TASK._replace(other=OTHER), run_again=False)
+    first, second = mean_said(model, TASK.ids), mean_said(model, OTHER)
+    close(found.inputs.sum() + found.layers.sum(), first - second)
+    (inside,) = (part for key, part in found.within.items() if key.name == "embedding_norm.scale")
+    (after,) = (part for key, part in found.held.items() if key.name == "embedding_norm.scale")
+    assert abs(inside) > 1e-6 and after == 0
+    of_layer = [part for key, part in found.within.items() if "layers.0" in key.scope]
+    close(found.layers[0, 0], inside + sum(of_layer))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["found", "exchange"])
+def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, kind, request):
+    form = request.getfixturevalue(kind).form
+    masked = kind == "found"
+    one = closed_form(model, TASK.ids, None)
+    other = closed_form(model, TASK.ids if masked else OTHER, jnp.asarray(~HIDDEN) if masked else None)
+    mean, change = (one["x0"] + other["x0"]) / 2, one["x0"] - other["x0"]
+    of_part = np.repeat(HIDDEN, 8)
 
     def read(x):
         logs = jax.nn.log_softmax(model.head.logits(model.final_norm(x), model.unembedding))
         return logs[TASK.places, TASK.answers].mean()
 
     u = np.asarray(duat.secant(read)(one["x"], other["x"]).multiplier).ravel()
-    path = u @ (one["P"] - other["P"])
-    close(found.form.path, [path @ of_others, path @ of_hidden])
-    close(found.form.bias, u @ (one["q"] - other["q"]))
+    path = u @ (one["P"] - other["P"]) * mean
+    close(form.path, [path[~of_part].sum(), path[of_part].sum()])
+    close(form.inputs, u @ (one["P"] + other["P"]) / 2 @ change)
+    close(form.bias, u @ (one["q"] - other["q"]))
     for j in range(2):
-        neurons = len(one["c"][j]) // TOKENS
-        hidden = np.repeat(HIDDEN, neurons)
-        # The hidden part's own terms are read in one run only, and counted as they are in that one.
-        active = np.where(hidden, one["σ"][j], other["σ"][j])
-        outer, changed = u @ (one["C"][j] - other["C"][j]), one["σ"][j] - active
-        close(found.form.outer[j], [(outer * active)[~hidden].sum(), (outer * active)[hidden].sum()])
-        close(found.form.both[j], outer @ changed)
-        inner, bias = one["B"][j] - other["B"][j], one["c"][j] - other["c"][j]
-        z = np.where(hidden, 1, inner @ x0.ravel() + bias)
-        slope = np.where(hidden, 0, changed / np.where(z == 0, 1, z))
-        carried = u @ other["C"][j] * slope
+        (b1, c1, o1, s1), (b2, c2, o2, s2) = ([each[name][j] for name in "BcCσ"] for each in (one, other))
+        inside = np.repeat(HIDDEN, len(c1) // TOKENS)
+        if masked:  # A hidden part's own terms are read in the first run only, and counted as they are in that one.
+            b2, c2, s2 = np.where(inside[:, None], b1, b2), np.where(inside, c1, c2), np.where(inside, s1, s2)
+        outer = u @ (o1 - o2) * (s1 + s2) / 2
+        close(form.outer[j], [outer[~inside].sum(), outer[inside].sum()])
+        z = b1 @ one["x0"] + c1 - b2 @ other["x0"] - c2
+        carried = u @ (o1 + o2) / 2 * np.where(z == 0, 0, (s1 - s2) / np.where(z == 0, 1, z))
+        inner = b1 - b2
         # Near points have the derivative's slope, which is exact to about eps^(2/3).
         np.testing.assert_allclose(
-            [*found.form.inner[j], found.form.inner_bias[j]],
-            [carried @ (inner @ of_others), carried @ (inner @ of_hidden), carried @ bias],
+            [*form.inner[j], form.inner_bias[j], form.inner_inputs[j]],
+            [
+                carried @ (inner[:, ~of_part] @ mean[~of_part]),
+                carried @ (inner[:, of_part] @ mean[of_part]),
+                carried @ (c1 - c2),
+                carried @ ((b1 + b2) / 2 @ change),
+            ],
+            rtol=0,
             atol=1e-9,
         )
 
@@ -274,9 +497,9 @@ def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, found
 def test_a_hidden_part_of_no_tokens_adds_nothing(model):
     found = ledger(model, TASK._replace(hidden=jnp.zeros(TOKENS, bool)))
     assert found.values[0] == found.values[1]
-    for parts in (found.patterns, found.layers, found.heads, found.mask, found.form.outer, found.form.inner):
+    for parts in (found.patterns, found.layers, found.heads, found.reads, found.form.outer, found.form.inner):
         assert not parts.any()
-    for parts in (found.hidden_at, found.hidden_from):
+    for parts in (found.again_at, found.again_from):
         close(parts, np.zeros(2))
 
 
@@ -294,14 +517,13 @@ def test_layers_of_neurons_and_of_experts_are_one_account():
     seen, hidden = mean_said(model, TASK.ids), mean_said(model, TASK.ids, jnp.asarray(~HIDDEN))
     close(found.layers.sum() + sum(found.jumps.values()), seen - hidden)
     form = found.form
-    parts = form.path.sum() + form.bias + form.outer.sum() + form.inner.sum() + form.inner_bias.sum() + form.both.sum()
-    close(parts, seen - hidden)
-    assert form.both.shape == (3,)
+    close(sum(np.sum(part) for part in form[:-1]), seen - hidden)
+    assert form.inner_bias.shape == (3,)
 
 
 def test_an_account_shows_itself_and_is_plain_data(found):
     text = str(found)
-    assert "read-out" in text and "mask alone" in text and "c_j" in text and text.count("holds") == 2
+    assert "read-out" in text and "what is read" in text and "c_j" in text and text.count("holds") == 2
     said = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     close(np.sum(said["layers"]), said["difference"])
     assert said["completeness"]["verdict"] == "holds" and len(said["form"]["outer"]) == 2
@@ -319,6 +541,10 @@ def test_what_cannot_be_asked_is_refused():
     wrong = TASK._replace(ids=TASK.ids + 7, places=jnp.array([-1]))
     with pytest.raises(duat.BadText, match=r"1 places and 2 answers.*from 0 to 6, the text.*ids from 0 to 10"):
         ledger(model, wrong)
+    with pytest.raises(duat.BadText, match="differs outside of the hidden part"):
+        ledger(model, TASK._replace(other=TASK.ids + 1))
+    with pytest.raises(duat.BadText, match="the text has 7 tokens, the other one 6: give two of one length"):
+        ledger(model, TASK._replace(other=TASK.ids[:-1]))
     with pytest.raises(duat.BadText, match="a sequence of 1 tokens"):
         copying(model, [0], 1)
 

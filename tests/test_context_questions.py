@@ -11,7 +11,8 @@ from tokenizers import Tokenizer, models, normalizers
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax.analysis.context_questions import draw_question, question_of
+from duat_jax.analysis.context_controls import answers_of, controls_of, distinct_seeds, exchange, replies
+from duat_jax.analysis.context_questions import EXCHANGED, REDRAWN, draw_question, question_of
 from duat_jax.analysis.context_tasks import PAIRS
 from duat_jax.cli import application
 
@@ -31,6 +32,87 @@ def test_more_demonstrations_stand_before_the_same_question(tokenizer, task):
     assert len(demonstrations) == 4 and len(set(demonstrations)) == 4
     assert draw_question(tokenizer, task, 0, seed=3).hidden.sum() == 0
     assert draw_question(tokenizer, task, 3, seed=4).text != more.text
+
+
+def pairs_of(question):
+    *lines, asked = question.text.strip().split("\n")
+    return [tuple(line.split(" -> ")) for line in lines], asked
+
+
+@pytest.mark.parametrize("task", PAIRS)
+@pytest.mark.parametrize("count", [2, 4, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_controls_keep_the_form_and_no_right_answer(tokenizer, task, count, seed):
+    right, asked = pairs_of(draw_question(tokenizer, task, count, seed=seed))
+    answers = dict(PAIRS[task])
+    assert all(answers[one] == other for one, other in right)
+    for control in controls_of(task)[1:]:
+        question = draw_question(tokenizer, task, count, seed=seed, control=control)
+        pairs, same = pairs_of(question)
+        assert same == asked and len(pairs) == count
+        assert question.ids[~question.hidden].tolist() == draw_question(tokenizer, task, 0, seed=seed).ids.tolist()
+        if control in PAIRS:
+            assert all(dict(PAIRS[control])[one] == other for one, other in pairs)
+            continue
+        assert [one for one, _ in pairs] == [one for one, _ in right]
+        assert all(answers[one] != other for one, other in pairs)
+        # The right answer to the question stands nowhere.
+        assert answers[asked.removesuffix(" ->")] not in [other for _, other in pairs]
+        others = {other for _, other in pairs}
+        assert len(others) == count and others <= set(answers.values())
+        if control == EXCHANGED:
+            assert others == {other for _, other in right}
+        else:
+            assert control == REDRAWN and not others & {other for _, other in right}
+
+
+@pytest.mark.parametrize("task", PAIRS)
+def test_exchanged_answers_leave_the_length_and_the_questions_place(tokenizer, task):
+    right, other = (draw_question(tokenizer, task, 4, seed=1, control=control) for control in (None, EXCHANGED))
+    both = exchange(right, other)
+    assert both.ids.shape == both.other.shape and sorted(both.ids.tolist()) == sorted(both.other.tolist())
+    assert both.ids.tolist() == right.ids.tolist() and both.other.tolist() == other.ids.tolist() != right.ids.tolist()
+
+
+def test_draws_with_distinct_seeds_ask_different_questions(tokenizer):
+    seeds = distinct_seeds("capitals", tokenizer, 12)
+    asked = [draw_question(tokenizer, "capitals", 0, seed=seed).text for seed in seeds]
+    assert len(set(asked)) == 12 and seeds == sorted(seeds)
+    with pytest.raises(duat.BadText, match="'capitals' has 35 questions"):
+        distinct_seeds("capitals", tokenizer, 36)
+
+
+def test_controls_that_cannot_be_drawn_are_refused(tokenizer):
+    with pytest.raises(duat.BadText, match="the answers of 1 demonstrations can't be exchanged"):
+        draw_question(tokenizer, "capitals", 1, control=EXCHANGED)
+    with pytest.raises(duat.BadText, match="'capitals' has 14 other pairs"):
+        draw_question(tokenizer, "capitals", 20, control=REDRAWN)
+    with pytest.raises(
+        duat.BadText, match="no control 'chess' of 'capitals': choose one of exchanged, redrawn, antonyms"
+    ):
+        draw_question(tokenizer, "capitals", 2, control="chess")
+    two, three = (draw_question(tokenizer, "capitals", count) for count in (2, 3))
+    with pytest.raises(duat.BadText, match="tokens: give two of one length"):
+        exchange(two, three)
+    first, second = (question_of(tokenizer, ["a = 1"], ask, " 2") for ask in ("b =", "c ="))
+    with pytest.raises(duat.BadText, match="ask the same question"):
+        exchange(first, second)
+
+
+def test_a_reply_is_that_of_the_plain_model(tokenizer):
+    """`log p(answer)` is that of the task's answers plus that among them, and hidden demonstrations aren't read."""
+    model, answers = duat.load(), answers_of(tokenizer, "uppercase")
+    questions = [draw_question(tokenizer, "uppercase", count, seed=2) for count in (1, 3)]
+    for hidden in (False, True):
+        for question, said in zip(questions, replies(model, questions, answers, hidden=hidden), strict=True):
+            seen = ~question.task.hidden if hidden else None
+            logs = np.asarray(jax.nn.log_softmax(model.output(model.embed(question.task.ids), seen))[-1], np.float64)
+            np.testing.assert_allclose(said.of_task, np.log(np.exp(logs[answers]).sum()), rtol=0, atol=1e-4)
+            np.testing.assert_allclose(said.of_task + said.among_task, logs[question.answer], rtol=0, atol=1e-4)
+            assert said.right == (logs.argmax() == question.answer)
+    assert question.answer in answers and len(answers) == len(set(answers))
+    with pytest.raises(duat.BadText, match="isn't among those of the task"):
+        replies(model, questions, answers_of(tokenizer, "capitals"))
 
 
 def test_questions_that_cannot_be_drawn_are_refused(tokenizer):
@@ -69,10 +151,29 @@ def test_the_command_shows_and_writes_the_ledger(tokenizer, tmp_path):
     model = duat.load()
     ids, visible = question.task.ids, ~question.task.hidden
     runs = (jax.nn.log_softmax(model.output(model.embed(ids), seen))[-1, question.answer] for seen in (None, visible))
-    np.testing.assert_allclose([said["with"], said["without"]], list(map(float, runs)), atol=1e-4)
+    np.testing.assert_allclose([said["first"], said["second"]], list(map(float, runs)), atol=1e-4)
     np.testing.assert_allclose(np.sum(said["layers"]), said["difference"], atol=1e-4)
     assert "".join(said["words"]) == said["text"] == question.text
     assert len(said["reach"]["density"]) == 6
+
+
+@pytest.mark.slow
+def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
+    file = tmp_path / "ledger.json"
+    asked = "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"
+    result = command(*asked, "--instead", "a = 2", "--instead", "b = 2", "--json", file)
+    assert result.exit_code == 0, result.output
+    assert "moved inputs" in result.stdout and "compared with others" in result.stdout
+    said = json.loads(file.read_text())
+    texts = [question_of(tokenizer, [f"a = {n}", f"b = {n}"], "c =", " 1") for n in (1, 2)]
+    model = duat.load()
+    runs = [float(jax.nn.log_softmax(model(text.task.ids))[-1, text.answer]) for text in texts]
+    np.testing.assert_allclose([said["first"], said["second"]], runs, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(np.sum(said["layers"]) + sum(said["inputs"]), runs[0] - runs[1], rtol=0, atol=1e-4)
+    assert said["other"] == texts[1].text
+    drawn = command("--task", "uppercase", "--demonstrations", 2, "--control", "exchanged", "--json", file)
+    assert drawn.exit_code == 0, drawn.output
+    assert json.loads(file.read_text())["other"] == draw_question(tokenizer, "uppercase", 2, control=EXCHANGED).text
 
 
 @pytest.mark.slow
@@ -94,6 +195,12 @@ def test_the_command_names_what_is_wrong(tmp_path):
         (("--task", "chess"), "there is no task 'chess'"),
         (("a =", "--demonstration", "b = 1"), "the answer is empty"),
         (("a =", "--answer", " 1"), "give at least one --demonstration"),
+        (
+            ("a =", "--demonstration", "b = 1", "--answer", " 1", "--control", "exchanged"),
+            "give other demonstrations by",
+        ),
+        (("a =", "--demonstration", "b = 1", "--answer", " 1", "--instead", "b = 1, 1"), "give two of one length"),
+        (("--task", "capitals", "--control", "chess"), "there is no control 'chess'"),
         (("a =", "--answer", " 1", "--plot", tmp_path / "a.pdf"), "must end in .png"),
     ):
         result = command(*arguments)

@@ -62,6 +62,7 @@ def test_a_finished_piece_is_not_computed_again(tmp_path):
         journal = Journal(path, {"seed": 0, "sizes": (1, 2)})
         assert [journal.once(str(i), piece(i)) for i in range(3)] == [{"found": i} for i in range(3)]
     assert computed == [0, 1, 2]
+    assert "2" in journal and "3" not in journal
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 40])

@@ -1,7 +1,8 @@
-"""In-context learning as a ledger: what a model says with a part of its text in view, minus what it says without.
+"""In-context learning as a ledger: what a part of a text adds to the answer, or another part in its place takes away.
 
-The same text stands in both runs.  In one of them nothing after the hidden part attends to it; what the hidden part
-itself computes is the same in both.  No input moves, so the whole difference is one of moved parameters.
+Either the same text stands in both runs, and in one of them nothing after the part attends to it; then no input moves,
+because the part is masked and not removed.  Or another part of as many tokens stands in its place, such as the same
+demonstrations with their answers exchanged; then inputs and parameters both move.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.analysis.context_form import moved_form
 from duat_jax.analysis.context_ledger import PATTERN, Ledger
-from duat_jax.analysis.context_runs import Task, number, plainly, streams_of
+from duat_jax.analysis.context_runs import Reading, Task, mean_log_probability, number, plainly, readings
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.explanation.batch import bucket
 from duat_jax.explanation.contrast import HEADS
@@ -27,54 +28,92 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
 from duat_jax.transform import marks
-from duat_jax.transform.keys import Marked
+from duat_jax.transform.keys import Key, Marked
 
-SHORTEST = 64
+SHORTEST = 32
 """Shorter texts are padded to so many tokens, so that one program splits them all."""
+
+SOFT_CAP = "attention.soft_cap"
+"""What caps a pattern's scores: like the pattern it has an axis of heads before that of the queries."""
+
+LOGITS_CAP = "head.soft_cap"
+"""What caps the logits: it has an axis of the places that are asked where other parameters have one of tokens."""
+
+AT_ONCE = 10
+"""How many runs of the model are made together."""
 
 
 class _Parts(NamedTuple):
     values: Float[Array, "two"]
+    inputs: Float[Array, "tokens"]
+    within: Marked[Float[Array, ""]]
     patterns: Float[Array, "layers heads tokens"]
     held: Marked[Float[Array, ""]]
     jumps: dict[str, Float[Array, ""]]
     heads: Float[Array, "layers heads"]
-    mask: Float[Array, "layers"]
+    reads: Float[Array, "layers"]
     completeness: Completeness
-    mask_completeness: Completeness
+    reads_completeness: Completeness
 
 
-def _of_layer(i: int, jumps: dict[str, Array]) -> Array:
-    return jnp.stack([part for name, part in jumps.items() if name.startswith(f"layers.{i}:")]).sum()
+def _jumps_of_layer(i: int, jumps: dict[str, Array], dtype: Any) -> Array:
+    return sum((part for name, part in jumps.items() if name.startswith(f"layers.{i}:")), start=jnp.zeros((), dtype))
 
 
 @jax.jit
 def _split(model: Transformer, task: Task) -> _Parts:
-    known = streams_of(model, task.ids)
-    seen = jnp.ones((len(model.stack.blocks), len(task.ids)), bool)
-    without = seen & ~task.hidden
-    fn = partial(number, model, task, known)
-    found, flowing = (secant(fn, at=marks.POINT, held=held)(seen, without) for held in (True, False))
-    points = found.contributions.points
+    runs, layers = readings(model, task), range(len(model.stack.blocks))
+    reading = partial(number, model, task)
+    if task.other is None:
+        found = secant(reading, at=marks.POINT, held=True)(*runs)
+        inputs = jnp.zeros(len(task.ids))
+    else:
+        of_text = partial(_number_of_text, model, task)
+        found = secant(of_text, at=marks.POINT, held=True)(model.embed(task.ids), model.embed(task.other))
+        inputs = found.parts.sum(-1)
+    flowing = secant(reading)(*runs)
+    inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in found.moved.items()}
+    after = {key: part - inside[key] for key, part in found.moved.items()}
+    points, after_part = found.contributions.points, ~task.hidden[:, None, None]
+    jumps = jnp.stack([_jumps_of_layer(i, flowing.jumps, found.values[0].dtype) for i in layers])
     return _Parts(
-        jnp.stack([plainly(model, task, seen[0]), plainly(model, task, without[0])]),
-        jnp.stack([part.sum(-2) for key, part in found.moved.items() if key.name == PATTERN]),
-        Marked({key: part.sum() for key, part in found.moved.items() if key.name != PATTERN}),
+        plainly(model, task),
+        inputs,
+        Marked({key: part.sum() for key, part in inside.items()}),
+        jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
+        Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
         found.jumps,
-        jnp.stack([part.sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
-        jnp.stack([_of_layer(i, flowing.jumps) for i in range(len(model.stack.blocks))]),
+        jnp.stack([jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
+        flowing.parts.streams.sum((1, 2)) + jumps,
         found.completeness,
         flowing.completeness,
     )
 
 
+def _number_of_text(model: Transformer, task: Task, x0: Array) -> Array:
+    return mean_log_probability(model, model.states(x0), task)
+
+
+def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
+    """Return where a parameter's parts stand at some tokens; what caps the logits that are asked stands at none."""
+    axis = -2 % part.ndim if key.name in (PATTERN, SOFT_CAP) else 0
+    chosen = jnp.zeros(part.shape[axis], bool) if key.name == LOGITS_CAP else tokens
+    return jnp.expand_dims(chosen, [i for i in range(part.ndim) if i != axis])
+
+
 @jax.jit
 def _run_again(model: Transformer, task: Task) -> Float[Array, "two layers"]:
-    """Return the number while one layer doesn't see the part, and while none from it on does."""
-    known, layers = streams_of(model, task.ids), len(model.stack.blocks)
-    blind = jnp.stack([jnp.eye(layers, dtype=bool), jnp.tri(layers, dtype=bool).T])
-    seen = ~(blind[..., None] & task.hidden)
-    return jax.lax.map(lambda rows: jax.lax.map(partial(number, model, task, known), rows), seen)
+    """Return the number while one layer reads what it reads in the second run, and while all from it on do."""
+    runs, layers = readings(model, task), len(model.stack.blocks)
+    other = jnp.concatenate([jnp.eye(layers, dtype=bool), jnp.tri(layers, dtype=bool).T])
+
+    def run(other: Array) -> Array:
+        def chosen(first: Array, second: Array) -> Array:
+            return jnp.where(jnp.expand_dims(other, range(1, first.ndim)), second, first)
+
+        return number(model, task, Reading(*map(chosen, *runs)))
+
+    return jax.lax.map(run, other, batch_size=AT_ONCE).reshape(2, layers)
 
 
 def ledger(
@@ -84,21 +123,25 @@ def ledger(
     run_again: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Ledger:
-    """Split what a part of a text adds to the log-probability of what comes after it, exactly, over moved parameters.
+    """Split what a part of a text adds to the log-probability of what comes after it, exactly, over what moves.
 
-    With the same text in both runs `x_0` doesn't move, and `f(seen) − f(hidden) = Σ ⟨D_m, Δm⟩` over every dynamic
-    parameter `m`: attention patterns, norm scales, gates; `D` is the secant's multiplier with all of them held at their
-    midpoints.  Attention to the hidden part is a moved pattern, and credited to the tokens attended to.  With nothing
-    held, and everything flowing, the same difference is one of the masks alone, layer by layer.
+    `f(first run) − f(second run) = ⟨D_0, Δx_0⟩ + Σ ⟨D_m, Δm⟩` over the moved inputs and every dynamic parameter `m`:
+    attention patterns, norm scales, gates; `D` is the secant's multiplier with all of them held at their midpoints.
+    Where the second run hides the part, `Δx_0 = 0` because the same text is masked: that is no finding.  Attention to
+    the hidden part is then a moved pattern, and credited to the tokens attended to.  Where another text stands in the
+    second run (`task.other`), inputs and parameters move, and which of them carry the difference is measured.  With
+    nothing held, and everything flowing, the same difference is split over what each layer reads of the part.
 
     Args:
         model: a causal language model.
-        task: the text, its hidden part, and what is asked after it.
-        run_again: whether the model is also run with layers that don't see the part, twice as often as it has layers.
+        task: the text, its part, and what is asked after it.
+        run_again: whether the model is also run with layers that read of the part what they read in the second run,
+            twice as often as it has layers.
         progress: called with the number of steps done so far and that of all.
 
     Raises:
-        BadText: if the model is no causal language model, or the text is too long for it.
+        BadText: if the model is no causal language model, the text is too long for it, or the other text differs from
+            it outside of the part.
         NotFinite: if the number is NaN or infinite.
 
     Example:
@@ -111,38 +154,67 @@ def ledger(
 
     Source: Wang & Li, Section 4.2, as a sum.
     """
-    task = Task(*map(jnp.asarray, task))
+    padded = _padded(model, task)
+    tokens = len(task.ids)
+    parts: Any = jax.device_get(_split(model, padded))
+    if not np.isfinite(parts.values).all():
+        raise NotFinite(
+            f"the log-probability is {parts.values[0]} in the first run, {parts.values[1]} in the second one"
+        )
+    progress(1, 3)
+    form = jax.device_get(moved_form(model, padded))
+    progress(2, 3)
+    first, second = parts.values
+    again = layers_again(model, task) if run_again else (None, None)
+    progress(3, 3)
+    return Ledger(
+        values=(float(first), float(second)),
+        hidden=np.asarray(task.hidden),
+        inputs=None if task.other is None else parts.inputs[:tokens],
+        within=Marked({key: float(part) for key, part in parts.within.items()}),
+        patterns=parts.patterns[..., :tokens],
+        held=Marked({key: float(part) for key, part in parts.held.items()}),
+        jumps={name: float(part) for name, part in parts.jumps.items()},
+        heads=parts.heads,
+        reads=parts.reads,
+        form=form,
+        again_at=again[0],
+        again_from=again[1],
+        # The difference is that of the plain forward passes.
+        completeness=beside(parts.completeness, first - second),
+        reads_completeness=beside(parts.reads_completeness, first - second),
+    )
+
+
+def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "layers"], Float[np.ndarray, "layers"]]:
+    """Return by how much less is added where layers read of the part what they read in the second run, measured.
+
+    Args:
+        model: a causal language model.
+        task: the text, its part, and what is asked after it.
+
+    Returns:
+        Of each layer, how much less where it alone does; and where it and all later ones do.
+
+    Raises:
+        BadText: as `ledger` does.
+    """
+    padded = _padded(model, task)
+    first, found = jax.device_get((plainly(model, padded)[0], _run_again(model, padded)))
+    return first - found[0], first - found[1]
+
+
+def _padded(model: Transformer, task: Task) -> Task:
+    """Return a task whose text is filled up, so that few programs split all; raise if it can't be asked."""
+    task = jax.tree.map(jnp.asarray, task)
     _check(model, task)
     tokens = len(task.ids)
     length = min(max(SHORTEST, bucket(tokens, LONGEST_STORED)), model.config.positions)
     if any(rotary.longer is not None for rotary in _rotaries(model)):  # whose angles depend on the text's length
         length = tokens
     padding = (0, length - tokens)
-    padded = task._replace(ids=jnp.pad(task.ids, padding), hidden=jnp.pad(task.hidden, padding))
-    parts: Any = jax.device_get(_split(model, padded))
-    if not np.isfinite(parts.values).all():
-        raise NotFinite(f"the log-probability is {parts.values[0]} with, {parts.values[1]} without the hidden part")
-    progress(1, 3)
-    form = jax.device_get(moved_form(model, padded))
-    progress(2, 3)
-    with_part, without = parts.values
-    again = with_part - np.asarray(_run_again(model, padded)) if run_again else (None, None)
-    progress(3, 3)
-    return Ledger(
-        values=(float(with_part), float(without)),
-        hidden=np.asarray(task.hidden),
-        patterns=parts.patterns[..., :tokens],
-        held=Marked({key: float(part) for key, part in parts.held.items()}),
-        jumps={name: float(part) for name, part in parts.jumps.items()},
-        heads=parts.heads,
-        mask=parts.mask,
-        form=form,
-        hidden_at=again[0],
-        hidden_from=again[1],
-        # The difference is that of the plain forward passes.
-        completeness=beside(parts.completeness, with_part - without),
-        mask_completeness=beside(parts.mask_completeness, with_part - without),
-    )
+    ids, hidden = jnp.pad(task.ids, padding), jnp.pad(task.hidden, padding)
+    return task._replace(ids=ids, hidden=hidden, other=None if task.other is None else jnp.pad(task.other, padding))
 
 
 def _rotaries(model: Transformer) -> list[Rotary]:
@@ -167,7 +239,12 @@ def _check(model: Transformer, task: Task) -> None:
         problems.append(f"places are counted from 0 to {tokens - 1}, the text's last token")
     elif np.asarray(task.hidden)[places].any():
         problems.append("what is asked stands in the hidden part: ask after it")
-    if any(((of < 0) | (of >= vocab)).any() for of in (np.asarray(task.ids), answers)):
+    other = np.asarray(task.ids if task.other is None else task.other)
+    if other.shape != (tokens,):
+        problems.append(f"the text has {tokens} tokens, the other one {len(other)}: give two of one length")
+    elif (other != np.asarray(task.ids))[~np.asarray(task.hidden)].any():
+        problems.append("the other text differs outside of the hidden part: give one with the same tokens there")
+    if any(((of < 0) | (of >= vocab)).any() for of in (np.asarray(task.ids), other, answers)):
         problems.append(f"tokens and answers are token ids from 0 to {vocab - 1}")
     if problems:
         raise BadText("; ".join(problems))

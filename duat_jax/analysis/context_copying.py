@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.analysis.context import Ledger, ledger
-from duat_jax.analysis.context_runs import Task, number, streams_of
+from duat_jax.analysis.context_runs import Task, number, readings
 from duat_jax.analysis.text import token_losses
 from duat_jax.errors import BadText
 from duat_jax.explanation.contrast import HEADS
@@ -68,9 +68,9 @@ def without_heads(model: Transformer, task: Task, gone: Bool[Array, "runs layers
         task: the text, its hidden part, and what is asked after it.
         gone: which heads, `[runs, layers, heads]`.
     """
-    run = partial(number, model, task, streams_of(model, task.ids))
-    seen = jnp.ones((len(model.stack.blocks), len(task.ids)), bool)
-    recording = record_kinds(run, seen & ~task.hidden, (marks.POINT,))
+    run = partial(number, model, task)
+    first, second = readings(model, task)
+    recording = record_kinds(run, second, (marks.POINT,))
     sites = [site for site in recording.program.of_kind(marks.POINT) if site.key.name == HEADS]
 
     def one(gone: Array) -> Array:
@@ -78,7 +78,7 @@ def without_heads(model: Transformer, task: Task, gone: Bool[Array, "runs layers
             site: Edit(~which, jnp.where(which, recording.seen[site], 0))
             for site, which in zip(sites, gone[:, None, :, None], strict=True)
         }
-        return edit(run, edits)(seen)
+        return edit(run, edits)(first)
 
     return jax.lax.map(one, gone)
 

@@ -1,8 +1,9 @@
-"""The difference that a hidden part of a text makes, in the parameters of the closed form: each `W'` and each bias."""
+"""The difference that a part of a text makes, in the parameters of the closed form: each `W'` and each bias."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,40 +21,48 @@ from duat_jax.transform.recording import Recording, record
 
 
 class Moved(NamedTuple):
-    """`⟨u, x_L⟩` with a part in view minus without, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, by what moved.
+    """`⟨u, x_L⟩` of the first run minus the second, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, by what moved.
 
-    Where two entries stand beside each other, the first is that of the tokens in view in both runs, the second that of
-    the hidden part's tokens.  `σ`'s change is split by its secant, `Δσ = S (ΔB_j x_0 + Δc_j)`.
+    With means over both runs `x̄_0`, `C̄_j`, `B̄_j`, `σ̄_j`, `P̄`, and `S` the secant of the activation,
+    `Δx_L = P̄ Δx_0 + ΔP x̄_0 + Δq + Σ_j ΔC_j σ̄_j + C̄_j S (B̄_j Δx_0 + ΔB_j x̄_0 + Δc_j)`.  Where two entries stand beside
+    each other, the first is that of the tokens after the part, the second that of the part's tokens.
 
     Args:
-        path: `⟨u, ΔP x_0⟩`, `[2]`.
+        inputs: `⟨u, P̄ Δx_0⟩`; zero where the part is masked.
+        inner_inputs: `⟨u, C̄_j S B̄_j Δx_0⟩`, `[terms]`; zero where the part is masked.
+        path: `⟨u, ΔP x̄_0⟩`, `[2]`.
         bias: `⟨u, Δq⟩`.
-        outer: `⟨u, ΔC_j σ⟩` at the activations without the part, the hidden tokens' own as they are, `[terms, 2]`.
-        inner: `⟨u, C_j S ΔB_j x_0⟩` with the `C_j` without the part, `[terms, 2]`.
-        inner_bias: `⟨u, C_j S Δc_j⟩` with the same, `[terms]`: `c_j` has the earlier terms in it.
-        both: `⟨u, ΔC_j Δσ⟩`, `[terms]`.
+        outer: `⟨u, ΔC_j σ̄_j⟩`, `[terms, 2]`.
+        inner: `⟨u, C̄_j S ΔB_j x̄_0⟩`, `[terms, 2]`.
+        inner_bias: `⟨u, C̄_j S Δc_j⟩`, `[terms]`: `c_j` has the earlier terms in it.
         completeness: the sum of all beside the difference.
     """
 
+    inputs: Float[Array, ""]
+    inner_inputs: Float[Array, "terms"]
     path: Float[Array, "two"]
     bias: Float[Array, ""]
     outer: Float[Array, "terms two"]
     inner: Float[Array, "terms two"]
     inner_bias: Float[Array, "terms"]
-    both: Float[Array, "terms"]
     completeness: Completeness
 
 
 class _Form(NamedTuple):
-    """One run's closed form, read by `u`: of each token its parts, of each term `[terms, tokens, neurons]`."""
+    """One run's closed form, read by `u`: `uᵀP`, and of each term `[terms, tokens, neurons]`."""
 
-    path: Float[Array, "tokens"]
+    path: Float[Array, "tokens features"]
     bias: Float[Array, ""]
     outer: Float[Array, "terms tokens neurons"]
     activations: Float[Array, "terms tokens neurons"]
-    inner_shared: Float[Array, "terms tokens neurons"]
-    inner_hidden: Float[Array, "terms tokens neurons"]
+    inner_change: Float[Array, "terms tokens neurons"]
+    inner_after: Float[Array, "terms tokens neurons"]
+    inner_part: Float[Array, "terms tokens neurons"]
     inner_bias: Float[Array, "terms tokens neurons"]
+
+
+INSIDE = ("activations", "inner_change", "inner_after", "inner_part", "inner_bias")
+"""What is computed at a token before it is read out."""
 
 
 def _stacked(values: Sequence[Array]) -> Array:
@@ -71,19 +80,29 @@ def _pre_activations(recording: Recording, x: Array) -> Array:
     return _of_terms(recording, pre_activations_of(recording, [x], {}), marks.PRE_ACTIVATION)
 
 
-def _form(recording: Recording, hidden: Array, readout: Array) -> _Form:
-    parts, (x0,) = contributions(recording, readout), recording.arguments
-    nothing, of_hidden = (
-        _pre_activations(recording, x) for x in (jnp.zeros_like(x0), jnp.where(hidden[:, None], x0, 0))
-    )
+def _form(recording: Recording, task: Task, inputs: tuple[Array, Array], readout: Array) -> _Form:
+    mean, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
+    # The contribution of an input of ones is the read-out, carried back.
+    parts = contributions(replace(recording, arguments=[jnp.ones_like(mean)]), readout)
+    bias = _pre_activations(recording, jnp.zeros_like(mean))
+
+    def carried(x: Array) -> Array:
+        return _pre_activations(recording, x) - bias
+
+    pre_activations, of_part = _of_terms(recording, recording.seen, marks.PRE_ACTIVATION), task.hidden[:, None]
+    own, of_change = pre_activations - bias, jnp.zeros_like(bias)
+    if task.other is not None:
+        of_change, own = carried(change), carried(mean)
+    inner_part = carried(jnp.where(of_part, mean, 0))
     return _Form(
-        parts.input.sum(-1),
+        parts.input,
         sum((part.sum() for part in parts.offsets.values()), parts.unmarked),
         _stacked(list(parts.coefficients.values())),
         _of_terms(recording, recording.seen, marks.ACTIVATION),
-        _of_terms(recording, recording.seen, marks.PRE_ACTIVATION) - of_hidden,
-        of_hidden - nothing,
-        nothing,
+        of_change,
+        own - inner_part,
+        inner_part,
+        bias,
     )
 
 
@@ -107,9 +126,8 @@ def moved_form(model: Transformer, task: Task) -> Moved:
 
     Args:
         model: a causal language model.
-        task: the text, its hidden part, and what is asked after it.
+        task: the text, its part, and what is asked after it.
     """
-    x0 = model.embed(task.ids)
 
     def run(x: Array, seen: Bool[Array, "tokens"]) -> Array:
         return model.stack(model.first(x), seen)
@@ -118,26 +136,30 @@ def moved_form(model: Transformer, task: Task) -> Moved:
         x = x if model.final_norm is None else model.final_norm(x)
         return mean_log_probability(model, model.head.states(x), task)
 
-    seen = jnp.ones(len(task.ids), bool), ~task.hidden
-    recordings = [record(partial(run, seen=each))(x0) for each in seen]
+    all_seen, x0 = jnp.ones(len(task.ids), bool), model.embed(task.ids)
+    other, seen = (x0, ~task.hidden) if task.other is None else (model.embed(task.other), all_seen)
+    recordings = record(partial(run, seen=all_seen))(x0), record(partial(run, seen=seen))(other)
     found = secant(read)(*(recording.value for recording in recordings))
-    one, other = (_form(recording, task.hidden, found.multiplier) for recording in recordings)
-    return _moved(one, other, _slopes(*recordings), task.hidden, found.difference)
-
-
-def _moved(one: _Form, other: _Form, slopes: Array, hidden: Array, difference: Array) -> Moved:
-    # What the hidden part computes is read in one run only: in the other one it may as well be the same.
-    activations = jnp.where(hidden[:, None], one.activations, other.activations)
-    outer, change = one.outer - other.outer, one.activations - activations
-    shared, of_hidden, bias = (
-        jnp.where(hidden[:, None], 0, a - b)
-        for a, b in (
-            (one.inner_shared, other.inner_shared),
-            (one.inner_hidden, other.inner_hidden),
-            (one.inner_bias, other.inner_bias),
+    first, second = (_form(recording, task, (x0, other), found.multiplier) for recording in recordings)
+    if task.other is None:
+        # What a hidden part computes is read in the first run only: in the second one it may as well be the same.
+        second = second._replace(
+            **{name: _with(task.hidden, getattr(first, name), getattr(second, name)) for name in INSIDE}
         )
-    )
-    carried = other.outer * slopes
+    return _moved(first, second, _slopes(*recordings), task.hidden, (x0, other), found.difference)
+
+
+def _with(hidden: Array, first: Array, second: Array) -> Array:
+    return jnp.where(hidden[:, None], first, second)
+
+
+def _moved(
+    first: _Form, second: _Form, slopes: Array, hidden: Array, inputs: tuple[Array, Array], difference: Array
+) -> Moved:
+    mean_input, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
+    mean: Any = jax.tree.map(lambda a, b: (a + b) / 2, first, second)
+    moved: Any = jax.tree.map(jnp.subtract, first, second)
+    carried = mean.outer * slopes
 
     def by_side(parts: Array) -> Array:
         return jnp.stack([jnp.where(hidden, 0, parts).sum(-1), jnp.where(hidden, parts, 0).sum(-1)], -1)
@@ -146,12 +168,14 @@ def _moved(one: _Form, other: _Form, slopes: Array, hidden: Array, difference: A
         return parts.sum((1, 2))
 
     found = (
-        by_side(one.path - other.path),
-        one.bias - other.bias,
-        by_side((outer * activations).sum(-1)),
-        jnp.stack([over_neurons(carried * shared), over_neurons(carried * of_hidden)], -1),
-        over_neurons(carried * bias),
-        over_neurons(outer * change),
+        (mean.path * change).sum(),
+        over_neurons(carried * mean.inner_change),
+        by_side((moved.path * mean_input).sum(-1)),
+        moved.bias,
+        by_side((moved.outer * mean.activations).sum(-1)),
+        jnp.stack([over_neurons(carried * part) for part in (moved.inner_after, moved.inner_part)], -1),
+        over_neurons(carried * moved.inner_bias),
     )
-    rounded = [*found, one.path, other.path, one.outer * one.activations, other.outer * other.activations]
-    return Moved(*found, completeness_of(difference, list(found), rounded))
+    runs = zip((first, second), inputs, strict=True)
+    rounded = [part for form, x in runs for part in (form.path * x, form.outer * form.activations)]
+    return Moved(*found, completeness_of(difference, list(found), [*found, *rounded]))

@@ -12,7 +12,7 @@ from duat_jax.analysis.context_reach import Reach
 
 
 def draw_ledger(ledger: Ledger) -> Figure:
-    """Return the parts of every layer as bars, and beside them what the model says when layers are blind.
+    """Return the parts of every layer as bars, and beside them the model run again with layers that read otherwise.
 
     Args:
         ledger: what to draw.
@@ -21,15 +21,19 @@ def draw_ledger(ledger: Ledger) -> Figure:
     left, right = figure.subplots(1, 2)
     parts, places = ledger.layers, np.arange(len(ledger.layers))
     low, high = np.zeros(len(parts)), np.zeros(len(parts))
-    for name, column in zip(COLUMNS, parts.T, strict=True):
+    groups = [pair for pair in zip(COLUMNS, parts.T, strict=True) if ledger.inputs is not None or pair[1].any()]
+    for name, column in groups:
         bottom = np.where(column < 0, low, high)
         left.bar(places, column, bottom=bottom, label=name)
         low, high = low + np.minimum(column, 0), high + np.maximum(column, 0)
     left.plot(places, parts.sum(1), "k.", label="sum of the layer")
-    right.plot(ledger.mask, ".-", label="the mask's part in this layer")
-    if ledger.hidden_at is not None and ledger.hidden_from is not None:
-        right.plot(ledger.hidden_at, ".-", label="run again: hidden from this layer alone")
-        right.plot(ledger.hidden_from, ".-", label="run again: hidden from it and all later ones")
+    if ledger.inputs is not None:
+        left.axhline(ledger.inputs.sum(), color="black", linestyle=":", label="moved inputs, all together")
+    right.plot(ledger.reads, ".-", label="part of what this layer reads, nothing held")
+    if ledger.again_at is not None and ledger.again_from is not None:
+        kind = "hidden from" if ledger.inputs is None else "the other part for"
+        right.plot(ledger.again_at, ".-", label=f"run again: {kind} this layer alone")
+        right.plot(ledger.again_from, ".-", label=f"run again: {kind} it and all later ones")
     left.use_sticky_edges = False
     left.set_ylabel("part of the difference, nats")
     left.set_xlabel("layer; the last one is the read-out")
@@ -64,9 +68,9 @@ def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
         left.plot(places, np.minimum(places, kernel - 1) / 2, line, color="tab:red")
         right.plot(back, np.minimum(back / kernel, 1), line, color="tab:red", label=f"convolution, kernel {kernel}")
     left.set_xlabel("output position")
-    left.set_ylabel("how far away it reads, mean in tokens")
+    left.set_ylabel("distance of what is written, mean in tokens")
     right.set_xlabel("last tokens")
-    right.set_ylabel("share of the squared norm that lies in them")
+    right.set_ylabel("share of the squared norms of what is written")
     right.set_xscale("log")
     right.legend(frameon=False, fontsize="small")
     figure.colorbar(colours, ax=right, label="attention in layer")

@@ -1,12 +1,11 @@
 """How dense attention's matrix `W'_HVO` is, and how far back each output position reads: the matrix is never built."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
@@ -14,25 +13,33 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.block import Block
 from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.norm import LayerNorm, RMSNorm
 from duat_jax.nn.pattern import attention_pattern
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
+Weight = Literal["written", "map", "map and scale"]
+"""By what a pair of tokens is weighed: the vector that attention writes from one to the other, or a norm of the map."""
+
 
 class Reach(NamedTuple):
-    """What attention's matrix `W'_HVO = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` joins on a text, layer by layer.
+    """What attention's matrix `W'_HVO = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` brings from token to token, layer by layer.
 
     Args:
         density: the share of its entries that aren't zero, `[layers]`.
-        norms: the norm of the block from each token (key) to each output position (query), `[layers, queries, keys]`.
+        norms: the weight of each token (key) at each output position (query), `[layers, queries, keys]`: the norm of
+            the vector that attention writes from one to the other, unless another weight was chosen.
+        along: the share of each token's vector along the sum of them all, which sums to one and may be negative,
+            `[layers, queries, keys]`.
     """
 
     density: Float[np.ndarray, "layers"]
     norms: Float[np.ndarray, "layers queries keys"]
+    along: Float[np.ndarray, "layers queries keys"]
 
     @property
     def shares(self) -> Float[np.ndarray, "layers queries keys"]:
-        """Of each output position's squared norm, the share of every token."""
+        """Of each output position's squared norms, the share of every token."""
         squares = self.norms.astype(np.float64) ** 2
         total = squares.sum(-1, keepdims=True)
         return squares / np.where(total == 0, 1, total)
@@ -44,7 +51,7 @@ class Reach(NamedTuple):
 
     @property
     def tokens_read(self) -> Float[np.ndarray, "layers queries"]:
-        """As how many tokens of equal shares an output position's shares count: `1 / Σ share²`."""
+        """The number of tokens of equal shares with the same concentration: `1 / Σ share²`."""
         squares = (self.shares**2).sum(-1)
         return np.where(squares == 0, 0, 1 / np.where(squares == 0, 1, squares))
 
@@ -88,6 +95,44 @@ def block_norms(
     return jnp.sqrt(jnp.maximum(squares, 0))
 
 
+class Written(NamedTuple):
+    """What attention writes from each token to each position.
+
+    Args:
+        norms: its norm, `[queries, keys]`.
+        along: its share along the sum over all tokens, `[queries, keys]`.
+    """
+
+    norms: Float[Array, "queries keys"]
+    along: Float[Array, "queries keys"]
+
+
+def written(pattern: Float[Array, "heads queries keys"], vectors: Float[Array, "heads keys features"]) -> Written:
+    """Measure the vectors `w[q, k] = Σ_h H_h[q, k] v_h(k)`, none of which is stored.
+
+    `‖w[q, k]‖² = Σ_{g,h} H_g H_h ⟨v_g(k), v_h(k)⟩`, and along their sum `⟨w[q, k], w_q⟩ / ‖w_q‖²` with
+    `w_q = Σ_k w[q, k]`.
+
+    Args:
+        pattern: `H_h`.
+        vectors: `v_h(k) = (n_k W_{V,h} + b_{V,h}) W_{O,h}` of the token's normalised stream `n_k`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> both = written(jnp.array([[[0.5, 0.5]]]), jnp.array([[[6.0, 0.0], [0.0, 8.0]]]))
+        >>> both.norms.tolist(), both.along.round(2).tolist()
+        ([[3.0, 4.0]], [[0.36..., 0.63...]])
+
+    Source: Kobayashi et al., "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms", 2020.
+    """
+    products = jnp.einsum("gkf,hkf->kgh", vectors, vectors, precision=PRECISION)
+    squares = jnp.einsum("gqk,kgh,hqk->qk", pattern, products, pattern, precision=PRECISION)
+    total = jnp.einsum("hqk,hkf->qf", pattern, vectors, precision=PRECISION)
+    size = (total * total).sum(-1, keepdims=True)
+    parts = jnp.einsum("hqk,hkf,qf->qk", pattern, vectors, total, precision=PRECISION)
+    return Written(jnp.sqrt(jnp.maximum(squares, 0)), parts / jnp.where(size == 0, 1, size))
+
+
 def density(
     pattern: Float[np.ndarray, "heads queries keys"],
     value: Float[np.ndarray, "heads features head_features"],
@@ -114,13 +159,19 @@ def density(
     return float(entries / (queries * keys * supports[0].size))
 
 
-def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True) -> Reach:
+def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True, weight: Weight = "written") -> Reach:
     """Return how dense every layer's attention is on a text, and how far back each output position reads.
+
+    A pair of tokens is weighed by the norm of the vector that attention writes from one to the other: pattern, norm,
+    values with their bias, and output.  The map's own norm says what the vectors could be: it doesn't know that a
+    norm makes some streams small, nor which direction they have.
 
     Args:
         model: a model whose layers have standard attention.
         ids: token ids, `[tokens]`.
         masked: whether the model's own mask is applied; without it, the same queries and keys meet everywhere.
+        weight: `"written"`, or, to compare with, `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`, or `"map and scale"`:
+            the same with the linear map of the norm before it, whose scale is held.
 
     Raises:
         BadText: if the model's attention is another one, or the text is too long to store its patterns.
@@ -132,59 +183,83 @@ def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True)
         >>> found.density.tolist()[0], found.norms.shape
         (0.625, (6, 4, 4))
 
-    Source: Wang & Li, Eq. 9 and Appendix C.
+    Source: Wang & Li, Eq. 9 and Appendix C; Kobayashi et al., 2020.
     """
-    attentions = _attentions(model)
-    if len(attentions) < len(model.stack.blocks):
+    blocks = _blocks(model)
+    if len(blocks) < len(model.stack.blocks):
         raise BadText("the reach is that of standard attention: give a model that has it in every layer")
     if len(ids) > LONGEST_STORED:
         raise BadText(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
-    weights = [_weights(attention) for attention in attentions]
-    patterns = _patterns(model, jnp.asarray(ids), masked)
-    norms = jnp.stack([block_norms(pattern, *pair) for pattern, pair in zip(patterns, weights, strict=True)])
-    dense = [density(*jax.device_get((pattern, *pair))) for pattern, pair in zip(patterns, weights, strict=True)]
-    return Reach(np.array(dense), np.asarray(norms))
+    layers = _layers(model, jnp.asarray(ids), masked, weight)
+    weights = [_weights(attention) for _, attention in blocks]
+    dense = [density(*jax.device_get((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
+    norms, along = (np.stack(each) for each in zip(*(parts for _, parts in layers), strict=True))
+    return Reach(np.array(dense), norms, along)
 
 
-def _attentions(model: Transformer) -> list[Attention]:
+def _blocks(model: Transformer) -> list[tuple[Block, Attention]]:
+    """Return every layer that has standard attention, with it."""
     blocks = [block for block in model.stack.blocks if isinstance(block, Block)]
-    return [block.attention for block in blocks if isinstance(block.attention, Attention)]
+    return [(block, block.attention) for block in blocks if isinstance(block.attention, Attention)]
 
 
 def _weights(attention: Attention) -> tuple[Array, Array]:
     """Return `W_{V,h}` and `W_{O,h}` of every query head."""
     value, output = attention.value.kernel[...], attention.output.kernel[...]
-    values = value.reshape(len(value), attention.key_value_heads, -1).swapaxes(0, 1)
-    shared = attention.heads // attention.key_value_heads
-    return jnp.repeat(values, shared, axis=0), output.reshape(attention.heads, -1, output.shape[-1])
+    return _of_heads(attention, value), output.reshape(attention.heads, -1, output.shape[-1])
 
 
-@partial(jax.jit, static_argnames="masked")
-def _patterns(model: Transformer, ids: Array, masked: bool) -> list[Array]:
-    recording = record_kinds(model.states, model.embed(ids), (marks.HOLD, marks.POINT))
+def _of_heads(attention: Attention, rows: Float[Array, "rows width"]) -> Float[Array, "heads rows head_features"]:
+    """Return what belongs to each query head; neighbouring ones share a value head."""
+    values = rows.reshape(len(rows), attention.key_value_heads, -1).swapaxes(0, 1)
+    return jnp.repeat(values, attention.heads // attention.key_value_heads, axis=0)
+
+
+def _linear(norm: Any, rows: Float[Array, "... features"]) -> Float[Array, "... features"]:
+    """Apply a norm without its scale and its offset."""
+    if isinstance(norm, LayerNorm):
+        return (rows - rows.mean(-1, keepdims=True)) * norm.scale[...]
+    return rows * (norm.weight_offset + norm.scale[...]) if isinstance(norm, RMSNorm) else rows
+
+
+@partial(jax.jit, static_argnames=("masked", "weight"))
+def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> list[tuple[Array, Written]]:
+    """Return every layer's patterns, and what it writes by them."""
+    recording = record_kinds(model.states, model.embed(ids), (marks.HOLD, marks.POINT, marks.STREAM))
 
     def of_layers(kind: str, name: str) -> list[Array]:
         return [recording.seen[site] for site in recording.program.of_kind(kind) if site.key.name == name]
 
-    if masked:
-        return of_layers(marks.HOLD, "attention.pattern")
-    found = []
-    both = zip(of_layers(marks.POINT, "attention.queries"), of_layers(marks.POINT, "attention.keys"), strict=True)
-    for attention, (queries, keys) in zip(_attentions(model), both, strict=True):
-        keys = jnp.repeat(keys, attention.heads // attention.key_value_heads, axis=-2)
-        sinks = None if attention.sinks is None else attention.sinks[...]
-        found.append(attention_pattern(queries, keys, attention.scale, None, attention.cap, sinks))
-    return found
+    patterns = of_layers(marks.HOLD, "attention.pattern")
+    if not masked:
+        both = of_layers(marks.POINT, "attention.queries"), of_layers(marks.POINT, "attention.keys")
+        patterns = [_unmasked(attention, *pair) for (_, attention), *pair in zip(_blocks(model), *both, strict=True)]
+    streams = [recording.seen[site] for site in recording.program.of_kind(marks.STREAM)]
+    return [
+        (pattern, _weighed(block, attention, pattern, x, weight))
+        for (block, attention), pattern, x in zip(_blocks(model), patterns, streams[:-1], strict=True)
+    ]
 
 
-def windowed(model: Transformer, kernel: int) -> Transformer:
-    """Return a model that shares its weights, and whose layers see the last tokens only, as a convolution would.
+def _weighed(block: Block, attention: Attention, pattern: Array, x: Array, weight: Weight) -> Written:
+    value, output = _weights(attention)
+    norm = None if block.arrangement == "post-norm" else block.norm_1
+    values = _of_heads(attention, attention.value(x if norm is None else norm(x)))
+    vectors = jnp.einsum("hkd,hdf->hkf", values, output, precision=PRECISION)
+    found = written(pattern, _linear(block.attention_norm, vectors))
+    if weight == "written":
+        return found
+    output = _linear(block.attention_norm, output)
+    if weight == "map" or norm is None:
+        return found._replace(norms=block_norms(pattern, value, output))
+    recording = record_kinds(norm, x, (marks.HOLD,))
+    (scale,) = (recording.seen[site] for site in recording.program.of_kind(marks.HOLD))
+    columns = value.swapaxes(-1, -2)
+    (before,) = jax.linear_transpose(partial(_linear, norm), columns)(columns)
+    return found._replace(norms=scale[:, 0] * block_norms(pattern, before.swapaxes(-1, -2), output))
 
-    Args:
-        model: a model with standard attention.
-        kernel: over how many tokens each layer reaches, the position's own included.
-    """
-    found: Transformer = nnx.merge(*nnx.split(model))
-    for attention in _attentions(found):
-        attention.window = kernel if attention.window is None else min(kernel, attention.window)
-    return found
+
+def _unmasked(attention: Attention, queries: Array, keys: Array) -> Float[Array, "heads queries keys"]:
+    keys = jnp.repeat(keys, attention.heads // attention.key_value_heads, axis=-2)
+    sinks = None if attention.sinks is None else attention.sinks[...]
+    return attention_pattern(queries, keys, attention.scale, None, attention.cap, sinks)

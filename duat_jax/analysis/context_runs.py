@@ -1,4 +1,4 @@
-"""The two runs of a text: with a part of it in view, and with nothing after that part attending to it."""
+"""The two runs of a text: with a part of it in view, and with that part hidden, or another one in its place."""
 
 from typing import NamedTuple
 
@@ -14,19 +14,48 @@ from duat_jax.transform.recording import record_kinds
 
 
 class Task(NamedTuple):
-    """A text, the part of it that may be hidden, and where what is right: a pytree.
+    """A text, the part of it that differs between both runs, and where what is right: a pytree.
 
     Args:
         ids: token ids, `[tokens]`.
-        hidden: true for the tokens that are seen in one run and not in the other, `[tokens]`.
+        hidden: true for the part's tokens, `[tokens]`.  In the second run nothing after them attends to them, unless
+            `other` is given.
         places: after which tokens the model is asked what comes next, `[asked]`.
         answers: which token is right there, `[asked]`.
+        other: the text of the second run, in which everything is seen: the same ids but for the part's, `[tokens]`.
     """
 
     ids: Int[Array, "tokens"]
     hidden: Bool[Array, "tokens"]
     places: Int[Array, "asked"]
     answers: Int[Array, "asked"]
+    other: Int[Array, "tokens"] | None = None
+
+
+class Reading(NamedTuple):
+    """What each layer reads of a text's part: the part's streams before it, and which tokens it sees.
+
+    Args:
+        streams: the stream before each layer, of which the part's tokens are read, `[layers, tokens, features]`.
+        seen: which tokens each layer sees, `[layers, tokens]`.
+    """
+
+    streams: Float[Array, "layers tokens features"]
+    seen: Bool[Array, "layers tokens"]
+
+
+def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
+    """Return what each layer reads of the part in the two runs.
+
+    Args:
+        model: a language model.
+        task: the text, its part, and what is asked after it.
+    """
+    streams = streams_of(model, task.ids)
+    seen = jnp.ones(streams.shape[:2], bool)
+    if task.other is None:
+        return Reading(streams, seen), Reading(streams, seen & ~task.hidden)
+    return Reading(streams, seen), Reading(streams_of(model, task.other), seen)
 
 
 def mean_log_probability(model: Transformer, states: Float[Array, "tokens features"], task: Task) -> Float[Array, ""]:
@@ -37,12 +66,17 @@ def mean_log_probability(model: Transformer, states: Float[Array, "tokens featur
         states: the states out of which logits are read, `[tokens, features]`.
         task: what is asked.
     """
-    logits = _logits(model, states[task.places])
+    logits = logits_of(model, states[task.places])
     return jnp.take_along_axis(jax.nn.log_softmax(logits), task.answers[:, None], -1).mean()
 
 
-def _logits(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
-    """Return the logits, computed in blocks: transposed, one long sum over the vocabulary would lose digits."""
+def logits_of(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
+    """Return the logits, computed in blocks: transposed, one long sum over the vocabulary would lose digits.
+
+    Args:
+        model: a language model.
+        states: the states out of which they are read, `[asked, features]`.
+    """
     table, head = model.unembedding, model.head
     found = jax.lax.map(lambda rows: jnp.matmul(states, alike(rows, states).T, precision=PRECISION), in_blocks(table))
     logits = jnp.moveaxis(found, 0, 1).reshape(len(states), -1)[:, : len(table)]
@@ -51,40 +85,40 @@ def _logits(model: Transformer, states: Float[Array, "asked features"]) -> Float
     return logits if head.config.cap is None else soft_cap(logits, head.config.cap, "head")
 
 
-def plainly(model: Transformer, task: Task, seen: Bool[Array, "tokens"]) -> Float[Array, ""]:
-    """Return the number of a plain forward pass in which every layer sees some tokens.
+def plainly(model: Transformer, task: Task) -> Float[Array, "two"]:
+    """Return the number of both runs, from plain forward passes.
 
     Args:
         model: a language model.
-        task: what is asked.
-        seen: which tokens, `[tokens]`.
+        task: the text, its part, and what is asked after it.
     """
-    return mean_log_probability(model, model.states(model.embed(task.ids), seen), task)
+    ids, seen = (task.ids, ~task.hidden) if task.other is None else (task.other, None)
+    runs = model.states(model.embed(task.ids)), model.states(model.embed(ids), seen)
+    return jnp.stack([mean_log_probability(model, states, task) for states in runs])
 
 
-def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> list[Array]:
-    """Return the stream before each layer and after the last one, `[tokens, features]` each, of a whole text.
+def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "layers tokens features"]:
+    """Return the stream before each layer of a whole text.
 
     Args:
         model: a language model.
         ids: the text.
     """
     recording = record_kinds(model.states, model.embed(ids), (marks.STREAM,))
-    return [recording.seen[site] for site in recording.program.of_kind(marks.STREAM)]
+    return jnp.stack([recording.seen[site] for site in recording.program.of_kind(marks.STREAM)][:-1])
 
 
-def number(model: Transformer, task: Task, known: list[Array], seen: Bool[Array, "layers tokens"]) -> Float[Array, ""]:
-    """Return the number where each layer sees some tokens, and the hidden ones are what they are in the whole text.
+def number(model: Transformer, task: Task, reading: Reading) -> Float[Array, ""]:
+    """Return the number where each layer reads what it is given of the text's part.
 
     Args:
         model: a language model.
-        task: what is asked.
-        known: the streams of the whole text.
-        seen: which tokens each layer sees, `[layers, tokens]`.
+        task: the text, its part, and what is asked after it.
+        reading: what each layer reads.
     """
     x = model.first(model.embed(task.ids))
     for i, block in enumerate(model.stack.blocks):
         with jax.named_scope(f"layers.{i}"):
-            x = jnp.where(task.hidden[:, None], known[i + 1], block(x, seen[i]))
+            x = block(jnp.where(task.hidden[:, None], reading.streams[i], x), reading.seen[i])
     x = x if model.final_norm is None else model.final_norm(x)
     return mean_log_probability(model, model.head.states(x), task)

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from duat_jax.analysis.context_ledger import Ledger
 
 NOTE = (
-    "Every column up to the sum is a part of one difference, and so is 'mask alone', where nothing is held. Run again:"
-    " how much less is added where that layer alone, or it and all later ones, don't see the hidden part."
+    "Every column up to the sum is a part of one difference; so is 'what is read', where nothing is held. Run again:"
+    " how much less is added where that layer alone, or it and all later ones, read the part as in the second run."
 )
+MASKED = "No input moves: the text is the same in both runs, and its hidden part is masked."
 
 
 def _numbers(parts: Iterable[Any]) -> list[Text]:
@@ -26,33 +27,34 @@ def _numbers(parts: Iterable[Any]) -> list[Text]:
 def _layers(ledger: "Ledger") -> RenderableType:
     from duat_jax.analysis.context_ledger import COLUMNS
 
-    table, parts, beside = new_table(), ledger.layers, {"mask alone": ledger.mask}
-    if ledger.hidden_at is not None and ledger.hidden_from is not None:
-        beside |= {"run again: alone": ledger.hidden_at, "and later": ledger.hidden_from}
-    for column in ("", *COLUMNS, "sum", *beside):
+    table, layers, beside = new_table(), ledger.layers, {"what is read": ledger.reads}
+    # A hidden part's own parameters are the same in both runs.
+    first = int(ledger.inputs is None)
+    if ledger.again_at is not None and ledger.again_from is not None:
+        beside |= {"run again: alone": ledger.again_at, "and later": ledger.again_from}
+    for column in ("", *COLUMNS[first:], "sum", *beside):
         table.add_column(column, justify="right", max_width=13 if column else None)
-    for i, row in enumerate(parts[:-1]):
+    for i, row in enumerate(layers[:-1, first:]):
         table.add_row(f"layer {i}", *_numbers((*row, row.sum(), *(column[i] for column in beside.values()))))
-    for name, row in (("read-out", parts[-1]), ("all", parts.sum(0))):
+    for name, row in (("read-out", layers[-1, first:]), ("all", layers[:, first:].sum(0))):
         table.add_row(name, *_numbers((*row, row.sum())))
     return table
 
 
-def _form(form: Moved) -> RenderableType:
+def _form(form: Moved, *, masked: bool) -> RenderableType:
     table = new_table()
-    columns = ("W'3, other tokens", "W'3, hidden part", "W'2, other tokens", "W'2, hidden part", "c_j", "both")
-    for column in ("", *columns, "sum"):
+    columns = ("W'3, after the part", "W'3, the part", "W'2, after the part", "W'2, the part", "c_j", "inputs")
+    kept = len(columns) - masked
+    for column in ("", *columns[:kept], "sum"):
         table.add_column(column, justify="right", max_width=13 if column else None)
-    parts = np.concatenate([form.outer, form.inner, form.inner_bias[:, None], form.both[:, None]], 1)
+    bias, inputs = form.inner_bias[:, None], form.inner_inputs[:, None]
+    parts = np.concatenate([form.outer, form.inner, bias, inputs], 1)[:, :kept]
     for i, row in enumerate(parts):
         table.add_row(f"term {i + 1}", *_numbers((*row, row.sum())))
     table.add_row("all terms", *_numbers((*parts.sum(0), parts.sum())), style="bold")
-    for name, part in (
-        ("W'1, other tokens", form.path[0]),
-        ("W'1, hidden part", form.path[1]),
-        ("bias q", form.bias),
-    ):
-        table.add_row(name, *[""] * len(columns), number(float(part)))
+    rest = {"W'1, after the part": form.path[0], "W'1, the part": form.path[1], "bias q": form.bias}
+    for name, part in (rest if masked else rest | {"inputs": form.inputs}).items():
+        table.add_row(name, *[""] * kept, number(float(part)))
     return table
 
 
@@ -62,18 +64,22 @@ def render(ledger: "Ledger") -> RenderableType:
     Args:
         ledger: what to show.
     """
-    seen, hidden = ledger.values
+    first, second = ledger.values
+    masked = ledger.inputs is None
+    runs = ("with the part in view", "without") if masked else ("with the part", "with the other one in its place")
+    inputs = MASKED if ledger.inputs is None else f"moved inputs: {float(ledger.inputs.sum()):+.4f}"
     jumps = [f"{name}: {part:+.4f}" for name, part in ledger.jumps.items() if part]
     return Group(
-        Text(f"log-probability {seen:+.4f} with the hidden part in view, {hidden:+.4f} without", style="bold"),
+        Text(f"log-probability {first:+.4f} {runs[0]}, {second:+.4f} {runs[1]}", style="bold"),
+        inputs,
         "",
-        Text("What moved, layer by layer", style="bold"),
+        Text("Moved parameters, layer by layer", style="bold"),
         _layers(ledger),
         *jumps,
         completeness_line(ledger.completeness, "difference"),
         "",
         Text("The same in the closed form's parameters", style="bold"),
-        _form(ledger.form),
+        _form(ledger.form, masked=masked),
         completeness_line(ledger.form.completeness, "difference"),
         Text(NOTE, style="dim"),
     )

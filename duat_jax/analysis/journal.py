@@ -51,6 +51,9 @@ class Journal:
         if whole != lines or not whole:
             _write(path, b"".join(whole) or _line(work))
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._finished
+
     def once(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return a piece, computed and kept if it isn't there yet.
 

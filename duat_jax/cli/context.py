@@ -24,21 +24,35 @@ def context(
         str | None,
         typer.Option(help="What should come next, with its leading space; its first token is asked for."),
     ] = None,
+    instead: Annotated[
+        list[str] | None,
+        typer.Option(help="A line of other demonstrations, with which the given ones are compared; as many tokens."),
+    ] = None,
     task: Annotated[str | None, typer.Option(help=f"Draw a question: {', '.join(PAIRS)}.")] = None,
     demonstrations: Annotated[int, typer.Option(min=1, help="How many are drawn with a --task.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Which ones are drawn.")] = 0,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare drawn demonstrations with others, not with hidden ones: exchanged, redrawn, a task."
+        ),
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the layers' parts to this PNG file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
 ) -> None:
-    """Split what demonstrations add to a language model's answer, exactly, over the parameters that they move."""
+    """Split what demonstrations add to a language model's answer, exactly, over what they move.
+
+    They are compared with the same ones hidden, or with others: their answers exchanged, for what the mapping adds.
+    """
     with one_line_errors():
         check_outputs(plot, json_file)
         start_jax()
         import duat_jax as duat
         from duat_jax.analysis.context import ledger
+        from duat_jax.analysis.context_controls import exchange
         from duat_jax.analysis.context_questions import draw_question, question_of
         from duat_jax.analysis.context_reach import reach
         from duat_jax.analysis.context_table import render
@@ -46,22 +60,30 @@ def context(
 
         if (question is None) == (task is None):
             raise duat.BadText("give a question or a --task, one of them")
-        if task is not None and (demonstration or answer):
+        if task is not None and (demonstration or instead or answer):
             raise duat.BadText(f"the demonstrations and the answer of {task!r} are drawn: leave the others out")
         if task is None and not demonstration:
             raise duat.BadText("there is nothing to account for: give at least one --demonstration")
+        if task is None and control:
+            raise duat.BadText("a --control is that of a --task: give other demonstrations by --instead")
         tokenizer = duat.load_tokenizer(model)
+        other = None
         if task is not None:
             asked = draw_question(tokenizer, task, demonstrations, seed=seed)
+            if control:
+                other = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
         else:
             asked = question_of(tokenizer, demonstration or [], question or "", answer or "")
+            if instead:
+                other = question_of(tokenizer, instead, question or "", answer or "")
+        compared = asked.task if other is None else exchange(asked, other)
         with loading_bar() as progress:
             loaded = duat.load(model, progress=progress)
         with progress_bar("Splitting", "steps") as progress:
-            found = ledger(loaded, asked.task, progress=progress)
+            found = ledger(loaded, compared, progress=progress)
         for what, completeness in (
             ("the account of dynamic parameters", found.completeness),
-            ("the account of masks", found.mask_completeness),
+            ("the account of what layers read", found.reads_completeness),
             ("the account of the closed form's parameters", found.form.completeness),
         ):
             _require_holding(what, completeness)
@@ -73,6 +95,7 @@ def context(
             {
                 "model": name,
                 "text": asked.text,
+                "other": None if other is None else other.text,
                 "words": tokens,
                 "hidden": asked.hidden.tolist(),
                 "answer": said,
@@ -85,4 +108,6 @@ def context(
             }
         )
         title = f"{name}: {token_label(said)!r} after {int(asked.hidden.sum())} tokens of demonstrations"
+        if other is not None:
+            title += ", compared with others"
         deliver(content, title, render(found), figure=found.plot, plot=plot, json_file=json_file)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import suppress
 
 import jax.numpy as jnp
 import pytest
@@ -13,11 +14,13 @@ from duat_jax.nn.position import Rotary
 from symbolic.blocks.block import Block
 from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import WHAT, derive
+from symbolic.errors import SymbolicError
 from symbolic.expressions.written import activation, diag, hadamard, held, matrix, sizes, summed, vector
 from symbolic.proof.breaking import broken, width
+from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM
 from symbolic.proof.legend import letters_section, rows
-from symbolic.proof.typesetting import article, section
+from symbolic.proof.typesetting import article, document, section
 from typesetting.check import check_latex, several_terms
 
 N, M, K, m = sizes("N M K m")
@@ -97,15 +100,15 @@ def test_every_letter_that_occurs_is_explained_and_no_other(name):
 
 
 def test_the_closed_form_is_defined_before_it_is_proved():
-    document = article(*derive("proof", block="post-norm"))
-    assert r"\documentclass" in document
-    assert "landscape" not in document
-    theorem = document.index(r"\begin{theorem}[{The closed form at every depth")
+    text = article(*derive("proof", block="post-norm"))
+    assert r"\documentclass" in text
+    assert "landscape" not in text
+    theorem = text.index(r"\begin{theorem}[{The closed form at every depth")
     for letter in ("P", "q", "B", "c", "C"):
-        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? &:=", document[:theorem]), letter
-    labels = re.findall(r"\\label\{(.*?)\}", document)
+        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? &:=", text[:theorem]), letter
+    labels = re.findall(r"\\label\{(.*?)\}", text)
     assert len(labels) == len(set(labels))
-    assert set(re.findall(r"\\eqref\{(.*?)\}", document)) <= set(labels)
+    assert set(re.findall(r"\\eqref\{(.*?)\}", text)) <= set(labels)
 
 
 def test_a_blocks_parameters_are_letters_beside_their_table():
@@ -144,6 +147,32 @@ def test_a_formula_is_broken_into_lines_that_fit_and_loses_nothing(room):
     assert broken("a", ROOM) == ["a"]
 
 
+# Of every alphabet and of signs, some; and what nobody writes.
+ALPHABET = [chr(code) for code in range(0x80, 0x3000, 3) if chr(code).isalpha()] + list("λΩ中文字кириллицаעש—“”…ℝ𝔸")
+
+
+def scripts():
+    """Return blocks with letters, functions and names of other scripts, where these aren't refused at once."""
+    for letter in ("λ", "Ω", "é", "ß", "ж", "权", "ℝ", "ש"):
+        with suppress(SymbolicError):
+            A = matrix(letter, 4, 4)
+            yield Block(lambda x, A=A: x + A * activation(A * x, "größe"), (4, 1), f"größe {letter} von {letter}")
+
+
+def test_a_document_is_ascii():
+    assert all(block.document().isascii() for block in scripts())
+    assert document(ALPHABET).isascii()
+    assert compilable("x = α") == r"x = \ensuremath{\alpha}"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_pdflatex_takes_letters_of_every_script():
+    check_latex(document(f"{c} $\\operatorname{{f{c}}}$" for c in ALPHABET))
+    for block in scripts():
+        check_latex(block.document())
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_pdflatex_takes_every_document_and_no_line_sticks_out():
     derivations = [derivation for make in DOCUMENTS.values() for derivation in make()]

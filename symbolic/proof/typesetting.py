@@ -6,6 +6,7 @@ from itertools import groupby
 
 from symbolic.expressions.latex import escaped
 from symbolic.proof.breaking import width
+from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM, Derivation, equation_rows
 from symbolic.proof.legend import letters_section
 from symbolic.proof.step import Step
@@ -128,7 +129,8 @@ def document(sections: Iterable[str]) -> str:
     Args:
         sections: its sections, as `section` and `letters_section` return them.
     """
-    return _PREAMBLE + "\n".join(sections) + "\n\\end{document}\n"
+    text = compilable("\n".join(sections))
+    return f"{_PREAMBLE}{text}\n\\end{{document}}\n"
 
 
 def article(*derivations: Derivation) -> str:

@@ -25,7 +25,7 @@ def _command(character: str) -> str:
         return rf"\text{{\{_COMMANDS[character]}}}"
     if character in _LETTERS:
         return rf"\ensuremath{{\{_LETTERS[character]}}}"
-    base, *marks = unicodedata.normalize("NFD", character)
+    base, *marks = list(unicodedata.normalize("NFD", character))
     accents = [_ACCENTS.get(unicodedata.name(mark, "").removeprefix("COMBINING ")) for mark in marks]
     if not base.isascii() or not accents or None in accents:
         return rf"\texttt{{U+{ord(character):04X}}}"

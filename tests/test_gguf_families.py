@@ -221,6 +221,47 @@ def test_a_golden_checkpoint_as_a_gguf_file_is_the_same_model(tmp_path, family):
     np.testing.assert_allclose(stored(text), expected(text), rtol=1e-5, atol=1e-5)  # keys are stored as float32
 
 
+GPT_OSS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "self_attn.sinks": "attn_sinks",
+    "mlp.router": "ffn_gate_inp",
+    **{f"mlp.experts.{part}": f"ffn_{part}_exps" for part in ("gate", "up", "down")},
+}
+
+
+def apart_by_part(tensors):
+    """Return a GPT-OSS's tensors with gates and factors apart, as the converter writes them."""
+    found = {}
+    for name, tensor in tensors.items():
+        end = "bias" if name.endswith("_bias") else "weight"
+        room = name.partition("experts.")[0] + "experts."
+        if "experts.gate_up_proj" in name:
+            gate, up = tensor[..., ::2], tensor[..., 1::2]
+            found |= {f"{room}gate.{end}": gate, f"{room}up.{end}": up}
+        elif "experts.down_proj" in name:
+            found[f"{room}down.{end}"] = tensor
+        else:
+            found[f"{name}.weight" if name.endswith("sinks") else name] = tensor
+    turned = ("gate.weight", "up.weight", "down.weight")
+    return {
+        name: np.ascontiguousarray(tensor.swapaxes(1, 2) if "experts" in name and name.endswith(turned) else tensor)
+        for name, tensor in found.items()
+    }
+
+
+def test_a_gpt_oss_as_a_gguf_file_is_the_same_model(tmp_path, monkeypatch):
+    fields = SLIDING | {"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"}
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 32, "yarn_beta_fast": 2.0, "yarn_beta_slow": 1.0}
+    more = {"expert_feed_forward_length": 24} | {f"rope.scaling.{key}": value for key, value in yarn.items()}
+    monkeypatch.setitem(FAMILIES, "gpt_oss", ("gpt-oss", GPT_OSS, as_it_is, fields, more, {}))
+    config, tensors = coarse(tmp_path / "directory", "gpt_oss", {})
+    file = write(tmp_path / "a.gguf", "gpt_oss", config, apart_by_part(tensors))
+    stored, expected = duat.load(file, dtype=jnp.float64), duat.load(tmp_path / "directory", dtype=jnp.float64)
+    assert same(stored, expected)
+    text = jnp.array([3, 1, 4, 1, 5, 9])
+    np.testing.assert_allclose(stored(text), expected(text), rtol=1e-5, atol=1e-5)
+
+
 def test_a_roberta_is_refused_by_name(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "a.gguf", "bert")
     writer.add_tokenizer_model("t5")
@@ -232,7 +273,7 @@ def test_a_roberta_is_refused_by_name(tmp_path):
 
 
 WITHOUT = {
-    *("mistral", "gptj", "opt", "albert", "distilbert", "vit", "modernbert", "roberta", "xlm-roberta", "gpt_oss"),
+    *("mistral", "gptj", "opt", "albert", "distilbert", "vit", "modernbert", "roberta", "xlm-roberta"),
 }
 """Families of which no GGUF file is read: a Mistral's is a Llama's, the others are in docs/how-it-works.md."""
 

@@ -78,6 +78,11 @@ _NEOX = [
     *(f"gpt_neox.layers.0.attention.{part}" for part in ("query_key_value", "dense")),
     *(f"gpt_neox.layers.0.mlp.{part}" for part in ("dense_h_to_4h", "dense_4h_to_h")),
 ]
+_GPT_OSS = [
+    *_DECODER,
+    *(f"{_LAYER}{part}" for part in ("self_attn.sinks", "mlp.router")),
+    *(f"{_LAYER}mlp.experts.{part}_proj" for part in ("gate", "up", "down")),
+]
 _QUERY_KEY_NORMS = [f"{_LAYER}self_attn.{part}_norm" for part in "qk"]
 _OLMO = [name for name in _DECODER + _GATED + _QUERY_KEY_NORMS if not name.endswith("input_layernorm")]
 _OLMO.append(f"{_LAYER}post_feedforward_layernorm")
@@ -205,6 +210,16 @@ def _phi3(config: dict[str, Any], header: Header) -> dict[str, Any]:
     return {"hidden_act": "silu", "sliding_window": config.get("sliding_window") or None}
 
 
+def _gpt_oss(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    found = {"hidden_act": "silu", "attention_bias": "blk.0.attn_q.bias" in header.places}
+    # The files don't say that the ends of YaRN's ramp aren't rounded, as the model was published.
+    scaling = config.get("rope_scaling")
+    return found | ({"rope_scaling": scaling | {"truncate": False}} if scaling else {"rope_parameters": _UNSCALED})
+
+
+_UNSCALED = {"rope_type": "default"}
+"""Rotations that a GPT-OSS has only if it is said."""
+
 _LAYER_NORM = "attention.layer_norm_epsilon"
 
 ARCHITECTURES = {
@@ -237,6 +252,18 @@ ARCHITECTURES = {
         },
         _phi3,
         turned="partial_rotary_factor",
+    ),
+    "gpt-oss": Architecture(
+        getattr(gguf.MODEL_ARCH, "GPT_OSS", gguf.MODEL_ARCH.LLAMA),  # an older library's names don't fit: refused
+        "gpt_oss",
+        _GPT_OSS,
+        {
+            "expert_count": "num_local_experts",
+            "expert_used_count": "num_experts_per_tok",
+            "expert_feed_forward_length": "intermediate_size",
+            "attention.sliding_window": "sliding_window",
+        },
+        _gpt_oss,
     ),
     "gptneox": Architecture(
         gguf.MODEL_ARCH.GPTNEOX,

@@ -10,10 +10,12 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from duat_jax.models.checkpoint.gguf_architectures import Architecture, Layout, architecture_of
+from duat_jax.models.checkpoint.gguf_gpt_oss import GptOssTensors
 from duat_jax.models.checkpoint.gguf_header import Header, read_header
 from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_settings
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.stored import Stored
 
 CHUNK = 2**20
 """About how many entries are dequantised at once, so that their float32 values never take much memory."""
@@ -37,9 +39,11 @@ class GgufCheckpoint:
         """Return the metadata in the words of a `config.json`."""
         return read_settings(self.settings_path, self.header)
 
-    def tensors(self) -> "GgufTensors":
+    def tensors(self) -> Stored:
         """Return the tensors."""
-        return GgufTensors(self.settings_path, self.header, self.settings())
+        config = self.settings()
+        stored = GgufTensors(self.settings_path, self.header, config)
+        return GptOssTensors(stored, config["num_local_experts"]) if config["model_type"] == "gpt_oss" else stored
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer that the metadata describe."""

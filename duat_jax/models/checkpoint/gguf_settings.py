@@ -149,7 +149,8 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
     if not isinstance(kind, str) or kind != "model":
         keys.problems.append(f"general.type = {shown(kind)} isn't a model")
     raise_problems(path, keys.all_problems())
-    return config | ({"rope_scaling": scaling} if scaling else {}) | architecture.rest(config, header)
+    config |= {"rope_scaling": scaling} if scaling else {}
+    return config | architecture.rest(config, header)
 
 
 def share_of(part: int, whole: int) -> float:

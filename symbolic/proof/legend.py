@@ -271,6 +271,7 @@ def letters_section(*derivations: Derivation) -> str:
         f"${letter}$ & {f'${shape}$' if shape else ''} & {escaped(words)}" for letter, shape, words in rows(derivations)
     )
     return (
-        "\\section*{Letters}\n\\begin{longtable}[l]{@{}llp{95mm}@{}}\nletter & shape & meaning \\\\ \\hline\\noalign{\\smallskip}\n"
+        "\\section*{Letters}\n\\begin{longtable}[l]{@{}llp{95mm}@{}}\n"
+        "letter & shape & meaning \\\\ \\hline\\noalign{\\smallskip}\n"
         f"\\endhead\n{lines}\n\\end{{longtable}}\n"
     )

@@ -1,8 +1,9 @@
 """Load a Hugging Face checkpoint directory or a GGUF file."""
 
 import dataclasses
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
-from duat_jax.models.families.tensor_map import fill
+from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
 
@@ -77,16 +79,35 @@ def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
     return nnx.eval_shape(lambda: Transformer(config, dtype=dtype, rngs=None))
 
 
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""What parameters may be kept in."""
+
+
 def _dtype(dtype: DTypeLike) -> jnp.dtype:
     try:
         found = jnp.dtype(dtype)
     except TypeError:
         found = None
-    if found not in (jnp.float64, jnp.float32, jnp.bfloat16, jnp.float16):
-        raise DuatError(f"dtype must be float64, float32, bfloat16 or float16, not {shown(dtype)}")
+    if found is None or found.name not in DTYPES:
+        raise DuatError(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, not {shown(dtype)}")
     if found == jnp.float64 and not jax.config.read("jax_enable_x64"):
         raise DuatError('float64 is off in JAX: call jax.config.update("jax_enable_x64", True) first')
     return found
+
+
+def _is_in_memory(place: Device | Sharding | None) -> bool:
+    """Return whether what is put in a place is in the host's memory."""
+    if place is None:
+        place = jnp.zeros(()).sharding
+    devices: Collection[Any] = place.device_set if isinstance(place, Sharding) else {place}
+    return all(device.platform == "cpu" for device in devices)
+
+
+def _entries(model: Transformer, entry: Entry) -> int:
+    """Return how many numbers become parameters by an entry of a tensor map: several may share what is stored once."""
+    shapes = [parameter_at(model, path).shape for path in entry.parameters]
+    stored = [[math.inf if size is None else size for size in shape] for shape in entry.transform.shapes(shapes)]
+    return int(min(sum(map(math.prod, shapes)), sum(map(math.prod, stored))))
 
 
 def load(
@@ -115,7 +136,8 @@ def load(
         The model, a pytree: `model(ids)` is the plain forward pass.
 
     Raises:
-        BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once.
+        BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
+            take more memory than is free.
 
     Example:
         >>> import jax.numpy as jnp
@@ -144,10 +166,17 @@ def load(
     def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
         return jax.device_put(value, device(parameter) if callable(device) else device)
 
-    for headers_only in (True, False):
+    def read(headers_only: bool) -> None:
         tensors = Tensors(stored, dtype, **named, headers_only=headers_only, progress=progress)
         fill(model, table, copies, tensors, put)
         raise_problems(stored.path, tensors.all_problems())
+
+    read(headers_only=True)
+    places = {path: device(path) if callable(device) else device for entry in table for path in entry.parameters}
+    kept = [entry for entry in table if all(_is_in_memory(places[path]) for path in entry.parameters)]
+    entries = sum(_entries(model, entry) for entry in kept)
+    check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
+    read(headers_only=False)
     return model
 
 

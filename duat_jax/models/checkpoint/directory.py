@@ -10,6 +10,8 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.limits import FILE_HEADER, HEADERS, check_limit
+from duat_jax.models.checkpoint.limits import INDEX as INDEX_BYTES
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.settings import read_json
@@ -74,7 +76,7 @@ class Directory:
         return Mxfp4(Safetensors(weights, [self._file(WEIGHTS)]))
 
     def _sharded(self, index: Path) -> "Safetensors":
-        content = read_json(index)
+        content = read_json(index, INDEX_BYTES)
         told = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(told, dict) or not told:
             raise BadCheckpoint(f"{index}: weight_map must give the file of each tensor, not {shown(told)}")
@@ -114,6 +116,15 @@ class _Place(NamedTuple):
     shape: list[int]
 
 
+def _header_size(path: Path) -> int:
+    """Return the bytes of a file's header as the file states them, at most all of it."""
+    try:
+        with path.open("rb") as file:
+            return min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
+    except OSError as error:
+        raise BadCheckpoint(f"{path}: can't be read ({error})") from None
+
+
 def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="np")
@@ -129,7 +140,7 @@ class Safetensors:
         files: the files.
 
     Raises:
-        BadCheckpoint: if a file is damaged.
+        BadCheckpoint: if a file is damaged, or its header is too large.
     """
 
     readable: Collection[str] = BYTES
@@ -137,6 +148,10 @@ class Safetensors:
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
         self.path = path
         self._places: dict[str, list[_Place]] = {}
+        sizes = {file: _header_size(file) for file in files}
+        for file, size in sizes.items():
+            check_limit(file, "bytes of header", size, FILE_HEADER)
+        check_limit(path, "bytes of headers", sum(sizes.values()), HEADERS)
         for file in files:
             opened = _open(file)
             for name in opened.keys():  # noqa: SIM118 - no mapping

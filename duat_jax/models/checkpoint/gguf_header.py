@@ -15,6 +15,7 @@ import gguf
 import numpy as np
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.limits import GGUF_HEADER, GGUF_KEYS, GGUF_STRINGS, GGUF_TENSORS, check_limit
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 
 VERSIONS = (2, 3)
@@ -56,13 +57,16 @@ class Header(NamedTuple):
 class _Bytes:
     """The bytes of a file, read from the beginning on."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self.path, self.data, self.at, self.strings = path, data, 0, 0
+        self.end = min(len(data), GGUF_HEADER)
 
     def skip(self, size: int) -> int:
         """Return where the next bytes begin, and go on behind them."""
         start = self.at
-        if size > len(self.data) - start:
+        if size > self.end - start:
+            if size <= len(self.data) - start:
+                check_limit(self.path, "bytes before its tensors", start + size, GGUF_HEADER)
             raise ValueError(f"at byte {start} of {len(self.data)} it announces {size} more")
         self.at += size
         return start
@@ -85,6 +89,8 @@ class _Bytes:
             raise ValueError(f"at byte {self.at} it announces a value of type {kind}")
         of, count = self.number("I"), self.number("Q")
         if of == _STRING:
+            self.strings += count
+            check_limit(self.path, "strings", self.strings, GGUF_STRINGS)
             return [self.string() for _ in range(count)]
         if of not in _CODES:
             raise ValueError(f"at byte {self.at} it announces an array of type {of}")
@@ -99,17 +105,21 @@ def read_header(path: Path) -> Header:
         path: the file.
 
     Raises:
-        BadCheckpoint: if it is truncated or damaged, of another version, or has tensors that can't be where they are
-            said to be.
+        BadCheckpoint: if it is truncated, damaged or too large, of another version, or has tensors that can't be where
+            they are said to be.
     """
     try:
         with path.open("rb") as file:
-            data = _Bytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            data = _Bytes(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if data.data[data.skip(4) : 4] != b"GGUF" or data.number("I") not in VERSIONS:
             raise ValueError(f"it doesn't begin with GGUF and version {' or '.join(map(str, VERSIONS))}")
         tensors, values = data.number("Q"), data.number("Q")
+        check_limit(path, "tensors", tensors, GGUF_TENSORS)
+        check_limit(path, "keys", values, GGUF_KEYS)
         pairs = [(data.string(), data.value()) for _ in range(values)]
         infos = [_info(data) for _ in range(tensors)]
+    except BadCheckpoint:
+        raise
     except (OSError, ValueError) as error:
         raise BadCheckpoint(f"{path}: truncated or not a GGUF file ({error}); copy it again") from None
     metadata, problems = dict(pairs), [f"{shown(name)} is given twice" for name in _doubled(pairs)]

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.harmless import HARMLESS
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.limits import CONFIGURATION, check_limit
+from duat_jax.models.checkpoint.problems import SHOWN_PROBLEMS, shown
 
 ACTIVATION_NAMES = {
     "gelu": "gelu",
@@ -39,20 +41,27 @@ MOST_PARTS = 10_000
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{', '.join(shown(name) for name in values if names.count(name) > 1)} is given twice")
+        doubled = [shown(name) for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        more = f" and {len(doubled) - SHOWN_PROBLEMS} more" if len(doubled) > SHOWN_PROBLEMS else ""
+        raise ValueError(f"{', '.join(doubled[:SHOWN_PROBLEMS])}{more} is given twice")
     return values
 
 
-def read_json(file: Path) -> Any:
+def read_json(file: Path, most: int = CONFIGURATION) -> Any:
     """Return what a JSON file says.
 
     Args:
         file: the file.
+        most: the largest number of bytes that it may have.
 
     Raises:
-        BadCheckpoint: if it can't be read, isn't JSON, or gives a field twice.
+        BadCheckpoint: if it can't be read, is too large, isn't JSON, or gives a field twice.
     """
+    try:
+        size = file.stat().st_size
+    except OSError as error:
+        raise BadCheckpoint(f"{file}: can't be read ({error})") from None
+    check_limit(file, "bytes", size, most)
     try:
         return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except (OSError, ValueError, RecursionError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models.checkpoint.limits import TOKENIZER, check_limit
 
 PANIC = "PanicException"
 """The name of what a panic in the library becomes: no subclass of `Exception`, and in no module to import from."""
@@ -77,8 +78,9 @@ def read_tokenizer(file: Path) -> Tokenizer:
         file: a `tokenizer.json`.
 
     Raises:
-        BadCheckpoint: if it is damaged.
+        BadCheckpoint: if it is damaged or too large.
     """
+    check_limit(file, "bytes", file.stat().st_size, TOKENIZER)
     with one_error(f"{file}: not a tokenizer"):
         tokenizer = Tokenizer.from_file(str(file))
         tokenizer.no_truncation()

@@ -36,6 +36,7 @@ from duat_jax.verification.routes import held_by_layer
 PARTS_OF_THE_TABLE = {
     "first": {"norm": "layer"},
     "modern": {"norm": "rms", "mlp": "gated", "heads": 4, "key_value_heads": 2, "head_features": 2},
+    "a scale of what is added": {"norm": "rms", "output_norms": True, "residual_scale": 0.25},
     "norms on what is added": {"norm": "rms", "output_norms": True, "norm_1": False, "sinks": True},
     "without a norm": {"norm": "none", "mlp": "gated"},
 }

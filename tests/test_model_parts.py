@@ -64,6 +64,7 @@ CHOICES = [
     {"head": Head()},
     {"head": dataclasses.replace(NEXT_TOKEN, tied=False, bias=True)},
     {"head": dataclasses.replace(NEXT_TOKEN, cap=2.0)},
+    {"head": dataclasses.replace(NEXT_TOKEN, scale=0.25, cap=2.0)},
     {"head": MASKED},
     {"head": CLASSES},
     {"head": dataclasses.replace(CLASSES, pool="last", dense=None)},
@@ -101,7 +102,7 @@ def read_out(model, x):
         x = np.asarray(ACTIVATIONS[of.dense](jnp.asarray(linear(head.dense, x))))
     x = layer_norm(head.norm, x) if of.norm else x
     rows = model.embedding.token if of.tied else head.unembedding
-    logits = x @ np.asarray(rows[...]).T + (np.asarray(head.bias[...]) if of.bias else 0)
+    logits = of.scale * x @ np.asarray(rows[...]).T + (np.asarray(head.bias[...]) if of.bias else 0)
     logits = logits if of.cap is None else of.cap * np.tanh(logits / of.cap)
     return logits if of.kind != "classes" else logits[{"first": 0, "last": -1, "mean": 1}[of.pool]]
 

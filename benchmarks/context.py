@@ -20,7 +20,7 @@ import duat_jax as duat
 from benchmarks import smollm2, texts
 from benchmarks.context_page import numbers, page
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, write_pages
 from duat_jax.analysis.context import layers_again, ledger
 from duat_jax.analysis.context_controls import answers_of, controls_of, distinct_seeds, exchange, replies
 from duat_jax.analysis.context_copying import copying
@@ -204,7 +204,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": page(results), **numbers(results["pieces"])}
+    tables = page(results)
+    return {"tables": tables, **cells(tables), **numbers(results["pieces"])}
 
 
 def main() -> None:

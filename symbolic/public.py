@@ -11,10 +11,12 @@ from symbolic.expressions.written import activation as activation
 from symbolic.expressions.written import diag as diag
 from symbolic.expressions.written import hadamard as hadamard
 from symbolic.expressions.written import held as held
+from symbolic.expressions.written import held_scalar as held_scalar
 from symbolic.expressions.written import identity as identity
 from symbolic.expressions.written import kronecker as kronecker
 from symbolic.expressions.written import matrix as matrix
 from symbolic.expressions.written import ones as ones
+from symbolic.expressions.written import scalar as scalar
 from symbolic.expressions.written import sizes as sizes
 from symbolic.expressions.written import summed as summed
 from symbolic.expressions.written import vec as vec

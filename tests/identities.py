@@ -1,6 +1,6 @@
 """Tables of identities: true and shown, true and undecided with the reason, wrong."""
 
-from sympy import Identity, Rational, Symbol, ZeroMatrix
+from sympy import Identity, Rational, Symbol, Trace, ZeroMatrix
 
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
@@ -9,6 +9,7 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
+from symbolic.expressions.written import identity, ones, scalar
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
 n, m, i, j, k = (Symbol(name, integer=True, nonnegative=True) for name in ("n", "m", "i", "j", "k"))
@@ -24,6 +25,8 @@ Y = Parameter("Y", (), N * M, N * M)
 X = Variable("x", (), N, M)
 Q, K, V = (Parameter(letter, (), N, M) for letter in "QKV")
 IN, IM, INM = Identity(N), Identity(M), Identity(N * M)
+alpha, beta = scalar("alpha"), scalar("beta")
+one, one_m = ones(N), ones(M)
 
 
 def f(*index):
@@ -200,10 +203,6 @@ UNDECIDED = {
         total(total(f(j, k), k, 1, j), j, 1, n), total(total(f(j, k), j, k, n), k, 1, n),
         "bounds that depend on another sum's index aren't exchanged",
     ),
-    "the_trace_of_an_identity": (
-        Vec(IN).T * Vec(IN), N * Identity(1),
-        "an index that nothing carries is summed, and the sum isn't replaced by its length",
-    ),
     "coefficients_over_a_denominator": (
         A / (N + 1) + N * A / (N + 1), A,
         "coefficients are multiplied out, and not brought to one denominator",
@@ -223,6 +222,54 @@ UNDECIDED = {
 }  # fmt: skip
 
 TRUE |= {
+    # scalars
+    "scalars_commute": (alpha * A * beta, beta * (alpha * A)),
+    "scalars_multiply_out": ((alpha + beta) ** 2 * A, alpha**2 * A + 2 * alpha * beta * A + beta**2 * A),
+    "a_scalar_inside_everything": (Vec(Diagonal(alpha * u) * E), alpha * Kronecker(Diagonal(u), IM) * Vec(E)),
+    "a_scalar_in_an_entrywise_product": (Hadamard(alpha * A, beta * B), alpha * beta * Hadamard(B, A)),
+    "a_scalar_of_each_head": (
+        total(scalar("alpha", j) * f(j), j, 1, n + 1),
+        total(scalar("alpha", k) * f(k), k, 1, n) + scalar("alpha", n + 1) * f(n + 1),
+    ),
+    "a_scalar_is_divided_by_itself": (alpha * A / alpha, A),
+    "a_root_of_what_is_equal": ((u.T * A * v)[0, 0] ** Rational(1, 2) * z, (v.T * A.T * u)[0, 0] ** Rational(1, 2) * z),
+    "an_inner_product_is_a_number": ((u.T * v)[0, 0] * A, Kronecker(v.T * u, A)),
+    "inner_products_multiply": ((u.T * v)[0, 0] * (w.T * z)[0, 0] * A, (z.T * w * v.T * u)[0, 0] * A),
+    "an_entry_of_a_sum": ((A + 2 * B)[0, 1] * C, A[0, 1] * C + 2 * B[0, 1] * C),
+    "an_entry_of_a_transpose": (A.T[0, 1] * C, A[1, 0] * C),
+    "an_entry_of_a_product": ((A * B)[0, 1] * u, (B.T * A.T)[1, 0] * u),
+    "an_entry_of_an_outer_product": ((u * a.T)[1, 0] * C, u[1] * a[0] * C),
+    "an_entry_of_an_entrywise_product": (Hadamard(A, B)[0, 1] * C, B[0, 1] * A[0, 1] * C),
+    "an_entry_of_a_diagonal": (Diagonal(u)[1, 1] * C, u[1] * C),
+    "an_entry_of_an_identity": ((A + IN)[0, 0] * C, A[0, 0] * C + C),
+    "an_entry_of_another_place_of_an_identity": ((A + IN)[0, 1] * C, A[0, 1] * C),
+    "an_entry_of_a_sum_over_heads": (total(f(j), j, 1, n)[0, 1] * C, total(f(j)[0, 1] * C, j, 1, n)),
+    "a_trace_turns_around": (Trace(A * B * C) * u, Trace(C * A * B) * u),
+    "a_trace_of_a_transpose": (Trace(A * B) * u, Trace(A.T * B.T) * u),
+    "a_trace_of_an_outer_product": (Trace(u * v.T) * C, (u.T * v)[0, 0] * C),
+    "a_trace_is_linear": (Trace(A + 2 * B) * C, Trace(A) * C + 2 * Trace(B) * C),
+    "a_trace_of_an_identity": (Trace(IN) * A, N * A),
+    "a_trace_of_a_diagonal": (Trace(Diagonal(u)) * A, (one.T * u)[0, 0] * A),
+    "a_trace_of_a_kronecker_product": (Trace(Kronecker(A, R)) * C, Trace(A) * Trace(R) * C),
+    "a_trace_as_an_inner_product": (Trace(A * B) * C, (Vec(A.T).T * Vec(B))[0, 0] * C),
+    # powers and floats
+    "a_power_is_a_product": (A**3, A * A * A),
+    "the_power_zero": (A**0 * B, B),
+    "a_power_of_an_identity": (identity(N) ** 2, IN),
+    "a_half": (0.5 * A, A / 2),
+    "a_float_is_what_is_written": (0.1 * A + 0.2 * A, Rational(3, 10) * A),
+    # ones
+    "ones_are_counted": (one.T * one, N * Identity(1)),
+    "the_mean_is_taken_once": ((identity(N) - one * one.T / N) ** 2, IN - one * one.T / N),
+    "the_mean_of_what_has_none": (one.T * (identity(N) - one * one.T / N) * A, ZeroMatrix(1, N)),
+    "ones_on_a_diagonal": (Diagonal(one), IN),
+    "ones_entry_by_entry": (Hadamard(one * one_m.T, E), E),
+    "ones_of_a_product": (Kronecker(one, one_m), ones(N * M)),
+    "vec_of_ones": (Vec(one * one_m.T), ones(N * M)),
+    "an_entry_of_ones": (one[0] * A, A),
+    "a_row_sum": ((one.T * A)[0, 0] * C, (A.T * one)[0] * C),
+    "a_sum_of_all_entries": ((one.T * E * one_m)[0, 0] * C, (Vec(E).T * ones(N * M))[0, 0] * C),
+    "the_trace_of_an_identity": (Vec(IN).T * Vec(IN), N * Identity(1)),
     "a_telescope": (total(f(j + 1) - f(j), j, 1, n), f(n + 1) - f(1)),
     "two_terms_at_a_symbol": (total(f(j), j, s, s + 1), f(s) + f(s + 1)),
     "the_identity_entry_by_entry": (Hadamard(IN, IN), IN),
@@ -234,6 +281,36 @@ TRUE |= {
 }
 
 WRONG = {
+    "inner_products_keep_their_vectors": (
+        (u.T * v)[0, 0] * (w.T * z)[0, 0] * A, (u.T * z)[0, 0] * (w.T * v)[0, 0] * A,
+    ),
+    "scalars_have_names": (alpha * A, beta * A),
+    "a_scalar_isnt_its_square": (alpha * A, alpha**2 * A),
+    "a_scalar_in_an_activation": (sigma(alpha * u), alpha * sigma(u)),
+    "a_scalar_in_two_factors": (Hadamard(alpha * A, alpha * B), alpha * Hadamard(A, B)),
+    "a_root_isnt_linear": ((alpha + beta) ** -1 * A, A / alpha + A / beta),
+    "a_scalar_of_another_head": (
+        total(scalar("alpha", j) * f(j), j, 1, n), total(scalar("alpha", n) * f(j), j, 1, n),
+    ),
+    "entries_have_places": (A[0, 1] * B, A[1, 0] * B),
+    "an_entry_of_another_matrix": (A[0, 0] * B, B[0, 0] * A),
+    "an_entry_of_a_product_isnt_a_product": ((A * B)[0, 0] * C, A[0, 0] * B[0, 0] * C),
+    "an_entry_off_the_diagonal": (Diagonal(u)[0, 1] * C, u[0] * C),
+    "an_entry_of_an_activation": (sigma(u)[0] * C, sigma(u)[1] * C),
+    "traces_dont_multiply": (Trace(A * B) * C, Trace(A) * Trace(B) * C),
+    "a_trace_turned_the_wrong_way": (Trace(A * B * C) * u, Trace(A * C * B) * u),
+    "a_trace_isnt_an_entry": (Trace(A) * C, A[0, 0] * C),
+    "a_trace_with_one_transpose": (Trace(A * B) * C, Trace(A * B.T) * C),
+    "a_power_of_a_sum": ((A + B) ** 2, A**2 + 2 * A * B + B**2),
+    "a_power_isnt_entrywise": (A**2, Hadamard(A, A)),
+    "a_small_float_counts": (0.5 * A + 1e-17 * A, 0.5 * A),
+    "a_small_float_counts_transposed": (0.5 * A.T + 1e-17 * A.T, 0.5 * A.T),
+    "a_small_float_counts_in_an_identity": (0.5 * identity(N) + 1e-17 * identity(N), 0.5 * identity(N)),
+    "a_small_float_counts_in_a_power": (0.5 * A**2 + 1e-17 * A**2, 0.5 * A**2),
+    "ones_have_a_size": (one.T * one, M * Identity(1)),
+    "ones_arent_an_identity": (one * one.T, IN),
+    "ones_sum_rows_or_columns": ((one.T * A).T, A * one),
+    "a_mean_isnt_a_sum": ((one * one.T) ** 2, one * one.T),
     "slopes_go_with_their_argument": (Hadamard(sigma(u), Activation(v, 1)), Hadamard(Activation(u, 1), sigma(v))),
     "the_trace_of_another_identity": (Vec(IN).T * Vec(IN), Vec(IM).T * Vec(IM)),
     "a_window_that_moves": (total(f(j), j, s, s + n), total(f(j), j, s + 1, s + n + 1)),

@@ -6,10 +6,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sympy import Basic, MatrixExpr
+from sympy import Basic, MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
+from symbolic.equality.holding import what_to_hold
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, parameters_replaced
@@ -88,11 +89,14 @@ def _stream(shape: Any) -> Parameter:
 
 def _vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:
     """Return a layer of a matrix as an expression of `vec(x)`."""
-    whole = normal_form(Vec(expression)).expression().xreplace({Vec(x): vector})
+
+    def on_vec(part: MatrixExpr) -> MatrixExpr:
+        return normal_form(Vec(part)).expression().xreplace({Vec(x): vector})
+
+    whole = on_vec(expression)
     if whole.has(x):
-        raise SymbolicError(
-            f"{expression} can't be written on vec({x}): its stream is transposed, or stands in what has to be held"
-        )
+        word = next(word for word in normal_form(expression).words if on_vec(word.expression()).has(x))
+        raise SymbolicError(what_to_hold(word, x))
     return whole
 
 
@@ -144,6 +148,7 @@ class Block:
             raise SymbolicError(f"shared is {shared!r}: give a tuple of letters, ({shared!r},)")
         x = _stream(shape)
         (rows, columns), written = x.shape, _check(layer(x), x, shared)
+        self._as_given = written, x, shared
 
         def of_layer(p: Parameter) -> Parameter:
             if p == x or p.letter in shared or isinstance(p, Ones):
@@ -193,6 +198,19 @@ class Block:
         block = cls(lambda stream: layer.result.xreplace({layer.stream: stream}), (layer.stream.shape[0], 1))
         block.values, block.functions, block.legend = layer.values, layer.functions, layer.legend
         return block
+
+    def with_sizes(self, sizes: Mapping[Symbol, Any]) -> "Block":
+        """Return the block with numbers for symbols among its sizes.
+
+        Args:
+            sizes: a number for each.
+        """
+        if not sizes:
+            return self
+        written, x, shared = self._as_given
+        numbers = {symbol: sympify(number) for symbol, number in sizes.items()}
+        rows, columns = (size.xreplace(numbers) for size in x.shape)
+        return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), self.name, shared)
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -289,21 +307,29 @@ class Block:
         x: Any,
         weights: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         activation: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]],
+        sizes: Mapping[Symbol, int] | None = None,
     ) -> "Numbers":
         """Evaluate the block, its parameters and the closed form with a function's own numbers, beside the function.
 
+        Where all of it agrees at this input, it is compared at a second one too, which is drawn at random: what stands
+        still in the block has to be the same there.
+
         Args:
             functions: the layer as a marked JAX function, or one for each layer of a stack. What is held here is
-                marked there under the same name, `hold(pattern, "H")`, and every activation is a term.
+                marked there under the same name, `hold(pattern, "H")`, and every activation is a term. Every value that
+                is held there has a held letter here.
             x: the stream that enters, in the block's shape.
-            weights: an array for every weight, by its letter; one mapping for each layer of a stack.
+            weights: an array for every weight, by its letter; one mapping for each layer of a stack. A held letter that
+                has no mark of its own is a function here, of the values that are held, by name.
             activation: `σ`, or a function for every name.
+            sizes: numbers for the symbols among the block's sizes that no array's shape tells, such as of heads.
 
         Returns:
             Every comparison with its difference and tolerance.
 
         Raises:
             SymbolicError: naming every array that is missing.
+            ShapeMismatch: naming every array of another shape, with the shape that was expected.
             NumbersDiffer: if the function's numbers aren't those of the block; the message shows where.
 
         Example:
@@ -320,7 +346,7 @@ class Block:
 
         layers = [functions] if callable(functions) else list(functions)
         of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        numbers = beside(self, layers, x, of_layers, activation)
+        numbers = beside(self, layers, x, of_layers, activation, sizes)
         if not numbers.holds:
             raise NumbersDiffer(
                 f"the function isn't the {self.name}:\n{numbers}\nthe first ✗ says which part to look at: another"

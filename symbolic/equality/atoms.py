@@ -15,8 +15,8 @@ from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import IndexedSum
 
 if TYPE_CHECKING:
+    from symbolic.equality.form import NormalForm
     from symbolic.equality.index_notation import IndexNotation, Sides
-    from symbolic.equality.normal_form import NormalForm
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,16 @@ class DiagonalAtom(Atom):
         return rows, rows
 
 
+def diagonal(vector: Word) -> Word:
+    """Return `diag` of a word, with its scalars taken out.
+
+    Args:
+        vector: the word.
+    """
+    shape = (vector.shape[0], vector.shape[0])
+    return Word((DiagonalAtom.of(shape, vector.alone()),), shape, vector.scalars)
+
+
 @dataclass(frozen=True, eq=False)
 class HadamardAtom(PairAtom):
     """`A ⊙ B` of words that are matrices; of vectors it is `diag(v) w`."""
@@ -114,8 +124,7 @@ class HadamardAtom(PairAtom):
     def vec(self) -> Word:
         """Return `diag(vec A) vec B`."""
         factor, vector = sorted((self.left.vec(), self.right.vec()), key=lambda word: word.data)
-        size = vector.shape[0]
-        return Word((DiagonalAtom.of((size, size), factor),), (size, size)).times(vector)
+        return diagonal(factor).times(vector)
 
     def sides(self, notation: IndexNotation) -> Sides:
         """Write `A_{rc} B_{rc}`."""
@@ -182,5 +191,18 @@ def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
     start, end = (moving[0], moving[-1] + 1) if moving else (0, len(word.atoms))
     middle = word.atoms[start:end]
     shape = (middle[0].shape[0], middle[-1].shape[1]) if middle else word.shape
-    atom = SumAtom.of(shape, Word(middle, shape), index, first, last)
-    return Word((*word.atoms[:start], atom, *word.atoms[end:]), word.shape)
+    inside = tuple(scalar for scalar in word.scalars if index in scalar.free)
+    outside = tuple(scalar for scalar in word.scalars if index not in scalar.free)
+    atom = SumAtom.of(shape, Word(middle, shape, inside), index, first, last)
+    return Word((*word.atoms[:start], atom, *word.atoms[end:]), word.shape, outside)
+
+
+def hadamard(left: Word, right: Word) -> Word:
+    """Return the product of two words entry by entry, with their scalars taken out.
+
+    Args:
+        left: one word.
+        right: the other one, of the same shape.
+    """
+    atom = HadamardAtom.of(left.shape, left.alone(), right.alone())
+    return Word((atom,), left.shape, left.scalars + right.scalars)

@@ -6,10 +6,11 @@ from sympy import Expr, MatrixExpr
 
 from symbolic.equality.atoms import ActivationAtom
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import NormalForm, normal_form
+from symbolic.equality.form import NormalForm
+from symbolic.equality.holding import moves, what_to_hold
+from symbolic.equality.normal_form import normal_form
 from symbolic.equality.word import ParameterAtom, Shape, Word
 from symbolic.errors import SymbolicError
-from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 
 
@@ -47,14 +48,8 @@ def _expression(words: dict[Word, Expr], shape: Shape) -> MatrixExpr:
     return NormalForm(shape, words.items()).expression()
 
 
-def _moves(word: Word, x: Parameter) -> bool:
-    """Tell whether a vector, or an activation, occurs anywhere in a word."""
-    expression = word.expression()
-    return expression.has(x) or expression.has(Activation)
-
-
 def _before_last(word: Word) -> Word:
-    return Word(word.atoms[:-1], (word.shape[0], word.atoms[-1].shape[0]))
+    return Word(word.atoms[:-1], (word.shape[0], word.atoms[-1].shape[0]), word.scalars)
 
 
 def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict[Word, Expr]]:
@@ -65,21 +60,16 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
     for word, coefficient in form.words.items():
         match word.atoms[-1:]:
             case (ParameterAtom(parameter=parameter),) if parameter == x:
-                path[_before_last(word)] = coefficient
+                factor = _before_last(word)
+                path[factor] = coefficient
             case (ActivationAtom(),):
-                if _moves(_before_last(word), x):
-                    raise SymbolicError(
-                        f"{word.expression()} is no term in {x}: it has {x} or an activation outside of an activation;"
-                        " hold what is a gate, a pattern or a scale: write it as a parameter of its own"
-                    )
+                factor = _before_last(word)
                 rest[word] = coefficient
             case _:
+                factor = word
                 offset[word] = coefficient
-    for word in (*path, *offset):
-        if _moves(word, x):
-            raise SymbolicError(
-                f"{word.expression()} can't be sorted by {x}: it has {x} or an activation in its middle"
-            )
+        if moves(factor.expression(), x):
+            raise SymbolicError(what_to_hold(word, x))
     return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
 
 

@@ -2,7 +2,8 @@
 
 from sympy import MatrixExpr
 
-from symbolic.equality.normal_form import NormalForm, normal_form
+from symbolic.equality.form import NormalForm
+from symbolic.equality.normal_form import normal_form
 from symbolic.equality.word import Word
 from symbolic.expressions.matrix import MatrixSum
 
@@ -18,7 +19,7 @@ def _factored(form: NormalForm) -> MatrixExpr:
             continue
         outer = words[0].atoms[0]
         shape = (outer.shape[1], form.shape[1])
-        inner = NormalForm(shape, [(Word(word.atoms[1:], shape), form.words[word]) for word in words])
+        inner = NormalForm(shape, [(Word(word.atoms[1:], shape, word.scalars), form.words[word]) for word in words])
         parts.append(outer.expression * _factored(inner))
     return MatrixSum(*parts) if parts else form.expression()
 

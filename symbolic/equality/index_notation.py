@@ -14,13 +14,14 @@ from itertools import accumulate, count, pairwise, permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sympy import Basic, Expr, Mul, S, Symbol, Tuple
+from sympy.core.symbol import Str
 
 from symbolic.equality.word import Word
 from symbolic.expressions.indexed_sum import Index
 
 if TYPE_CHECKING:
     from symbolic.equality.atoms import ActivationAtom, SumAtom
-    from symbolic.equality.normal_form import NormalForm
+    from symbolic.equality.form import NormalForm
 
 Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
 
@@ -44,6 +45,8 @@ class View(NamedTuple):
     sides: tuple[Side, ...]
     variables: tuple[Symbol, ...] = ()
 
+
+_PLACE = Str("place")  # the label of the vector that has 1 at one place and 0 elsewhere
 
 _NEXT = count()
 
@@ -73,6 +76,7 @@ class IndexNotation:
         self.named = named
         self.sizes: list[Expr] = []
         self.meaning: dict[int, Side] = {}  # an index that was found to be a pair, or another index
+        self.fixed: dict[int, Expr] = {}  # an index that has one value only
         self.factors: list[list[View]] = []
         self.variables: set[Symbol] = set()
 
@@ -93,6 +97,8 @@ class IndexNotation:
         Args:
             word: the word.
         """
+        for scalar in word.scalars:
+            self.word(scalar)
         if not word.atoms:
             rows = self.index(word.shape[0])
             return rows, rows
@@ -102,6 +108,23 @@ class IndexNotation:
             self.join(columns, inner)
             columns = last
         return rows, columns
+
+    def fix(self, side: Side, place: Expr) -> None:
+        """Give the indices of a side one value, that of an entry.
+
+        Args:
+            side: the rows, or the columns, of a matrix.
+            place: the value, from 0.
+        """
+        side = self.read(side)
+        while len(side) > 1 and place.is_Integer and self.sizes[side[-1]].is_Integer:
+            place, last = divmod(place, self.sizes[side[-1]])
+            self.fix(side[-1:], last)
+            side = side[:-1]
+        if len(side) == 1 and place.is_Integer and self.fixed.get(side[0], place) == place:
+            self.fixed[side[0]] = place
+        elif side:
+            self.factor(Tuple(_PLACE, place), side)
 
     def size(self, side: Side) -> Expr:
         """Return how many values indices take together.
@@ -223,7 +246,7 @@ class IndexNotation:
                     after[a].add(b)
                     before[b].add(a)
             pairs = ((a, b) for side in sides for a, b in pairwise(side) if after[a] == {b} and before[b] == {a})
-            if (pair := next(pairs, None)) is None:
+            if (pair := next((pair for pair in pairs if self.fixed.keys().isdisjoint(pair)), None)) is None:
                 return sides
             self.sizes[pair[0]] = self.size(pair)
             self.meaning[pair[1]] = ()
@@ -243,13 +266,20 @@ class IndexNotation:
             outer: the indices of the whole word.
         """
         sides = self._merged(*outer)
-        used = {i for side in sides for i in side}
-        loops = self.size(tuple(i for i in range(len(self.sizes)) if i not in used and i not in self.meaning))
         known: dict[Any, int] = {}
         for i in (i for side in sides[: len(outer)] for i in side):
             known.setdefault(i, len(known))
         written = tuple(tuple((known[i], self.sizes[i]) for i in side) for side in sides[: len(outer)])
-        return written, loops, _canonical([self._numbered(views) for views in self.factors], known)
+        return written, _canonical([self._numbered(views) for views in self.factors], known)
+
+    def loops(self, *outer: Side) -> Expr:
+        """Return what a sum over the indices that no factor has comes to: their sizes, multiplied.
+
+        Args:
+            outer: the indices of the whole word.
+        """
+        used = {i for side in self._merged(*outer) for i in side} | self.fixed.keys()
+        return self.size(tuple(i for i in range(len(self.sizes)) if i not in used and i not in self.meaning))
 
     def _numbered(self, views: list[View]) -> Factor:
         """Return the number of a factor with its indices, in each of the ways to read it that come first."""
@@ -257,7 +287,9 @@ class IndexNotation:
         for view in views:
             sides = [self.read(side) for side in view.sides]
             sizes = tuple(None if len(side) == 1 else tuple(self.sizes[i] for i in side) for side in sides)
-            numbered.append((_number((view.label, sizes)), (*(i for side in sides for i in side), *view.variables)))
+            places = tuple(self.fixed.get(i) for side in sides for i in side)
+            indices = (i for side in sides for i in side if i not in self.fixed)
+            numbered.append((_number((view.label, sizes, places)), (*indices, *view.variables)))
         first = min(number for number, _ in numbered)
         return [(number, indices) for number, indices in numbered if number == first]
 
@@ -309,14 +341,15 @@ def _connected(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1 << 16)
-def word_key(word: Word) -> Hashable:
-    """Return what is equal for words that are equal because of how they are wired, however they are written.
+def word_key(word: Word) -> tuple[Hashable, Expr]:
+    """Return what is equal for words that are equal but for a number because of how they are wired, and that number.
 
     Args:
-        word: a word with no sums around it.
+        word: a word with no sums around it; the number is what sums over indices that no factor has come to, `1ᵀ1 = N`.
     """
     notation = IndexNotation()
-    return notation.key(*notation.word(word))
+    sides = notation.word(word)
+    return notation.key(*sides), notation.loops(*sides)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -349,5 +382,6 @@ def _arranged(
         rows, columns = notation.word(word)
         sides = [notation.index(size) for size in parts]
         notation.join(rows + columns, tuple(i for side in sides for i in side))
-        keys.append((notation.key(*(sides[k] for k in arrangement)), coefficient.xreplace(names).expand()))
+        outer = [sides[k] for k in arrangement]
+        keys.append((notation.key(*outer), (notation.loops(*outer) * coefficient.xreplace(names)).expand()))
     return frozenset(keys)

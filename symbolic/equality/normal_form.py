@@ -4,130 +4,54 @@ An expression becomes a sum of words with every product distributed over every s
 names of indices, they are equal for all matrices, all sizes and every activation; no floating point is involved.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from sympy import (
+    Add,
+    Dummy,
     Expr,
     HadamardProduct,
     Identity,
-    Integer,
+    KroneckerDelta,
     KroneckerProduct,
     MatrixExpr,
+    Mul,
     S,
-    Symbol,
+    Trace,
     Transpose,
     ZeroMatrix,
 )
 from sympy.matrices.expressions import MatAdd, MatMul, MatPow
+from sympy.matrices.expressions.matexpr import MatrixElement
 
-from symbolic.equality.atoms import ActivationAtom, DiagonalAtom, HadamardAtom, summed
+from symbolic.equality.atoms import ActivationAtom, diagonal, hadamard, summed
 from symbolic.equality.definition import Bounds, Definition, lookup, nonnegative
-from symbolic.equality.index_notation import word_key
-from symbolic.equality.word import Atom, ParameterAtom, Shape, Word, expanded, indices_of
+from symbolic.equality.form import NormalForm, Summand
+from symbolic.equality.numbers import EntryAtom, PowerAtom, TraceAtom
+from symbolic.equality.word import Atom, ParameterAtom, Word, expanded, indices_of
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum, bound_index
-from symbolic.expressions.matrix import MatrixProduct, MatrixSum, check_product, check_sum
+from symbolic.expressions.matrix import MatrixProduct, check_product, check_sum
 from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.scalar import exact, scalars_in
 from symbolic.expressions.vec import Vec
 
-Summand = tuple[Word, Expr]  # a word with its coefficient
+Monomial = tuple[tuple[Word, ...], Expr]  # scalars, multiplied, with their coefficient
 
 _ENDLESS = 150  # definitions put in one another
 
 
-class NormalForm:
-    """A sum of words: the normal form of one expression.
-
-    Args:
-        shape: rows and columns.
-        words: words with their coefficients, which are added where words are the same in index notation.
-    """
-
-    def __init__(self, shape: Shape, words: Iterable[Summand]) -> None:
-        self.shape = expanded(shape)
-        total: dict[int, dict[Word, Expr]] = {}
-        for word, coefficient in words:
-            alike = total.setdefault(word.weight, {})
-            alike[word] = alike.get(word, S.Zero) + coefficient
-        merged = (pair for alike in total.values() for pair in _merged(alike))
-        self.words = {_longest_last(word): c for word, coefficient in merged if (c := coefficient.expand()) != 0}
-        self._hash = hash((self.shape, frozenset(word.weight for word in self.words)))
-
-    @cached_property
-    def _keys(self) -> frozenset[tuple[Hashable, Expr]]:
-        return frozenset((word_key(word), coefficient) for word, coefficient in self.words.items())
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, NormalForm) or self._hash != other._hash or self.shape != other.shape:
-            return False
-        return self.words == other.words or self._keys == other._keys
-
-    @property
-    def summands(self) -> list[Summand]:
-        """The words with their coefficients."""
-        return list(self.words.items())
-
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in it."""
-        return indices_of(*self.words.values()).union(*(word.free for word in self.words))
-
-    def expression(self) -> MatrixExpr:
-        """Return the normal form as a sympy expression."""
-        if not self.words:
-            return ZeroMatrix(*self.shape)
-        return MatrixSum(*(MatrixProduct(c, word.expression()) for word, c in self.words.items()))
-
-    def transposed(self) -> "NormalForm":
-        """Return the normal form of the transpose."""
-        return NormalForm(self.shape[::-1], ((word.transposed(), c) for word, c in self.words.items()))
-
-    def vec(self) -> "NormalForm":
-        """Return the normal form of `vec`."""
-        shape = (self.shape[0] * self.shape[1], Integer(1))
-        return NormalForm(shape, ((word.vec(), c) for word, c in self.words.items()))
-
-
-def _merged(words: dict[Word, Expr]) -> Iterable[Summand]:
-    """Return words of one weight with their coefficients, those that are the same in index notation as one."""
-    if len(words) == 1:
-        return words.items()
-    total: dict[Hashable, Summand] = {}
-    for word, coefficient in words.items():
-        first, before = total.get(word_key(word), (word, S.Zero))
-        total[word_key(word)] = first, before + coefficient
-    return total.values()
-
-
-def _longest_last(word: Word) -> Word:
-    """Return `diag(v) w` or `diag(w) v`, whichever ends with data or the longer word, as a reader looks for it."""
-
-    def rank(vector: Word) -> tuple[bool, int, str]:
-        return vector.data, len(vector.atoms), str(vector.expression())
-
-    if word.shape[1] != 1 or not any(isinstance(atom, DiagonalAtom) for atom in word.atoms):
-        return word
-    tail = Word((), word.shape)
-    for atom in reversed(word.atoms):
-        if isinstance(atom, DiagonalAtom) and tail.atoms and rank(atom.vector) > rank(tail):
-            tail = Word((DiagonalAtom.of(atom.shape, tail), *atom.vector.atoms), tail.shape)
-        else:
-            tail = Word((atom, *tail.atoms), (atom.shape[0], word.shape[1]))
-    return tail
-
-
 def _word(atom: Atom) -> Word:
     return Word((atom,), atom.shape)
+
+
+def _as_monomials(form: NormalForm) -> list[Monomial]:
+    """Return a 1 × 1 form as a sum of products of scalars."""
+    return [(word.as_scalars(), coefficient) for word, coefficient in form.words.items()]
 
 
 class Normaliser:
@@ -178,8 +102,7 @@ class Normaliser:
                 return NormalForm(inner.shape, [(_word(atom), S.One)])
             case Diagonal():
                 vector = self.form(expression.vector, bounds)
-                words = ((_word(DiagonalAtom.of(expression.shape, word)), c) for word, c in vector.words.items())
-                return NormalForm(expression.shape, words)
+                return NormalForm(expression.shape, ((diagonal(word), c) for word, c in vector.words.items()))
             case HadamardProduct():
                 left, *rest = expression.args
                 right = rest[0] if len(rest) == 1 else HadamardProduct(*rest)
@@ -228,17 +151,73 @@ class Normaliser:
         for left, right in pairwise(factors):
             check_product(left, right)
         *before, last = (self.form(factor, bounds) for factor in factors)
-        product = [(word, coefficient * c) for word, c in last.words.items()]
+        monomials = self._monomials(coefficient, bounds)
+        product = [(word.scaled(scalars), c * d) for scalars, c in monomials for word, d in last.words.items()]
         for form in reversed(before):
             product = [(left.times(right), c) for left, right, c in _pairs(form.summands, product)]
         return NormalForm((factors[0].shape[0], last.shape[1]), product)
+
+    def _monomials(self, coefficient: Expr, bounds: Bounds) -> list[Monomial]:
+        """Return a coefficient as a sum of products of scalars, each with a number."""
+        names = {part: Dummy() for part in scalars_in(coefficient)}
+        if not names:
+            return [((), exact(coefficient))]
+        known = {name: part for part, name in names.items()}
+        found = []
+        for term in Add.make_args(exact(coefficient.xreplace(names)).expand()):
+            monomials: list[Monomial] = [((), S.One)]
+            for factor in Mul.make_args(term):
+                of_factor = self._power(factor, known, bounds)
+                monomials = [((*a, *b), c * d) for a, c in monomials for b, d in of_factor]
+            found += monomials
+        return found
+
+    def _power(self, factor: Expr, known: dict[Expr, Expr], bounds: Bounds) -> list[Monomial]:
+        """Return one factor of a coefficient, in which scalars have names."""
+        if not factor.free_symbols & known.keys():
+            return [((), factor)]
+        base, exponent = factor.as_base_exp()
+        if exponent != 1 or base not in known:
+            if not factor.is_Pow or exponent.free_symbols & known.keys() or indices_of(exponent):
+                raise SymbolicError(
+                    f"{factor.xreplace(known)} has no normal form: of scalars there are sums, products and powers;"
+                    " name what it is, scalar('a'), or held_scalar('a') where it moves with the input"
+                )
+            number = self.form(MatrixProduct(base.xreplace(known), Identity(1)), bounds)
+            if exponent.is_Integer and exponent > 0:
+                power: list[Monomial] = [((), S.One)]
+                for _ in range(int(exponent)):
+                    power = [((*a, *b), c * d) for a, c in power for b, d in _as_monomials(number)]
+                return power
+            return [((_word(PowerAtom.to_the(number, exponent)),), S.One)]
+        match known[base]:
+            case MatrixElement(parent=matrix, i=row, j=column):
+                return self._entry(self.form(matrix, bounds), row, column)
+            case Trace(arg=matrix):
+                words = self.form(matrix, bounds).words.items()
+                return [((*w.scalars, _word(TraceAtom.of((S.One, S.One), w.alone()))), c) for w, c in words]
+        raise SymbolicError(f"{known[base]} has no normal form: of scalars there are entries and traces")
+
+    @staticmethod
+    def _entry(form: "NormalForm", row: Expr, column: Expr) -> list[Monomial]:
+        if form.shape == (1, 1):
+            return _as_monomials(form)
+        found: list[Monomial] = []
+        for word, coefficient in form.words.items():
+            if word.atoms:
+                found.append(
+                    ((*word.scalars, _word(EntryAtom.of((S.One, S.One), word.alone(), row, column))), coefficient)
+                )
+            else:
+                found.append((word.scalars, coefficient * KroneckerDelta(row, column)))
+        return found
 
     def _hadamard(self, left: MatrixExpr, right: MatrixExpr, bounds: Bounds) -> NormalForm:
         check_sum(left, right)
         if left.shape[1] == 1:
             return self.form(MatMul(Diagonal(left), right), bounds)
         pairs = _pairs(self.form(left, bounds).summands, self.form(right, bounds).summands)
-        return NormalForm(left.shape, ((_word(HadamardAtom.of(left.shape, l, r)), c) for l, r, c in pairs))
+        return NormalForm(left.shape, ((hadamard(l, r), c) for l, r, c in pairs))
 
     def _indexed_sum(self, total: IndexedSum, bounds: Bounds) -> NormalForm:
         if isinstance(total.body, MatAdd):

@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sympy import Basic, Expr, Identity, Integer, MatrixExpr, Symbol, Transpose
+from sympy import Basic, Expr, Identity, Integer, MatrixExpr, Mul, Symbol
 
 from symbolic.expressions.indexed_sum import Index
 from symbolic.expressions.kronecker import Kronecker
-from symbolic.expressions.matrix import MatrixProduct
-from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.expressions.matrix import MatrixProduct, Transposed
+from symbolic.expressions.parameter import Ones, Parameter, Variable
+from symbolic.expressions.scalar import Entry
 from symbolic.expressions.vec import Vec
 
 if TYPE_CHECKING:
@@ -49,18 +50,46 @@ class Word(NamedTuple):
     Args:
         atoms: its factors.
         shape: rows and columns.
+        scalars: the 1 × 1 words that multiply it, which commute with everything.
     """
 
     atoms: tuple[Atom, ...]
     shape: Shape
+    scalars: tuple[Word, ...] = ()
 
     def expression(self) -> MatrixExpr:
         """Return the word as a sympy expression."""
-        return MatrixProduct(*(atom.expression for atom in self.atoms)) if self.atoms else Identity(self.shape[0])
+        matrices = [atom.expression for atom in self.atoms] or [Identity(self.shape[0])]
+        return MatrixProduct(*(scalar.number() for scalar in self.scalars), *matrices)
+
+    def number(self) -> Expr:
+        """Return a 1 × 1 word as a number."""
+        numbers = [scalar.number() for scalar in self.scalars]
+        if len(self.atoms) == 1 and (number := self.atoms[0].number) is not None:
+            numbers.append(number)
+        elif self.atoms:
+            numbers.append(Entry(self.alone().expression(), 0, 0))
+        return Mul(*numbers)
+
+    def scaled(self, scalars: tuple[Word, ...]) -> Word:
+        """Return the word multiplied by 1 × 1 words.
+
+        Args:
+            scalars: without scalars of their own.
+        """
+        return self._replace(scalars=(*self.scalars, *scalars)) if scalars else self
+
+    def alone(self) -> Word:
+        """Return the word without its scalars."""
+        return self._replace(scalars=()) if self.scalars else self
+
+    def as_scalars(self) -> tuple[Word, ...]:
+        """Return the scalars that a 1 × 1 word consists of."""
+        return (*self.scalars, *([self.alone()] if self.atoms else []))
 
     def transposed(self) -> Word:
         """Return the transpose of the word."""
-        return Word(tuple(atom.transposed() for atom in reversed(self.atoms)), self.shape[::-1])
+        return Word(tuple(atom.transposed() for atom in reversed(self.atoms)), self.shape[::-1], self.scalars)
 
     def times(self, right: Word) -> Word:
         """Return the product of two words; Kronecker products that meet become one, `(A ⊗ B)(C ⊗ D) = AC ⊗ BD`.
@@ -68,7 +97,7 @@ class Word(NamedTuple):
         Args:
             right: the right factor.
         """
-        shape = (self.shape[0], right.shape[1])
+        shape, scalars = (self.shape[0], right.shape[1]), self.scalars + right.scalars
         if self.atoms and right.atoms:
             a, b = self.atoms[-1], right.atoms[0]
             if (
@@ -77,23 +106,30 @@ class Word(NamedTuple):
                 and (a.left.shape[1], a.right.shape[1]) == (b.left.shape[0], b.right.shape[0])
             ):
                 met = a.left.times(b.left).kronecker(a.right.times(b.right))
-                return Word(self.atoms[:-1] + met.atoms + right.atoms[1:], shape)
-        return Word(self.atoms + right.atoms, shape)
+                return Word(self.atoms[:-1] + met.atoms + right.atoms[1:], shape, scalars + met.scalars)
+        return Word(self.atoms + right.atoms, shape, scalars)
 
     def kronecker(self, right: Word) -> Word:
-        """Return the Kronecker product of two words.
+        """Return the Kronecker product of two words; one that is a number multiplies the other.
 
         Args:
             right: the right factor.
         """
+        if self.shape == (1, 1):
+            return right.scaled(self.as_scalars())
+        if right.shape == (1, 1):
+            return self.scaled(right.as_scalars())
         shape = expanded((self.shape[0] * right.shape[0], self.shape[1] * right.shape[1]))
-        return Word((KroneckerAtom.of(shape, self, right),) if self.atoms or right.atoms else (), shape)
+        pair = (KroneckerAtom.of(shape, self.alone(), right.alone()),) if self.atoms or right.atoms else ()
+        return Word(pair, shape, self.scalars + right.scalars)
 
     def vec(self) -> Word:
         """Return the entries of the word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`."""
         rows, columns = self.shape
         if columns == 1:
             return self
+        if self.scalars:
+            return self.alone().vec().scaled(self.scalars)
         for k, atom in enumerate(self.atoms):
             inner = [self.shape[0], *(a.shape[1] for a in self.atoms)]
             before = Word(self.atoms[:k], (rows, inner[k]))
@@ -109,7 +145,7 @@ class Word(NamedTuple):
     @property
     def weight(self) -> int:
         """A number that equal words share; two words that share it may be equal."""
-        return sum(atom.weight for atom in self.atoms)
+        return sum(atom.weight for atom in self.atoms) + sum(scalar.weight for scalar in self.scalars)
 
     @property
     def data(self) -> bool:
@@ -119,7 +155,7 @@ class Word(NamedTuple):
     @property
     def free(self) -> frozenset[Symbol]:
         """The indices of sums around it that occur in it."""
-        return frozenset().union(*(atom.free for atom in self.atoms))
+        return frozenset().union(*(atom.free for atom in self.atoms), *(scalar.free for scalar in self.scalars))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -180,6 +216,11 @@ class Atom(ABC):
         """The indices of sums around it that occur in it."""
 
     @property
+    def number(self) -> Expr | None:
+        """The number that a 1 × 1 atom is, if it isn't written as a matrix."""
+        return None
+
+    @property
     def data(self) -> bool:
         """Whether a variable or an activation is in it, of which `vec` is taken."""
         return False
@@ -226,6 +267,8 @@ class ParameterAtom(Atom):
     @cached_property
     def weight(self) -> int:
         """A number for its name; its indices count where they aren't those of a sum, which may be called otherwise."""
+        if isinstance(self.parameter, Ones):
+            return 0
         return hash((self.parameter.letter, () if self.free else self.parameter.indices))
 
     @property
@@ -240,7 +283,8 @@ class ParameterAtom(Atom):
     def sides(self, notation: IndexNotation) -> Sides:
         """Write `W_{rc}`."""
         sides = notation.index(self.shape[0]), notation.index(self.shape[1])
-        notation.factor(self.parameter, *sides)
+        if not isinstance(self.parameter, Ones):  # whose entries are 1, and no factor
+            notation.factor(self.parameter, *sides)
         return sides
 
 
@@ -257,7 +301,7 @@ class TransposeAtom(Atom):
     @cached_property
     def expression(self) -> MatrixExpr:
         """The transpose."""
-        return Transpose(self.inner.expression)
+        return Transposed(self.inner.expression)
 
     @property
     def free(self) -> frozenset[Symbol]:

@@ -7,14 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sympy import MatrixExpr, sympify
+from sympy import MatrixExpr, Symbol, sympify
 
 import duat_jax as duat
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
-from symbolic.evaluation.bridge import Activate, name_of, parameters_of, to_jax
+from symbolic.evaluation.bridge import Activate, to_jax
+from symbolic.evaluation.flow import Values
+from symbolic.evaluation.given import arrays_of, letters_of, numbers_of_sizes
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.parameter import Held, Ones, Parameter
+from symbolic.expressions.parameter import Held, Parameter
 from symbolic.theorems.residual_stack import i
 
 Layer = Callable[[Array], Array]
@@ -30,6 +32,7 @@ class Row(NamedTuple):
         difference: the absolute difference that is largest beside its tolerance.
         tolerance: what rounding may do there.
         holds: whether every difference is within its tolerance, and the tolerance small beside what is compared.
+        elsewhere: whether it is at the second input, which was drawn at random.
     """
 
     layer: int | None
@@ -38,6 +41,7 @@ class Row(NamedTuple):
     difference: float
     tolerance: float
     holds: bool
+    elsewhere: bool = False
 
 
 class Numbers(NamedTuple):
@@ -60,6 +64,7 @@ class Numbers(NamedTuple):
         return "\n".join(
             f"{'✓' if row.holds else '✗'} {'stack' if row.layer is None else f'layer {row.layer}':8s}"
             f" {row.formula:{wide}s}  {row.beside:{other}s}  {row.difference:.1e} of {row.tolerance:.1e}"
+            + (" at a second input" if row.elsewhere else "")
             + (", which says nothing" if row.difference <= row.tolerance and not row.holds else "")
             for row in self.rows
         )
@@ -73,45 +78,6 @@ def _row(layer: int | None, formula: str, beside: str, value: Array, parts: Sequ
     told = np.asarray(found.says_something) | (np.asarray(found.largest) == 0)
     holds = bool(np.all(np.asarray(found.within) & told))
     return Row(layer, formula, beside, float(errors[worst]), float(bounds[worst]), holds)
-
-
-def _as_matrix(array: Array, parameter: Parameter) -> Array:
-    return array.reshape(-1, 1) if parameter.shape[1] == 1 and array.ndim == 1 else array
-
-
-def _arrays(block: Any, k: int, layer: duat.Recording, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the array of every parameter of layer k by its name, and say all that is missing at once."""
-    held = {key.name: value for key, value in layer.dynamics.held.items()}
-    of_layers = {p.letter for p in (*block.weights, *block.held) if p.lower[:1] == (i + 1,)}
-    streams = {block.stream.letter} | {vector.letter for vector in block.written.atoms(Ones)}
-    arrays, missing = {}, []
-    for name, parameter in parameters_of(block.written.xreplace({i: sympify(k - 1)})).items():
-        if parameter.letter in streams:
-            continue
-        rows, columns = parameter.shape
-        lower = parameter.lower[1:] if parameter.letter in of_layers else parameter.lower
-        given = name_of(parameter.func(parameter.letter, lower, rows, columns, parameter.upper))
-        source = held if isinstance(parameter, Held) and given not in weights else weights
-        if given not in source:
-            what = "hold(…, name) of the function" if isinstance(parameter, Held) else "weights"
-            missing.append(f"{given} ({rows} × {columns}) in {what}")
-            continue
-        arrays[name] = _as_matrix(jnp.asarray(source[given]), parameter)
-    if missing:
-        raise SymbolicError(f"layer {k}: no array for {', '.join(missing)}; held are {', '.join(held) or 'none'}")
-    return arrays
-
-
-def _ones(block: Any, x: Array, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the vectors of ones, whose sizes stand in the shapes of the stream or of a weight."""
-    shapes = [(block.stream.shape, x.shape)]
-    shapes += [(p.shape, jnp.shape(weights[p.letter])) for p in block.weights if p.letter in weights]
-    sizes = {size: number for pair in shapes for size, number in zip(*pair, strict=False)}
-    needed = block.written.atoms(Ones)
-    unknown = [str(vector) for vector in needed if not (vector.shape[0].is_Integer or vector.shape[0] in sizes)]
-    if unknown:
-        raise SymbolicError(f"the length of {', '.join(unknown)} is in no shape of a weight: give it as a number")
-    return {name_of(vector): jnp.ones((int(sizes.get(vector.shape[0], vector.shape[0])), 1)) for vector in needed}
 
 
 def _matched(form: duat.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
@@ -150,16 +116,11 @@ def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activ
         raise SymbolicError(f"no function for {', '.join(missing)}: give one by name, as jax.nn.gelu for gelu")
 
 
-def _checked(block: Any, k: int, form: duat.ClosedForm, stream: Array) -> duat.ClosedForm:
-    """Return a layer's form if its result is a stream like the one before, and no weight of the block is held in it."""
+def _checked(k: int, form: duat.ClosedForm, stream: Array) -> duat.ClosedForm:
+    """Return a layer's form if its result is a stream like the one before."""
     if not isinstance(form.value, jax.Array) or form.value.shape != stream.shape:
         shape = getattr(form.value, "shape", "no single array")
         raise SymbolicError(f"layer {k} gets {stream.shape} and returns {shape}: give a function from stream to stream")
-    letters = {parameter.letter for parameter in block.weights}
-    if moved := sorted({key.name for key in form.dynamics.held} & letters):
-        raise NumbersDiffer(
-            f"{', '.join(moved)} is held in the function and stands still in the block: write it as held(…)"
-        )
     return form
 
 
@@ -180,13 +141,15 @@ def beside(
     x: Array,
     weights: Sequence[Mapping[str, Array]],
     activation: Activate | Mapping[str, Activate],
+    sizes: Mapping[Symbol, int] | None = None,
 ) -> Numbers:
     """Evaluate a block's formulas with a function's own parameters, beside the function.
 
     Of every layer: the block as it is written, and Eq. 20 with the parameters that were read off, beside the function's
     result; and each part of Eq. 20 beside the same part as record and replay read it from the function's program, the
     matrices by what they make of random vectors v and h. `σ` is taken as it is given, and seen at this input alone. Of
-    the stack: the closed form at the last depth beside all functions, one after the other.
+    the stack: the closed form at the last depth beside all functions, one after the other. All of it a second time at
+    an input that is drawn at random: a letter that stands still has to be the same there.
 
     Args:
         block: the block.
@@ -194,36 +157,93 @@ def beside(
         x: the stream that enters the first one, in the block's shape.
         weights: the weights of each layer by name; what is held comes from the marks of the same name.
         activation: `σ`, or a function for every name.
+        sizes: numbers for the symbols among the block's sizes that no array's shape tells.
 
     Raises:
         SymbolicError: naming every array that is missing.
+        ShapeMismatch: naming every array of another shape, with the shape that was expected.
         NumbersDiffer: if the function isn't the block: what differs, and where.
     """
     _check(block, functions, weights, activation)
-    return Numbers(tuple(_rows(block, functions, jnp.asarray(x), weights, activation)))
+    x = jnp.asarray(x)
+    block = block.with_sizes(numbers_of_sizes(block, x, weights[0], sizes or {}))
+    at_x = _Evaluated.at(block, functions, x, weights)
+    rows = tuple(_rows(block, at_x, activation))
+    if not all(row.holds for row in rows):
+        return Numbers(rows)
+    elsewhere = _Evaluated.at(block, functions, _another(x), weights, again=True)
+    _check_still(block, at_x, elsewhere)
+    return Numbers((*rows, *(row._replace(elsewhere=True) for row in _rows(block, elsewhere, activation))))
 
 
-def _rows(
-    block: Any,
-    functions: Sequence[Layer],
-    x: Array,
-    weights: Sequence[Mapping[str, Array]],
-    activation: Activate | Mapping[str, Activate],
-) -> Iterator[Row]:
-    s, depth, stream = block.stack, len(functions), x
-    arrays = _ones(block, x, weights[0])
-    forms = []
+def _another(x: Array) -> Array:
+    """Return a random stream as far from another one as that is from zero."""
+    spread = jnp.sqrt(jnp.mean(x * x))
+    return x + jnp.where(spread > 0, spread, 1).astype(x.dtype) * _random(x, 0)
+
+
+class _Evaluated(NamedTuple):
+    """A stack of functions at one input.
+
+    Args:
+        forms: the closed form of every function at its stream.
+        arrays: the array of every letter.
+    """
+
+    forms: list[duat.ClosedForm]
+    arrays: dict[Parameter, Array]
+
+    @classmethod
+    def at(
+        cls,
+        block: Any,
+        functions: Sequence[Layer],
+        x: Array,
+        weights: Sequence[Mapping[str, Any]],
+        again: bool = False,
+    ) -> "_Evaluated":
+        """Evaluate the functions, and read the arrays of every layer.
+
+        Args:
+            block: the block.
+            functions: one for each layer.
+            x: the stream that enters.
+            weights: the arrays of each layer by name.
+            again: whether values that were read from a program are read again, at this input.
+        """
+        s, forms = block.stack, []
+        arrays: dict[Parameter, Array] = {}
+        for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
+            form = _checked(k, duat.unroll(function, x), x)
+            forms.append(form)
+            of_layer = of_layer.at(x) if again and isinstance(of_layer, Values) else of_layer
+            arrays |= arrays_of(block, k, form.recording, of_layer)
+            arrays[block.stream.xreplace({i: sympify(k - 1)})] = x.reshape(-1, 1) if block.stream == s.x(i) else x
+            arrays[s.x(k - 1)] = x.reshape(-1, 1)
+            x = form.value
+        return cls(forms, arrays)
+
+
+def _check_still(block: Any, one: _Evaluated, other: _Evaluated) -> None:
+    """Raise if a letter that stands still has other values at another input."""
+    names = {
+        name: parameter
+        for k in range(1, len(one.forms) + 1)
+        for parameter, name in letters_of(block, k)
+        if not isinstance(parameter, Held)
+    }
+    if moved := [name for name, p in names.items() if not np.array_equal(one.arrays[p], other.arrays[p])]:
+        raise NumbersDiffer(
+            f"{', '.join(moved)} stands still in the block and has other values at a second input: write it as held(…)"
+        )
+
+
+def _rows(block: Any, at_input: _Evaluated, activation: Activate | Mapping[str, Activate]) -> Iterator[Row]:
+    s, (forms, arrays) = block.stack, at_input
+    depth = len(forms)
 
     def at(k: int, expression: MatrixExpr) -> MatrixExpr:
         return expression.xreplace({i: sympify(k - 1)})
-
-    for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-        form = _checked(block, k, duat.unroll(function, stream), stream)
-        forms.append(form)
-        arrays |= _arrays(block, k, form.recording, of_layer)
-        arrays[name_of(at(k, block.stream))] = stream
-        arrays[name_of(s.x(k - 1))] = stream.reshape(-1, 1)
-        stream = form.value
 
     parts_of_layers: dict[str, MatrixExpr] = {}
     maps: dict[str, MatrixExpr] = {}
@@ -247,8 +267,8 @@ def _rows(
     table = to_jax(parts_of_layers, activation, block.parameters)(arrays)
     vs = {k: _random(form.x0, k) for k, form in enumerate(forms, 1)}
     hs = {(k, t): _random(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
-    probes = {name_of(_probe(block, k)): v.reshape(-1, 1) for k, v in vs.items()}
-    probes |= {name_of(_probe(block, k, t)): h.reshape(-1, 1) for (k, t), h in hs.items()}
+    probes = {_probe(block, k): v.reshape(-1, 1) for k, v in vs.items()}
+    probes |= {_probe(block, k, t): h.reshape(-1, 1) for (k, t), h in hs.items()}
     table |= to_jax(maps, activation, block.parameters)(arrays | probes)
     for k, form in enumerate(forms, 1):
         parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]

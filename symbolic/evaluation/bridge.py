@@ -1,6 +1,7 @@
 """Any derived expression as a JAX function of real parameters: the only module here that imports JAX."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -35,9 +36,9 @@ def _nothing(*_: object) -> int:
     return 0
 
 
-_NOTHING = Arithmetic(
-    _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, _nothing, (_nothing, _nothing)
-)
+_OPERATIONS: dict[str, Any] = {field.name: _nothing for field in fields(Arithmetic)}
+
+_NOTHING = Arithmetic(**_OPERATIONS | {"activations": (_nothing, _nothing)})
 
 
 class _Reader(Interpreter):
@@ -56,6 +57,12 @@ class _Reader(Interpreter):
 
     def _identity(self, like: MatrixExpr) -> int:
         return 0
+
+    def _ones(self, like: MatrixExpr) -> int:
+        return 0
+
+    def _trace(self, matrix: MatrixExpr) -> int:
+        return int(self.value(matrix))
 
 
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:
@@ -81,8 +88,14 @@ def _with_slope(activation: Activate) -> tuple[Activate, Activate]:
     return activation, lambda z: jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
 
 
-def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype) -> Arithmetic:
+def _number(coefficient: Expr) -> float:
+    if not coefficient.is_number:
+        unknown = ", ".join(sorted(map(str, coefficient.free_symbols)))
+        raise SymbolicError(f"{unknown} in a coefficient has no value: write scalar('{unknown}'), or a number")
+    return float(coefficient)
 
+
+def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype) -> Arithmetic:
     return Arithmetic(
         multiply=lambda a, b: jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST),
         hadamard=lambda a, b: a * b,
@@ -92,7 +105,10 @@ def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype)
         vec=lambda a: a.reshape(-1, 1),
         identity=lambda size: jnp.eye(size, dtype=dtype),
         zeros=lambda rows, columns: jnp.zeros((rows, columns), dtype),
-        scale=lambda c, a: jnp.asarray(float(c), dtype) * a,
+        scale=lambda c, a: jnp.asarray(_number(c), dtype) * a,
+        ones=lambda size: jnp.ones((size, 1), dtype),
+        entry=lambda a, i, j: a[i : i + 1, j : j + 1],
+        power=lambda a, exponent: a ** (int(exponent) if exponent.is_Integer else _number(exponent)),
         activations=(
             _with_slope(activation)
             if callable(activation)
@@ -101,23 +117,25 @@ def _arithmetic(activation: Activate | Mapping[str, Activate], dtype: jnp.dtype)
     )
 
 
-def _sizes(needed: Mapping[str, Parameter], arrays: Mapping[str, Array]) -> dict[Symbol, Expr]:
+def _sizes(given: Mapping[Parameter, Array]) -> dict[Symbol, Expr]:
     """Return the number behind every symbol in a shape, from the shapes of the arrays."""
     sizes: dict[Symbol, Expr] = {}
     wrong, checks = [], []
-    for name, parameter in needed.items():
-        shape = arrays[name].shape
-        if len(shape) != 2 and not (len(shape) == 1 and parameter.shape[1] == 1):
+    for parameter, array in given.items():
+        shape, name = array.shape, name_of(parameter)
+        vector, number = (parameter.shape[1] == 1, parameter.shape == (1, 1))
+        if not (len(shape) == 2 or (len(shape) == 1 and vector) or (len(shape) == 0 and number)):
             wrong.append(f"{name} has {len(shape)} axes")
             continue
-        checks += [(name, shape, size, number) for size, number in zip(parameter.shape, shape, strict=False)]
-    for _, _, size, number in checks:
-        if isinstance(size, Symbol):
-            sizes.setdefault(size, Integer(number))
-    for name, shape, size, number in checks:
-        known = size.xreplace(sizes)
-        if known.is_Integer and int(known) != number:
-            wrong.append(f"{name} is {' × '.join(map(str, shape))}, and {size} is {known}")
+        checks.append((name, shape, parameter.shape))
+    for _, shape, written in checks:
+        for size, number in zip(written, shape, strict=False):
+            if isinstance(size, Symbol):
+                sizes.setdefault(size, Integer(number))
+    for name, shape, written in checks:
+        expected = tuple(size.xreplace(sizes) for size in written)[: len(shape)]
+        if any(known.is_Integer and int(known) != number for known, number in zip(expected, shape, strict=True)):
+            wrong.append(f"{name} is {' × '.join(map(str, shape))}, expected {' × '.join(map(str, expected))}")
     if wrong:
         raise ShapeMismatch("; ".join(wrong) + ": give arrays whose shapes are those of the symbols")
     return sizes
@@ -127,7 +145,7 @@ def to_jax(
     expression: MatrixExpr | Mapping[str, MatrixExpr],
     activation: Activate | Mapping[str, Activate],
     definitions: Iterable[Definition] = (),
-) -> Callable[[Mapping[str, Array]], Any]:
+) -> Callable[[Mapping[Any, Array]], Any]:
     """Return an expression as a function of its parameters' arrays, which composes with `jax.jit`, `grad` and `vmap`.
 
     Args:
@@ -137,8 +155,9 @@ def to_jax(
         definitions: what parameters stand for; their arrays needn't be given.
 
     Returns:
-        A function of a mapping from names (`name_of`) to arrays, matrices `[rows, columns]` and vectors `[rows]`; it
-        returns a matrix, or a vector where the expression is one; a dictionary of them for several expressions.
+        A function of a mapping from names (`name_of`), or from parameters, to arrays, matrices `[rows, columns]` and
+        vectors `[rows]`; it returns a matrix, or a vector where the expression is one; a dictionary of them for several
+        expressions.
 
     Raises:
         SymbolicError: when called, naming every array that is missing.
@@ -155,20 +174,21 @@ def to_jax(
     """
     definitions = tuple(definitions)
     several = {"": expression} if isinstance(expression, MatrixExpr) else dict(expression)
-    needed = parameters_of(*several.values(), definitions=definitions)
+    needed = {p: name for name, p in parameters_of(*several.values(), definitions=definitions).items()}
 
-    def function(arrays: Mapping[str, Array]) -> Any:
-        missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for n, p in needed.items() if n not in arrays]
+    def function(arrays: Mapping[Any, Array]) -> Any:
+        keys = {p: p if p in arrays else name for p, name in needed.items()}
+        missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for p, n in needed.items() if keys[p] not in arrays]
         if missing:
             raise SymbolicError(f"no array for {', '.join(missing)}: give one for each")
-        given = {name: jnp.asarray(arrays[name]) for name in needed}
+        given = {parameter: jnp.asarray(arrays[key]) for parameter, key in keys.items()}
         dtype = jnp.result_type(*given.values()) if given else jnp.asarray(0.0).dtype
         if not jnp.issubdtype(dtype, jnp.inexact):  # whole numbers: coefficients needn't be whole
             dtype = jnp.asarray(0.0).dtype
-            given = {name: array.astype(dtype) for name, array in given.items()}
-        columns = {p: a[:, None] if (a := given[n]).ndim == 1 else a for n, p in needed.items()}
+            given = {parameter: array.astype(dtype) for parameter, array in given.items()}
+        columns = {p: a if a.ndim == 2 else a.reshape(-1, 1) for p, a in given.items()}
         arithmetic = _arithmetic(activation, dtype)
-        interpreter = Interpreter(columns, arithmetic, definitions, _sizes(needed, given))
+        interpreter = Interpreter(columns, arithmetic, definitions, _sizes(given))
         results = {
             name: interpreter.value(e)[:, 0] if e.shape[1] == 1 else interpreter.value(e) for name, e in several.items()
         }

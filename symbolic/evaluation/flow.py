@@ -90,10 +90,11 @@ class Values(Mapping[str, Array]):
 
     Args:
         sources: what computes each.
+        at: what reads them again, at another input.
     """
 
-    def __init__(self, sources: Mapping[str, Callable[[], Array]]) -> None:
-        self._sources = sources
+    def __init__(self, sources: Mapping[str, Callable[[], Array]], at: Callable[[Array], "Values"]) -> None:
+        self._sources, self.at = sources, at
 
     def __getitem__(self, name: str) -> Array:
         return self._sources[name]()
@@ -234,9 +235,13 @@ class Symbols:
         """Return for every parameter what it is called at last: the only one of its letter has no number."""
         return {p: type(p)(p.letter, p.lower if self._numbers[p.letter] > 1 else (), *p.shape) for p in self._entries}
 
-    def values(self) -> Values:
-        """Return the array of every letter, by its name."""
-        return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()})
+    def values(self, at: Callable[[Array], Values]) -> Values:
+        """Return the array of every letter, by its name.
+
+        Args:
+            at: what reads them again, at another input.
+        """
+        return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()}, at)
 
     def legend(self) -> dict[str, Entry]:
         """Return what every letter stands for, by its name."""

@@ -2,11 +2,26 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
-from sympy import Expr, Identity, ImmutableMatrix, KroneckerProduct, MatrixExpr, Symbol, Transpose, ZeroMatrix
+from sympy import (
+    Add,
+    Expr,
+    Identity,
+    ImmutableMatrix,
+    KroneckerProduct,
+    MatrixExpr,
+    Mul,
+    Pow,
+    Symbol,
+    Trace,
+    Transpose,
+    ZeroMatrix,
+)
 from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul, MatPow
+from sympy.matrices.expressions.matexpr import MatrixElement
 
 from symbolic.equality.definition import Definition, lookup
 from symbolic.errors import SymbolicError
@@ -14,7 +29,8 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixProduct
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Ones, Parameter
+from symbolic.expressions.scalar import Entry, scalars_in
 from symbolic.expressions.vec import Vec
 from symbolic.vectorisation.entries import kronecker, vec
 
@@ -33,6 +49,9 @@ class Arithmetic:
         identity: the identity of a size.
         zeros: a zero matrix of rows and columns.
         scale: a coefficient times a matrix.
+        ones: a column of ones of a size.
+        entry: one entry of a matrix, as a matrix of one row and one column.
+        power: a matrix to a power, entry by entry.
         activations: `σ` and, where it occurs, `σ'` of a matrix, entry by entry; by name where there are several.
     """
 
@@ -45,6 +64,9 @@ class Arithmetic:
     identity: Callable[[int], Any]
     zeros: Callable[[int, int], Any]
     scale: Callable[[Expr, Any], Any]
+    ones: Callable[[int], Any]
+    entry: Callable[[Any, int, int], Any]
+    power: Callable[[Any, Expr], Any]
     activations: tuple[Callable[[Any], Any], ...] | Mapping[str, tuple[Callable[[Any], Any], ...]]
 
 
@@ -70,6 +92,9 @@ def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None =
         identity=ImmutableMatrix.eye,
         zeros=ImmutableMatrix.zeros,
         scale=lambda c, a: c * a,
+        ones=lambda size: ImmutableMatrix.ones(size, 1),
+        entry=lambda a, i, j: ImmutableMatrix([[a[i, j]]]),
+        power=lambda a, exponent: a.applyfunc(lambda entry: entry**exponent),
         activations=tuple(partial(_entrywise, f) for f in functions),
     )
 
@@ -95,11 +120,11 @@ class Interpreter:
         self.definitions, self.sizes = tuple(definitions), sizes or {}
         self.seen: dict[Any, Any] = {}
 
-    def value(self, expression: MatrixExpr) -> Any:
-        """Return the value of an expression.
+    def value(self, expression: Expr) -> Any:
+        """Return the value of an expression; that of a scalar is a matrix of one row and one column.
 
         Args:
-            expression: a matrix expression whose indices and bounds are numbers.
+            expression: a matrix expression, or a scalar, whose indices and bounds are numbers.
 
         Raises:
             SymbolicError: if a parameter has no value, or a size or bound is a symbol.
@@ -135,7 +160,21 @@ class Interpreter:
         result = self.value(factors[-1])
         for factor in reversed(factors[:-1]):  # from the right, so that a product with a vector stays one
             result = self.arithmetic.multiply(self.value(factor), result)
-        return result if coefficient == 1 else self.arithmetic.scale(coefficient.xreplace(self.sizes), result)
+        if coefficient == 1:
+            return result
+        if scalars_in(coefficient):
+            return self.arithmetic.kronecker(self.value(coefficient), result)
+        return self.arithmetic.scale(coefficient.xreplace(self.sizes), result)
+
+    def _trace(self, matrix: MatrixExpr) -> Any:
+        diagonal = (self.value(Entry(matrix, k, k)) for k in range(self._number(matrix.shape[0])))
+        return reduce(add, diagonal)
+
+    def _times(self, factors: Iterable[Expr]) -> Any:
+        return reduce(self.arithmetic.multiply, map(self.value, factors))
+
+    def _ones(self, like: MatrixExpr) -> Any:
+        return self.arithmetic.ones(self._number(like.shape[0]))
 
     def _zeros(self, like: MatrixExpr) -> Any:
         return self.arithmetic.zeros(*map(self._number, like.shape))
@@ -151,9 +190,21 @@ class Interpreter:
             raise SymbolicError(f"{activation.function} is no function of {', '.join(known)}: give one of that name")
         return known[activation.function][activation.order]
 
-    def _compute(self, e: MatrixExpr) -> Any:
+    def _compute(self, e: Expr) -> Any:
         a = self.arithmetic
         match e:
+            case MatrixElement():
+                return a.entry(self.value(e.parent), *map(self._number, e.indices))
+            case Trace():
+                return self._trace(e.arg)
+            case Add() if not isinstance(e, MatAdd):
+                return self._sum(e.args)
+            case Mul() if not isinstance(e, MatMul):
+                return self._times(e.args)
+            case Pow() if scalars_in(e.base):
+                return a.power(self.value(e.base), e.exp.xreplace(self.sizes))
+            case Ones():
+                return self._ones(e)
             case Parameter():
                 return self._parameter(e)
             case MatAdd():
@@ -183,4 +234,6 @@ class Interpreter:
                 return self._identity(e)
             case ZeroMatrix():
                 return self._zeros(e)
+            case Expr() if not isinstance(e, MatrixExpr) and not scalars_in(e):
+                return a.scale(e.xreplace(self.sizes), a.identity(1))
         raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")

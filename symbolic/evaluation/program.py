@@ -101,7 +101,8 @@ def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
     )
     symbols = walk.symbols
     written = symbols.vector(result).xreplace(symbols.alone())
-    return Layer(stream, written, symbols.values(), walk.functions, symbols.legend())
+    values = symbols.values(lambda other: read_layer(fn, other).values)
+    return Layer(stream, written, values, walk.functions, symbols.legend())
 
 
 class _Walk:

@@ -3,14 +3,15 @@
 from itertools import pairwise
 from typing import Any
 
-from sympy import Basic, Expr, MatrixExpr, Mul, Transpose, ZeroMatrix, sympify
+from sympy import Basic, Expr, Identity, MatrixExpr, Mul, Transpose, ZeroMatrix, sympify
 from sympy.core.decorators import call_highest_priority
 from sympy.matrices.expressions import MatAdd, MatMul
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
-from symbolic.errors import ShapeMismatch
+from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import typeset
+from symbolic.expressions.scalar import Entry, exact
 
 
 def _fits(left: Expr, right: Expr) -> bool:
@@ -87,6 +88,19 @@ class Matrix(MatrixExpr):
     __matmul__ = __mul__
     __rmatmul__ = __rmul__
 
+    def __pow__(self, exponent: Any) -> MatrixExpr:
+        check_product(self, self)
+        if isinstance(exponent, bool) or not (number := sympify(exponent)).is_Integer or number < 0:
+            raise SymbolicError(f"{self} to the power {exponent}: a power is a whole number, 0 or more")
+        return MatrixProduct(*[self] * int(number)) if number else UnitMatrix(self.shape[0])
+
+    def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
+        places = zip((i, j), self.shape, strict=True)
+        return Entry(self, *(size + place if place.is_negative else place for place, size in places))
+
+    def _eval_transpose(self) -> MatrixExpr:
+        return Transposed(self)
+
     def doit(self, **hints: Any) -> MatrixExpr:
         """Return the expression with the sums in it whose bounds are numbers written out, and its order kept.
 
@@ -94,6 +108,34 @@ class Matrix(MatrixExpr):
             hints: as in sympy.
         """
         return Basic.doit(self, **hints)  # that of sympy's sums and products sorts what they are made of
+
+
+class UnitMatrix(Matrix, Identity):
+    """The identity of a size, whose sums and products are ours.
+
+    Args:
+        size: its number of rows.
+    """
+
+    def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
+        return Identity._entry(self, i, j)
+
+    def _eval_transpose(self) -> MatrixExpr:
+        return self
+
+
+class Transposed(Matrix, Transpose):
+    """The transpose of a matrix, whose sums and products are ours.
+
+    Args:
+        matrix: the matrix.
+    """
+
+    def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
+        return self.arg._entry(j, i)
+
+    def _eval_transpose(self) -> MatrixExpr:
+        return self.arg
 
 
 class MatrixSum(Matrix, MatAdd):
@@ -132,7 +174,7 @@ class MatrixProduct(Matrix, MatMul):
     def __new__(cls, *factors: Any) -> MatrixExpr:
         """Return the product, or its only factor."""
         flat = [part for f in factors for part in (f.args if isinstance(f, MatMul) else (sympify(f),))]
-        coefficient = Mul(*(f for f in flat if not isinstance(f, MatrixExpr)))
+        coefficient = Mul(*(exact(f) for f in flat if not isinstance(f, MatrixExpr)))
         matrices = [f for f in flat if isinstance(f, MatrixExpr)]
         for left, right in pairwise(matrices):
             check_product(left, right)
@@ -152,10 +194,5 @@ class MatrixProduct(Matrix, MatMul):
     def _sympystr(self, printer: Printer) -> str:
         coefficient, factors = self.as_coeff_matrices()
         sign, size = ("−", -coefficient) if coefficient.could_extract_minus_sign() else ("", coefficient)
-        texts = [printer.parenthesize(factor, PRECEDENCE["Mul"]) for factor in factors]
-        return (
-            sign
-            + " ".join([] if size == 1 else [printer.parenthesize(size, PRECEDENCE["Mul"])])
-            + (" " if size != 1 else "")
-            + " ".join(texts)
-        )
+        numbers = [] if size == 1 else size.as_ordered_factors()
+        return sign + " ".join(printer.parenthesize(factor, PRECEDENCE["Mul"]) for factor in (*numbers, *factors))

@@ -3,12 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
-from sympy import Basic, Expr, Symbol, Tuple, sympify
+from sympy import Basic, Symbol, Tuple, sympify
 from sympy.core.symbol import Str
 from sympy.printing.printer import Printer
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.matrix import Matrix
+
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi"
+    " omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", strict=True))
+"""The names of the Greek letters, which LaTeX has commands for, with the letters."""
 
 _LATEX_NAMES = {
     "UAT": r"\mathrm{UAT}^{R}",
@@ -18,31 +25,9 @@ _LATEX_NAMES = {
     "H^": r"\hat{\mathbf{H}}",
     "alpha*": r"\boldsymbol{\alpha}^{*}",
     "1": r"\mathbf{1}",
-    "gamma": r"\boldsymbol{\gamma}",
-    "beta": r"\boldsymbol{\beta}",
-    "alpha": r"\boldsymbol{\alpha}",
-    "theta": r"\boldsymbol{\theta}",
-    "kappa": r"\boldsymbol{\kappa}",
-    "mu": r"\boldsymbol{\mu}",
-    "Phi": r"\boldsymbol{\Phi}",
-    "Psi": r"\boldsymbol{\Psi}",
 }
 
-_UNICODE_NAMES = {
-    "gamma": "γ",
-    "beta": "β",
-    "alpha": "α",
-    "alpha*": "α*",
-    "theta": "θ",
-    "Wbar": "W̄",
-    "bbar": "b̄",
-    "x~'": "x̃'",
-    "H^": "Ĥ",
-    "kappa": "κ",
-    "mu": "μ",
-    "Phi": "Φ",
-    "Psi": "Ψ",
-}
+_UNICODE_NAMES = {"alpha*": "α*", "Wbar": "W̄", "bbar": "b̄", "x~": "x̃", "H^": "Ĥ"}
 
 _ACCENTS = {"\u0302": r"\widehat", "\u0303": r"\widetilde", "\u0304": r"\overline"}
 
@@ -92,16 +77,13 @@ class Parameter(Matrix):
     shape = property(lambda self: (self.args[2], self.args[3]))
     indices = property(lambda self: (*self.args[1], *self.args[4]))
 
-    def _entry(self, i: Any, j: Any, **_: Any) -> Expr:
-        subscript = ",".join(map(str, self.lower)) + (f"({','.join(map(str, self.upper))})" if self.upper else "")
-        place = f"{i + 1}" if self.shape[1] == 1 else f"{i + 1},{j + 1}"
-        return Symbol(f"{self.letter}_{{{subscript + ';' if subscript else ''}{place}}}")
-
     def _latex(self, printer: Printer) -> str:
         delta, letter = (r"\Delta ", self.letter[1:]) if self.letter[0] == "Δ" else ("", self.letter)
         accented = letter.rstrip("'")
         bare = accented.rstrip("".join(_ACCENTS))
-        name = _LATEX_NAMES.get(bare, bare if self.shape == (1, 1) else rf"\mathbf{{{bare}}}")
+        letter_of = rf"\{bare}" if bare in GREEK else bare
+        bold = r"\boldsymbol" if bare in GREEK else r"\mathbf"
+        name = _LATEX_NAMES.get(bare, letter_of if self.shape == (1, 1) else rf"{bold}{{{letter_of}}}")
         for accent in accented[len(bare) :]:
             name = rf"{_ACCENTS[accent]}{{{name}}}"
         primes = letter[len(accented) :]
@@ -112,9 +94,9 @@ class Parameter(Matrix):
         return delta + name + primes + lower + (f"^{{{upper}}}" if upper else "")
 
     def _sympystr(self, printer: Printer) -> str:
-        text = _UNICODE_NAMES.get(self.letter, self.letter).replace("'", "′") + _small(
-            self.lower, printer, _SUBSCRIPT, "[{}]"
-        )
+        bare = self.letter.rstrip("'")
+        name = _UNICODE_NAMES.get(bare, GREEK.get(bare, bare)) + "′" * (len(self.letter) - len(bare))
+        text = name + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
         return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from sympy import Identity, MatrixExpr, Symbol, symbols
+from sympy import MatrixExpr, Symbol, symbols
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
@@ -12,7 +12,9 @@ from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.matrix import UnitMatrix
 from symbolic.expressions.parameter import Held, Ones, Parameter
+from symbolic.expressions.scalar import Entry
 from symbolic.expressions.vec import Vec
 
 
@@ -69,6 +71,31 @@ def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
         indices: what else it is counted by, such as a head.
     """
     return Held(letter, indices, rows, columns)
+
+
+def scalar(letter: str, *indices: Any) -> Entry:
+    """Return a number that stands still, such as the `α` of `α x`.
+
+    Args:
+        letter: its letter.
+        indices: what else it is counted by, such as a head.
+
+    Example:
+        >>> d, = sizes("d")
+        >>> print(scalar("alpha") * matrix("A", d, d))
+        α A
+    """
+    return Entry(Parameter(letter, indices, 1, 1), 0, 0)
+
+
+def held_scalar(letter: str, *indices: Any) -> Entry:
+    """Return a number that moves with the input and is held at its value on it.
+
+    Args:
+        letter: its letter.
+        indices: what else it is counted by.
+    """
+    return Entry(Held(letter, indices, 1, 1), 0, 0)
 
 
 def ones(size: Any) -> Ones:
@@ -153,10 +180,10 @@ def summed(summand: Callable[[Symbol], MatrixExpr], first: Any, last: Any, index
     return IndexedSum(body, bound, first, last)
 
 
-def identity(size: Any) -> Identity:
+def identity(size: Any) -> UnitMatrix:
     """Return the identity.
 
     Args:
         size: its number of rows.
     """
-    return Identity(size)
+    return UnitMatrix(size)

@@ -7,7 +7,8 @@ from sympy import Identity, MatrixExpr, Transpose, ZeroMatrix, symbols
 from sympy.matrices.expressions import MatAdd, MatMul
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import NormalForm, equal, normal_form
+from symbolic.equality.form import NormalForm
+from symbolic.equality.normal_form import equal, normal_form
 from symbolic.equality.word import ParameterAtom, Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation

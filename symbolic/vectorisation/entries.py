@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import NamedTuple
 
-from sympy import ImmutableMatrix
+from sympy import ImmutableMatrix, Symbol
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.parameter import Parameter
@@ -22,7 +22,15 @@ def entries(parameter: Parameter) -> ImmutableMatrix:
         raise SymbolicError(
             f"{parameter} is {parameter.shape[0]} × {parameter.shape[1]}: give its sizes as numbers to see its entries"
         )
-    return ImmutableMatrix(*map(int, parameter.shape), parameter._entry)
+    subscript = ",".join(map(str, parameter.lower))
+    if parameter.upper:
+        subscript += f"({','.join(map(str, parameter.upper))})"
+
+    def entry(i: int, j: int) -> Symbol:
+        place = f"{i + 1}" if parameter.shape[1] == 1 else f"{i + 1},{j + 1}"
+        return Symbol(f"{parameter.letter}_{{{subscript + ';' if subscript else ''}{place}}}")
+
+    return ImmutableMatrix(*map(int, parameter.shape), entry)
 
 
 def vec(matrix: ImmutableMatrix) -> ImmutableMatrix:

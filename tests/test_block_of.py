@@ -278,14 +278,14 @@ def test_a_weight_that_is_used_twice_has_one_letter_in_any_order(fn, written):
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("differences", "(5/2) x′ᵢ − A′ᵢ₊₁ x′ᵢ − k′ᵢ₊₁ − S′ᵢ₊₁ x′ᵢ"),
+        ("differences", "(5/2) x′ᵢ − A′ᵢ₊₁ x′ᵢ − b′ᵢ₊₁ − S′ᵢ₊₁ x′ᵢ"),
         ("scaled by no simple number", "S′ᵢ₊₁ x′ᵢ − A′ᵢ₊₁ x′ᵢ"),
         ("minus", "−x′ᵢ"),
         ("held and added", "x′ᵢ + m′ᵢ₊₁"),
-        ("gated", "K′ᵢ₊₁ G′ᵢ₊₁ x′ᵢ"),
-        ("convolution", "x′ᵢ + tanh(F′ᵢ₊₁ x′ᵢ + k′ᵢ₊₁)"),
+        ("gated", "B′ᵢ₊₁ G′ᵢ₊₁ x′ᵢ"),
+        ("convolution", "x′ᵢ + tanh(F′ᵢ₊₁ x′ᵢ + c′ᵢ₊₁)"),
         ("numpy", "R′ᵢ₊₁ x′ᵢ + A′ᵢ₊₁ x′ᵢ"),
-        ("module", "x′ᵢ + K′ᵢ₊₁ relu(M′ᵢ₊₁ G′ᵢ₊₁ D′ᵢ₊₁ x′ᵢ + m′ᵢ₊₁) + k′ᵢ₊₁"),
+        ("module", "x′ᵢ + B′ᵢ₊₁ relu(M′ᵢ₊₁ G′ᵢ₊₁ D′ᵢ₊₁ x′ᵢ + m′ᵢ₊₁) + b′ᵢ₊₁"),
     ],
 )
 def test_what_multiplies_has_a_letter_and_only_that(name, written):

@@ -1,19 +1,19 @@
 """Anyone's layer: its residual terms, its proof and its closed form, from one expression of the stream."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sympy import Basic, MatrixExpr, Symbol, sympify
+from sympy import MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
 from symbolic.equality.holding import what_to_hold
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
-from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, parameters_replaced
+from symbolic.expressions.indexed_sum import Index, IndexedSum
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight, dotted, parameters_replaced
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.legend import kind_of
@@ -30,12 +30,7 @@ from symbolic.theorems.unrolled import unroll
 if TYPE_CHECKING:
     from symbolic.evaluation.beside import Numbers
 
-_TAKEN = ("P", "q", "B", "c", "C", "UAT", "W'", "b'", "x'")
-
-
-def _letters(side: Any) -> set[str]:
-    found = side.atoms(Parameter) - side.atoms(Ones) if isinstance(side, Basic) else set()
-    return {parameter.letter for parameter in found}
+_COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
 
 
 def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]) -> list[str]:
@@ -43,14 +38,6 @@ def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]
     parameters = expression.atoms(Parameter) - {x} - expression.atoms(Ones)
     letters = {parameter.letter for parameter in parameters}
     wrong = []
-    if taken := sorted(letters & {*_TAKEN, x.letter}):
-        wrong.append(
-            f"{', '.join(taken)}: the closed form has these letters ({', '.join(_TAKEN)}), the stream is {x.letter}"
-        )
-    if odd := sorted(letter for letter in letters if not re.fullmatch(r"[^\W\d_]+'*", letter) or letter[0] == "Δ"):
-        wrong.append(
-            f"{', '.join(map(repr, odd))}: a letter is one word of letters, with primes; Δ, bars and tildes are ours"
-        )
     kinds: dict[tuple[Any, ...], set[type]] = {}
     for parameter in parameters:
         kinds.setdefault((parameter.letter, parameter.indices), set()).add(type(parameter))
@@ -75,6 +62,16 @@ def _check(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixE
         )
     if wrong := _wrong_letters(expression, x, shared):
         raise SymbolicError("; ".join(wrong))
+    return expression
+
+
+def _counted_apart(expression: MatrixExpr) -> MatrixExpr:
+    """Return an expression whose sums have indices that aren't called like those of the layers."""
+    names = {total.index.name for total in expression.atoms(IndexedSum)}
+    free = (name for name in "hlpqrstuvw" if name not in names)
+    while clash := next((t for t in expression.atoms(IndexedSum) if t.index.name in _COUNTS_LAYERS), None):
+        index = Index(next(free), integer=True)
+        expression = expression.xreplace({clash: IndexedSum(clash.at(index), index, clash.first, clash.last)})
     return expression
 
 
@@ -151,12 +148,13 @@ class Block:
         self._as_given = written, x, shared
 
         def of_layer(p: Parameter) -> Parameter:
-            if p == x or p.letter in shared or isinstance(p, Ones):
+            if p == x or isinstance(p, Ones):
                 return p
             rows, columns = p.shape
-            return type(p)(p.letter, (i + 1, *p.lower), rows, columns, p.upper)
+            lower = p.lower if p.letter in shared else (i + 1, *p.lower)
+            return (Held if isinstance(p, Held) else Weight)(p.letter, lower, rows, columns, p.upper)
 
-        written = parameters_replaced(written, of_layer)
+        written = _counted_apart(parameters_replaced(written, of_layer))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else _vectorised(written, x, vector)
         self.name, self.stream, self.written = name, x, written
@@ -237,7 +235,8 @@ class Block:
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
             remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}."
-        return self._explained(Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip()))
+        terms = Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip())
+        return self._printed(self._explained(terms))
 
     def _what_is_held(self) -> str:
         held = ", ".join(map(str, self.held))
@@ -256,18 +255,24 @@ class Block:
     def _instance(self, derivation: Derivation, title: str) -> Derivation:
         """Return a derivation with this block's parameters put in where the general ones stand."""
         table = {entry.left: entry.right for entry in self.parameters}
-        sides = (side for step in derivation.steps for side in (step.left, step.right))
-        both = sorted((set().union(*map(_letters, sides)) & _letters(self.written)) - {self.stream.letter})
-        if both:
-            raise SymbolicError(
-                f"{', '.join(both)}: {title[0].lower()}{title[1:]} has these letters; give yours others"
-            )
         instance = derivation.with_parameters(lambda parameter: table.get(parameter, parameter))
         return self._explained(replace(instance, title=title))
 
+    def on_paper(self, parameter: Parameter) -> Parameter:
+        """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
+
+        Args:
+            parameter: any parameter; those of the layer stay as they are.
+        """
+        letters = {p.parts.printed for p in self.written.atoms(Parameter) if p.of_layer}
+        return dotted(parameter) if not parameter.of_layer and parameter.parts.printed in letters else parameter
+
+    def _printed(self, derivation: Derivation) -> Derivation:
+        return derivation.with_parameters(self.on_paper)
+
     def recursions(self) -> Derivation:
         """Return the recursions of the closed form's parameters, with this block's own put in."""
-        return self._instance(recursions(self.stack), f"The recursions of the {self.name}")
+        return self._printed(self._instance(recursions(self.stack), f"The recursions of the {self.name}"))
 
     def prove(self, *, letters: bool = False) -> Derivation:
         """Prove `x'_i = P_i x'_0 + q_i + UAT^R_i` for every depth, by induction, for this very block.
@@ -277,7 +282,7 @@ class Block:
         """
         title = f"The closed form at every depth, for the {self.name}"
         proof = prove(self.stack, layer=self.layer, parameters=self.parameters, title=title)
-        return self._explained(proof) if letters else self._instance(proof, title)
+        return self._printed(self._explained(proof) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
         """Return the closed form at a depth, compared with the network of such blocks.
@@ -286,20 +291,21 @@ class Block:
             depth: number of layers.
         """
         title = f"The unrolled form of the {self.name}"
-        return self._explained(unroll(depth, self.stack, self.layer, self.parameters, title))
+        unrolled = unroll(depth, self.stack, self.layer, self.parameters, title)
+        return self._printed(self._explained(unrolled))
 
     def collapse(self) -> Derivation:
         """Return the collapse to one affine map, with this block's parameters put in."""
-        return self._instance(collapse(self.stack), f"The collapse of the {self.name}")
+        return self._printed(self._instance(collapse(self.stack), f"The collapse of the {self.name}"))
 
     def contributions(self) -> Derivation:
         """Return the split of a read-out into contributions, with this block's parameters put in."""
-        return self._instance(contributions(self.stack), f"The contributions of the {self.name}")
+        return self._printed(self._instance(contributions(self.stack), f"The contributions of the {self.name}"))
 
     def difference(self) -> Derivation:
         """Return the difference of two inputs, between which what is held moves, with this block's parameters."""
         theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
-        return with_moving_parameters(theorem, self.parameters)
+        return self._printed(with_moving_parameters(theorem, self.parameters))
 
     def verify(
         self,

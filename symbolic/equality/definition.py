@@ -70,9 +70,9 @@ class Definition:
             bounds: the first and the last value of each bound index.
         """
         bounds = bounds or {}
-        if self.left.letter != parameter.letter or len(self.left.lower) != len(parameter.lower):
+        if (self.left.of_layer, self.left.letter) != (parameter.of_layer, parameter.letter):
             return False
-        if len(self.left.upper) != len(parameter.upper):
+        if len(self.left.lower) != len(parameter.lower) or len(self.left.upper) != len(parameter.upper):
             return False
         values: dict[Symbol, Expr] = {}
         zero: list[Expr] = []  # what has to be 0 for the indices to match

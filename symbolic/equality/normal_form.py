@@ -65,7 +65,7 @@ class Normaliser:
         self.definitions = tuple(definitions)
         self.seen: dict[Any, NormalForm] = {}
         self.open: set[Parameter] = set()  # whose definitions are being put in
-        self.shapes: dict[tuple[str, Any], Parameter] = {}
+        self.shapes: dict[tuple[Any, ...], Parameter] = {}
 
     def form(self, expression: MatrixExpr, bounds: Bounds | None = None) -> NormalForm:
         """Return the normal form of an expression.
@@ -122,7 +122,8 @@ class Normaliser:
         )
 
     def _parameter(self, parameter: Parameter, bounds: Bounds) -> NormalForm:
-        first = self.shapes.setdefault((parameter.letter, (parameter.lower, parameter.upper)), parameter)
+        key = (parameter.of_layer, parameter.letter, parameter.lower, parameter.upper)
+        first = self.shapes.setdefault(key, parameter)
         if first.shape != parameter.shape:
             raise ShapeMismatch(
                 f"{parameter} is used with two shapes, {first.shape[0]} × {first.shape[1]} and {parameter.shape[0]} ×"
@@ -252,7 +253,7 @@ class Normaliser:
 
     def _from_to(self, total: IndexedSum, shift: Expr, first: Expr, last: Expr, bounds: Bounds) -> list[Summand]:
         """Return the sum over the summand from a first to a last value of its index, which stays a symbol."""
-        index = bound_index(len(bounds))
+        index = bound_index(len(bounds), total.index.name)
         body = self.form(total.at((index - shift).expand()), {**bounds, index: (first, last)})
         if any(coefficient.has(index) for coefficient in body.words.values()):
             raise SymbolicError(f"{total} has a coefficient in its index: put it in a parameter of its own")

@@ -269,7 +269,7 @@ class ParameterAtom(Atom):
         """A number for its name; its indices count where they aren't those of a sum, which may be called otherwise."""
         if isinstance(self.parameter, Ones):
             return 0
-        return hash((self.parameter.letter, () if self.free else self.parameter.indices))
+        return hash((self.parameter.of_layer, self.parameter.letter, () if self.free else self.parameter.indices))
 
     @property
     def data(self) -> bool:

@@ -16,7 +16,7 @@ from symbolic.evaluation.bridge import Activate, to_jax
 from symbolic.evaluation.flow import Values
 from symbolic.evaluation.given import arrays_of, letters_of, numbers_of_sizes
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.parameter import Held, Parameter
+from symbolic.expressions.parameter import Held, Parameter, latin
 from symbolic.theorems.residual_stack import i
 
 Layer = Callable[[Array], Array]
@@ -166,6 +166,7 @@ def beside(
     """
     _check(block, functions, weights, activation)
     x = jnp.asarray(x)
+    weights = [of if isinstance(of, Values) else {latin(name): array for name, array in of.items()} for of in weights]
     block = block.with_sizes(numbers_of_sizes(block, x, weights[0], sizes or {}))
     at_x = _Evaluated.at(block, functions, x, weights)
     rows = tuple(_rows(block, at_x, activation))

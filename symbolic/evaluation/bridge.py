@@ -45,11 +45,11 @@ class _Reader(Interpreter):
     """Computes nothing, and notes which parameters are asked for."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
-        self.found: dict[str, Parameter] = {}
+        self.found: dict[Parameter, str] = {}
         super().__init__(self._note, _NOTHING, definitions)
 
     def _note(self, parameter: Parameter) -> int:
-        self.found[name_of(parameter)] = parameter
+        self.found[parameter] = name_of(parameter)
         return 0
 
     def _zeros(self, like: MatrixExpr) -> int:
@@ -65,6 +65,19 @@ class _Reader(Interpreter):
         return int(self.value(matrix))
 
 
+def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[Parameter, str]:
+    """Return the parameters that expressions need arrays for, with their names, which several may share.
+
+    Args:
+        expressions: matrix expressions whose indices and bounds are numbers.
+        definitions: what other parameters stand for.
+    """
+    reader = _Reader(definitions)
+    for expression in expressions:
+        reader.value(expression)
+    return reader.found
+
+
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:
     """Return the parameters that expressions need arrays for, by name.
 
@@ -78,10 +91,7 @@ def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = 
         >>> sorted(parameters_of(s.P(2), definitions=s.recursions))
         ["W'[1,1]", "W'[2,1]"]
     """
-    reader = _Reader(definitions)
-    for expression in expressions:
-        reader.value(expression)
-    return reader.found
+    return {name: parameter for parameter, name in needed(*expressions, definitions=definitions).items()}
 
 
 def _with_slope(activation: Activate) -> tuple[Activate, Activate]:
@@ -174,11 +184,11 @@ def to_jax(
     """
     definitions = tuple(definitions)
     several = {"": expression} if isinstance(expression, MatrixExpr) else dict(expression)
-    needed = {p: name for name, p in parameters_of(*several.values(), definitions=definitions).items()}
+    parameters = needed(*several.values(), definitions=definitions)
 
     def function(arrays: Mapping[Any, Array]) -> Any:
-        keys = {p: p if p in arrays else name for p, name in needed.items()}
-        missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for p, n in needed.items() if keys[p] not in arrays]
+        keys: dict[Parameter, Any] = {p: p if p in arrays else name for p, name in parameters.items()}
+        missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for p, n in parameters.items() if keys[p] not in arrays]
         if missing:
             raise SymbolicError(f"no array for {', '.join(missing)}: give one for each")
         given = {parameter: jnp.asarray(arrays[key]) for parameter, key in keys.items()}

@@ -10,9 +10,9 @@ from sympy import Integer, Symbol, solve, sympify
 
 import duat_jax as duat
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
-from symbolic.evaluation.bridge import name_of, parameters_of
+from symbolic.evaluation.bridge import name_of, needed
 from symbolic.evaluation.flow import Values
-from symbolic.expressions.parameter import Held, Parameter
+from symbolic.expressions.parameter import Held, Parameter, latin
 from symbolic.theorems.residual_stack import i
 
 
@@ -55,9 +55,8 @@ def letters_of(block: Any, k: int) -> Iterator[tuple[Parameter, str]]:
         block: the block.
         k: the layer, from 1.
     """
-    stream = block.stream.xreplace({i: sympify(k - 1)})
-    for parameter in parameters_of(block.written.xreplace({i: sympify(k - 1)})).values():
-        if parameter != stream:
+    for parameter in needed(block.written.xreplace({i: sympify(k - 1)})):
+        if parameter.of_layer:
             yield parameter, _own_name(block, parameter)
 
 
@@ -79,8 +78,8 @@ def arrays_of(block: Any, k: int, recording: duat.Recording, weights: Mapping[st
         ShapeMismatch: naming every array of another shape.
         NumbersDiffer: naming every held value of the function that no held letter has.
     """
-    marks = [key.name for key in recording.dynamics.held]
-    held = _Read({key.name: value for key, value in recording.dynamics.held.items()})
+    marks = [latin(key.name) for key in recording.dynamics.held]
+    held = _Read(dict(zip(marks, recording.dynamics.held.values(), strict=True)))
     arrays: dict[Parameter, Array] = {}
     missing, at_one_input, wrong = [], [], []
     for parameter, name in letters_of(block, k):

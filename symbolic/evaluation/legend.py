@@ -121,7 +121,7 @@ class Arrays:
 _LETTERS_OF_THE_HELD = {"pattern": "H", "scale": "D", "gate": "G", "factor": "U"}
 _LETTERS = {"mlp": "F", "norm": "N", "value": "V", "output": "O"}
 _STRUCTURE = "S"
-_FREE = [letter for letter in string.ascii_uppercase if letter not in "BCIJPQTWX"]
+_SIGNS = {_STRUCTURE, "I", "T"}  # which are read as a rearrangement, an identity, a transpose
 _COMMON = {"kernel", "weight", "weights", "bias", "offset", "scale", "value"}
 
 
@@ -142,4 +142,4 @@ def letter_of(sources: tuple[Source, ...]) -> str:
     customary = _LETTERS_OF_THE_HELD if source.kind == HELD else _LETTERS
     initials = [word[0].upper() for word in reversed(words) if word not in _COMMON]
     found = (customary[word] for word in words if word in customary)
-    return next(found, next((c for c in initials if c in _FREE and c != _STRUCTURE), "K"))
+    return next(found, next((c for c in initials if c in string.ascii_uppercase and c not in _SIGNS), "K"))

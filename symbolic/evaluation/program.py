@@ -76,8 +76,8 @@ def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
         >>> import jax.numpy as jnp
         >>> W = jnp.array([[1.0, 2.0], [0.0, 3.0]])
         >>> layer = read_layer(lambda x: x + x @ W, jnp.ones((3, 2)))
-        >>> print(layer.result, "|", layer.legend["K'"])
-        x′ + K′ x′ | W (weight)
+        >>> print(layer.result, "|", layer.legend["W'"])
+        x′ + W′ x′ | W (weight)
     """
     try:
         # JAX keeps the program of a function that it has seen, while the weights of a module may change.

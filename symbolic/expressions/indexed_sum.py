@@ -30,14 +30,14 @@ class _Canonical(Index):
 
 
 @cache
-def bound_index(level: int) -> Index:
+def bound_index(level: int, name: str) -> Index:
     """Return the canonical index of a sum with so many sums around it.
 
     Args:
         level: number of sums around it.
+        name: what it is called on paper, which says nothing about it.
     """
-    names = "jklmpqrs"
-    index = _Canonical(names[level % len(names)] + "'" * (level // len(names)), integer=True)
+    index = _Canonical(name, integer=True)
     index.level = level
     return index
 

@@ -1,7 +1,8 @@
 """Named matrices and vectors with indices and shapes, printed in the papers' notation."""
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from sympy import Basic, Symbol, Tuple, sympify
 from sympy.core.symbol import Str
@@ -29,7 +30,12 @@ _LATEX_NAMES = {
 
 _UNICODE_NAMES = {"alpha*": "α*", "Wbar": "W̄", "bbar": "b̄", "x~": "x̃", "H^": "Ĥ"}
 
-_ACCENTS = {"\u0302": r"\widehat", "\u0303": r"\widetilde", "\u0304": r"\overline"}
+DOT = "\u0307"
+"""The accent of a symbol of the form that a letter of somebody's layer looks like."""
+
+_ACCENTS = {"\u0302": r"\widehat", "\u0303": r"\widetilde", "\u0304": r"\overline", DOT: r"\dot"}
+
+_LETTER = re.compile(rf"(Δ?)(.*?)([{''.join(_ACCENTS)}]*)('*)")
 
 _SUBSCRIPT = dict(zip("0123456789+-ijklmnhprsu,", "₀₁₂₃₄₅₆₇₈₉₊₋ᵢⱼₖₗₘₙₕₚᵣₛᵤ,", strict=True))
 
@@ -39,6 +45,27 @@ _SUPERSCRIPT = dict(zip("0123456789+-ijklmnhprsu", "⁰¹²³⁴⁵⁶⁷⁸⁹�
 def _small(indices: Tuple, printer: Printer, table: dict[str, str], otherwise: str) -> str:
     text = ",".join(printer._print(k) for k in indices).replace(" ", "")
     return "".join(table[c] for c in text) if all(c in table for c in text) else otherwise.format(text)
+
+
+class Letter(NamedTuple):
+    """A parameter's letter in parts: the `Δ`, `W`, the tilde and the prime of a changed `W'` at another input, say.
+
+    Args:
+        delta: `Δ` or nothing.
+        bare: the letter alone.
+        accents: hats, tildes, bars and dots over it.
+        primes: its primes.
+    """
+
+    delta: str
+    bare: str
+    accents: str
+    primes: str
+
+    @property
+    def printed(self) -> str:
+        """What is read as the same letter, whether it is changed, at another input, a midpoint or none of these."""
+        return _UNICODE_NAMES.get(self.bare, GREEK.get(self.bare, self.bare)) + "′" * len(self.primes)
 
 
 class Parameter(Matrix):
@@ -71,22 +98,28 @@ class Parameter(Matrix):
             raise SymbolicError(f"{letter} can't be {rows} × {columns}: sizes are positive integers or symbols")
         return Basic.__new__(cls, Str(str(letter)), lower, rows, columns, upper)  # which are sympified above
 
+    of_layer = False  # whether it is of a user's layer: never the same as one of the form's that has its letter
+
     letter = property(lambda self: self.args[0].name)
     lower = property(lambda self: self.args[1])
     upper = property(lambda self: self.args[4])
     shape = property(lambda self: (self.args[2], self.args[3]))
     indices = property(lambda self: (*self.args[1], *self.args[4]))
 
+    @property
+    def parts(self) -> Letter:
+        """The parts of its letter."""
+        match = _LETTER.fullmatch(self.letter)
+        return Letter(*(match.groups() if match else ("", self.letter, "", "")))
+
     def _latex(self, printer: Printer) -> str:
-        delta, letter = (r"\Delta ", self.letter[1:]) if self.letter[0] == "Δ" else ("", self.letter)
-        accented = letter.rstrip("'")
-        bare = accented.rstrip("".join(_ACCENTS))
-        letter_of = rf"\{bare}" if bare in GREEK else bare
+        delta, bare, accents, primes = self.parts
+        letter = rf"\{bare}" if bare in GREEK else bare
         bold = r"\boldsymbol" if bare in GREEK else r"\mathbf"
-        name = _LATEX_NAMES.get(bare, letter_of if self.shape == (1, 1) else rf"{bold}{{{letter_of}}}")
-        for accent in accented[len(bare) :]:
+        name = _LATEX_NAMES.get(bare, letter if self.shape == (1, 1) else rf"{bold}{{{letter}}}")
+        for accent in accents:
             name = rf"{_ACCENTS[accent]}{{{name}}}"
-        primes = letter[len(accented) :]
+        delta = r"\Delta " if delta else ""
         upper = f"({','.join(printer._print(k) for k in self.upper)})" if self.upper else ""
         lower = f"_{{{','.join(printer._print(k) for k in self.lower)}}}" if self.lower else ""
         if primes and upper:  # a prime and an upper index are two superscripts
@@ -94,9 +127,9 @@ class Parameter(Matrix):
         return delta + name + primes + lower + (f"^{{{upper}}}" if upper else "")
 
     def _sympystr(self, printer: Printer) -> str:
-        bare = self.letter.rstrip("'")
-        name = _UNICODE_NAMES.get(bare, GREEK.get(bare, bare)) + "′" * (len(self.letter) - len(bare))
-        text = name + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
+        delta, bare, accents, primes = self.parts
+        name = _UNICODE_NAMES.get(bare, GREEK.get(bare, bare))
+        text = delta + name + accents + "′" * len(primes) + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
         return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
 
 
@@ -104,8 +137,16 @@ class Variable(Parameter):
     """A parameter that is data: `vec(A x B)` is written as a matrix times `vec(x)` of it."""
 
 
+class Weight(Parameter):
+    """A parameter of a user's layer that stands still."""
+
+    of_layer = True
+
+
 class Held(Parameter):
     """A parameter that moves with the input and is held at its value on it: a pattern, a scale, a gate."""
+
+    of_layer = True
 
 
 class Ones(Parameter):
@@ -133,3 +174,31 @@ def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any
     if not isinstance(expression, Basic) or not expression.has(Parameter):
         return expression
     return expression.func(*(parameters_replaced(part, put) for part in expression.args))
+
+
+def dotted(parameter: Parameter) -> Parameter:
+    """Return a parameter of the form with a dot over its letter, which no letter of a user has.
+
+    Args:
+        parameter: the parameter.
+
+    Example:
+        >>> print(dotted(Parameter("P", (1,), 2, 2)))
+        Ṗ₁
+    """
+    delta, bare, accents, primes = parameter.parts
+    return parameter.func(f"{delta}{bare}{DOT}{accents}{primes}", *parameter.args[1:])
+
+
+def latin(name: str) -> str:
+    """Return the name of a letter with the names of Greek letters in their place, as LaTeX has them.
+
+    Args:
+        name: a letter, or the name of an array with its indices.
+
+    Example:
+        >>> print(latin("α[1]"), latin("W'"))
+        alpha[1] W'
+    """
+    names = {letter: word for word, letter in GREEK.items()}
+    return "".join(names.get(character, character) for character in name)

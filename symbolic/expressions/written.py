@@ -13,7 +13,7 @@ from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import UnitMatrix
-from symbolic.expressions.parameter import Held, Ones, Parameter
+from symbolic.expressions.parameter import GREEK, Held, Ones, Parameter, latin
 from symbolic.expressions.scalar import Entry
 from symbolic.expressions.vec import Vec
 
@@ -38,6 +38,17 @@ def _matrix(what: Any, where: str) -> MatrixExpr:
     return what
 
 
+def _letter(letter: str) -> str:
+    """Return a letter as it is kept: a Greek one by its name."""
+    plain = latin(str(letter))
+    if not re.fullmatch("[A-Za-z]+'*", plain) or (plain != letter and plain.rstrip("'") not in GREEK):
+        raise SymbolicError(
+            f"{letter!r} is no letter: give Latin letters or one Greek letter, with primes, and count by indices,"
+            " matrix('W', rows, columns, 1)"
+        )
+    return plain
+
+
 def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
     """Return a matrix that stands still: a weight.
 
@@ -47,7 +58,7 @@ def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
         columns: number of columns.
         indices: what else it is counted by, such as a head.
     """
-    return Parameter(letter, indices, rows, columns)
+    return Parameter(_letter(letter), indices, rows, columns)
 
 
 def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
@@ -58,7 +69,7 @@ def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
         rows: its length.
         indices: what else it is counted by.
     """
-    return Parameter(letter, indices, rows, 1)
+    return Parameter(_letter(letter), indices, rows, 1)
 
 
 def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
@@ -70,7 +81,7 @@ def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
         columns: number of columns.
         indices: what else it is counted by, such as a head.
     """
-    return Held(letter, indices, rows, columns)
+    return Held(_letter(letter), indices, rows, columns)
 
 
 def scalar(letter: str, *indices: Any) -> Entry:
@@ -85,7 +96,7 @@ def scalar(letter: str, *indices: Any) -> Entry:
         >>> print(scalar("alpha") * matrix("A", d, d))
         α A
     """
-    return Entry(Parameter(letter, indices, 1, 1), 0, 0)
+    return Entry(Parameter(_letter(letter), indices, 1, 1), 0, 0)
 
 
 def held_scalar(letter: str, *indices: Any) -> Entry:
@@ -95,7 +106,7 @@ def held_scalar(letter: str, *indices: Any) -> Entry:
         letter: its letter.
         indices: what else it is counted by.
     """
-    return Entry(Held(letter, indices, 1, 1), 0, 0)
+    return Entry(Held(_letter(letter), indices, 1, 1), 0, 0)
 
 
 def ones(size: Any) -> Ones:
@@ -174,9 +185,8 @@ def summed(summand: Callable[[Symbol], MatrixExpr], first: Any, last: Any, index
     """
     bound = Index(index, integer=True)
     body = _matrix(summand(bound), "a sum")
-    inside = {symbol.name for part in body.atoms(IndexedSum) for symbol in part.index.atoms(Symbol)}
-    if index in ("i", "j") or index in inside:
-        raise SymbolicError(f"the index {index} counts something else here: give the sum another one, index='k'")
+    if index in {symbol.name for part in body.atoms(IndexedSum) for symbol in part.index.atoms(Symbol)}:
+        raise SymbolicError(f"the index {index} counts a sum inside this one too: give one of them another, index='k'")
     return IndexedSum(body, bound, first, last)
 
 

@@ -11,7 +11,7 @@ from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.ordered_product import OrderedProduct
-from symbolic.expressions.parameter import Held, Ones, Parameter, Variable
+from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 
@@ -202,8 +202,13 @@ def _explained(parameter: Parameter, letter: str, derivation: Derivation) -> tup
     """Return a letter with its meaning: those that are counted by layers for layer i."""
     of_title = _OF_TITLE.get(derivation.title, {})
     rest = ",".join(map(str, parameter.lower[1:]))
-    names = (f"{letter}[{rest}]" if rest else letter, letter + _role(parameter, letter), letter)
+    plain = letter.replace(DOT, "")
+    names = (f"{plain}[{rest}]" if rest else plain, plain + _role(parameter, plain), plain)
     tables: tuple[Mapping[str, str], ...] = (derivation.words, of_title, _CLOSED_FORM, _CONSEQUENCES)
+    if parameter.of_layer:
+        tables = (derivation.words,)
+    elif plain != letter:  # the form's own, where a letter of the layer looks the same
+        tables = (of_title, _CLOSED_FORM, _CONSEQUENCES)
     table, words = next(
         ((table, table[name]) for table in tables for name in names if name in table), (None, kind_of(parameter))
     )

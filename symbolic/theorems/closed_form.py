@@ -25,7 +25,7 @@ def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...
     found = []
     for rule in (*rules, *(rule for rule in parameters if rule.left.letter in ("W'", "b'"))):
         right = normal_form(rule.right, parameters).expression()
-        streams = {part for part in right.atoms(Parameter) if part.letter == s.x(0).letter}
+        streams = {part for part in right.atoms(Parameter) if not part.of_layer and part.letter == s.x(0).letter}
         activations = right.atoms(Activation)
         if rule.left.letter == "UAT" or (rule.left.letter == "c" and s.couplings):
             streams -= {s.x(0)}

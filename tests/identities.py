@@ -270,6 +270,8 @@ TRUE |= {
     "a_row_sum": ((one.T * A)[0, 0] * C, (A.T * one)[0] * C),
     "a_sum_of_all_entries": ((one.T * E * one_m)[0, 0] * C, (Vec(E).T * ones(N * M))[0, 0] * C),
     "the_trace_of_an_identity": (Vec(IN).T * Vec(IN), N * Identity(1)),
+    "ones_of_one_row": (ones(1) * u.T, u.T),
+    "a_row_of_the_mean": (one.T * one * one.T * A, N * one.T * A),
     "a_telescope": (total(f(j + 1) - f(j), j, 1, n), f(n + 1) - f(1)),
     "two_terms_at_a_symbol": (total(f(j), j, s, s + 1), f(s) + f(s + 1)),
     "the_identity_entry_by_entry": (Hadamard(IN, IN), IN),
@@ -307,6 +309,9 @@ WRONG = {
     "a_small_float_counts_transposed": (0.5 * A.T + 1e-17 * A.T, 0.5 * A.T),
     "a_small_float_counts_in_an_identity": (0.5 * identity(N) + 1e-17 * identity(N), 0.5 * identity(N)),
     "a_small_float_counts_in_a_power": (0.5 * A**2 + 1e-17 * A**2, 0.5 * A**2),
+    "ones_after_a_vec_of_ones": (
+        Vec(Diagonal(A * one)).T * ones(N * N) * ones(N * N).T * ones(N * N), N**2 * Identity(1),
+    ),
     "ones_have_a_size": (one.T * one, M * Identity(1)),
     "ones_arent_an_identity": (one * one.T, IN),
     "ones_sum_rows_or_columns": ((one.T * A).T, A * one),

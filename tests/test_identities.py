@@ -216,7 +216,7 @@ def compared_at_random(seed, count):
     for shape in SHAPES:
         found = {}
         for _ in range(count // len(SHAPES)):
-            expression = random_expression(rng, shape, rng.randint(1, 2))
+            expression = random_expression(rng, shape, rng.choice((1, 2, 2, 2, 3)))
             form = normal_form(expression)
             other = found.setdefault(form, expression)
             pair = other if other != expression else form.expression()
@@ -227,7 +227,7 @@ def compared_at_random(seed, count):
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(2, 1000), *(pytest.param(seed, 10_000, marks=pytest.mark.slow) for seed in (3, 4, 5))]
+    ("seed", "count"), [(2, 600), *(pytest.param(seed, 10_000, marks=pytest.mark.slow) for seed in (3, 4, 5))]
 )
 def test_what_is_shown_at_random_agrees_at_numbers(seed, count):
     shown, wrong = compared_at_random(seed, count)

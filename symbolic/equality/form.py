@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterable
 from functools import cached_property
-from itertools import pairwise
 
 from sympy import Add, Expr, Integer, MatrixExpr, S, Symbol, ZeroMatrix
 
@@ -95,20 +94,15 @@ def _merged(words: dict[Word, Expr]) -> Iterable[Summand]:
 def _without_ones(word: Word) -> Summand:
     """Return a word without the products `1ᵀ1` in it, and the product of their sizes."""
     number: Expr = S.One
-    for left, right in pairwise(word.atoms):
-        match left, right:
-            case TransposeAtom(inner=ParameterAtom(parameter=Ones())), ParameterAtom(parameter=Ones()):
-                number *= right.shape[0]
-    if number == 1:
-        return word, number
     kept: list[Atom] = []
     for atom in word.atoms:
-        one = isinstance(atom, ParameterAtom) and isinstance(atom.parameter, Ones)
-        if one and kept and isinstance(kept[-1], TransposeAtom) and kept[-1].expression.has(Ones):
-            kept.pop()
-        else:
-            kept.append(atom)
-    return word._replace(atoms=tuple(kept)), number
+        match kept[-1:], atom:
+            case [TransposeAtom(inner=ParameterAtom(parameter=Ones()))], ParameterAtom(parameter=Ones()):
+                kept.pop()
+                number *= atom.shape[0]
+            case _:
+                kept.append(atom)
+    return (word, number) if number == 1 else (word._replace(atoms=tuple(kept)), number)
 
 
 def _longest_last(word: Word) -> Word:

@@ -181,7 +181,7 @@ def test_what_cant_be_sorted_by_a_vector_is_named():
     with pytest.raises(SymbolicError, match="isn't linear in|can't flow"):
         collect(S.P(1) * x * (x.T * x), x)
     gate, hidden = Parameter("V", (), S.neurons, S.width), Parameter("W", (), S.neurons, S.width)
-    with pytest.raises(SymbolicError, match=r"outside of an activation.*hold"):
+    with pytest.raises(SymbolicError, match=r"has to be held.*diag\(held\('g', n\)\)"):
         collect(S.W(1, 3) * Diagonal(gate * x) * Activation(hidden * x), x)
 
 

@@ -22,7 +22,6 @@ from symbolic.catalogue import derive
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.equality.two_inputs import change, difference_of, midpoint, other
-from symbolic.errors import SymbolicError
 from symbolic.evaluation.bridge import name_of, to_jax
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.latex import typeset
@@ -118,14 +117,6 @@ def test_anyones_block_with_coupled_terms_has_its_difference_form():
     assert derivation.verified, derivation
     (moved,) = (s.right for s in derivation.steps if s.left == change(block.stack.coupling(K, 2, 1)))
     assert str(moved) == "Tᵢ₊₁ diag(Δgᵢ₊₁)"
-
-
-def test_a_letter_of_the_difference_form_is_named():
-    def layer(x):
-        return matrix("h", 4, 4) * activation(x)
-
-    with pytest.raises(SymbolicError, match="h: the difference .* has these letters; give yours others"):
-        Block(layer, shape=(4, 1)).difference()
 
 
 PSI, MU = FORM.recursions[0], FORM.recursions[1]

@@ -1,5 +1,6 @@
 """The tokenizer of a GGUF file."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import gguf
@@ -9,7 +10,7 @@ from containers import GATED, TOKENS, add_tokenizer, as_stored, decoder, write_g
 from damaged import copy_checkpoint
 
 import duat_jax as duat
-from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
+from duat_jax.models.checkpoint.gguf_tokenizer import SPLITS, read_gguf_tokenizer
 from duat_jax.models.checkpoint.place import open_checkpoint
 
 
@@ -42,6 +43,60 @@ def test_a_text_is_split_as_the_file_says(tmp_path, kind, pieces):
     assert composed == ("\u00e9" if kind == "qwen2" else "e\u0301")
 
 
+TEXT = "I'm HTTPServer's naïve 12345é $5.00!!\n\n//x  end你好カナ x'LL ٣٤ \u0301a"
+
+PIECES = {
+    "gpt-2": "I|'m| HTTPServer|'s| naïve| 12345|é| $|5|.|00|!!|\n|\n|//|x| | end你好カナ| x|'|LL| ٣٤| \u0301|a",
+    "command-r": "I|'m| HTTPServer|'s| naïve| |1|2|3|4|5|é| $|5|.|0|0|!!|\n|\n|//|x| | end你好カナ"
+    "| x|'|LL| |٣|٤| \u0301|a",
+    "tekken": "I|'m| HTTPServer|'s| naïve| |1|2|3|4|5|é| $|5|.|0|0|!!\n\n//|x| | end你好カナ| x|'LL| |٣|٤| \u0301a",
+    "gpt-4o": "I'm| HTTPServer's| naïve| |123|45|é| $|5|.|00|!!\n\n//|x| | end你好カナ| x'LL| |٣٤| \u0301a",
+    "deepseek-v3": "I|'m| HTTPServer|'s| naïve| |123|45|é| $|5|.|00|!!\n\n|//|x| | end|你好カナ| x|'LL| |٣٤| \u0301a",
+    # Of the bytes e4 bd a0 e5 a5 bd, bd becomes the character ½, which counts as a digit.
+    "falcon": "I|'|m| HTTPServer|'|s| naïve| |123|45|é| |$|5|.|00|!!|\n\n|//|x| | end".encode()
+    + b"\xe4|\xbd|\xa0\xe5\xa5|\xbd|"
+    + "カナ| x|'|LL| ٣٤| \u0301|a".encode(),
+}
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_text_is_split_as_the_tokenizer_of_that_name_does(kind):
+    own = bytes(range(33, 127)) + bytes(range(161, 173)) + bytes(range(174, 256))
+    rest = [byte for byte in range(256) if byte not in own]
+    to_byte = {chr(byte): byte for byte in own} | {chr(256 + i): byte for i, byte in enumerate(rest)}
+    pieces = [
+        bytes(map(to_byte.__getitem__, piece)) for piece, _ in SPLITS[kind].pre_tokenizer().pre_tokenize_str(TEXT)
+    ]
+    expected = PIECES[kind] if kind == "falcon" else PIECES[kind].encode()
+    assert pieces == expected.split(b"|") and b"".join(pieces) == TEXT.encode()
+
+
+def test_a_tokenizer_of_tekken_keeps_whole_tokens_and_begins_texts(tmp_path):
+    tokenizer = tokenizer_of(tmp_path, kind="tekken")
+    assert tokenizer.encode("xyz").tokens == ["<|end|>", "xyz"]
+    composed = tokenizer_of(tmp_path, kind="command-r")
+    assert composed.encode("xyz").tokens == ["x", "y", "z"]
+    assert composed.decode(composed.encode("e\u0301").ids) == "\u00e9"
+
+
+@pytest.mark.parametrize("size", [None, len(TOKENS), len(TOKENS) - 1])
+def test_a_vocabulary_alone_has_a_tokenizer(tmp_path, size):
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "falcon")  # no architecture that is loaded
+    add_tokenizer(writer, "falcon")
+    if size is not None:
+        writer.add_vocab_size(size)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    if size == len(TOKENS) - 1:
+        with pytest.raises(duat.BadCheckpoint, match="they belong to two models"):
+            duat.load_tokenizer(tmp_path / "a.gguf")
+        return
+    assert duat.load_tokenizer(tmp_path / "a.gguf").encode("the 1234").tokens == ["t", "he", "Ġ", "123", "4"]
+    with pytest.raises(duat.BadCheckpoint, match="falcon"):
+        duat.load_config(tmp_path / "a.gguf")
+
+
 def test_tokens_of_their_own_are_found_and_texts_begin_and_end_as_the_file_says(tmp_path):
     tokenizer = tokenizer_of(tmp_path, add_bos_token=True, add_eos_token=True)
     encoded = tokenizer.encode("the<tool> the<|end|>é")
@@ -58,7 +113,6 @@ def test_tokens_of_their_own_are_found_and_texts_begin_and_end_as_the_file_says(
         ({"add_space_prefix": True}, "add_space_prefix = True"),
         ({"add_bos_token": "x"}, "add_bos_token = 'x' must be a bool"),
         ({"model": "bert"}, "model = 'bert' isn't supported, only gpt2, llama"),
-        ({"architecture": "gemma2"}, "Gemma"),
     ],
 )
 def test_a_tokenizer_that_is_not_known_is_refused_by_name(tmp_path, keys, words, monkeypatch):
@@ -91,6 +145,59 @@ def test_neighbours_are_merged_whose_merger_has_the_highest_score(prefixed):
     begin = ["<s>", "▁a", "bc"] if prefixed else ["<s>", "a", "bc"]
     assert tokenizer.encode("abc ab é").tokens == [*begin, "▁ab", "▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("abc ab é").ids) == "abc ab é"
+
+
+def merged_by_scores(text, scores, own):
+    """Return the pieces of a text as SentencePiece defines them.
+
+    The longest of a user's own tokens stand as they are; then the leftmost of the neighbours with the best merger.
+    """
+    symbols, rest = [], text.replace(" ", "▁")
+    while rest:
+        length = max((len(token) for token in own if rest.startswith(token)), default=0)
+        symbols.append((rest[: length or 1], not length))
+        rest = rest[length or 1 :]
+    while True:
+        mergers = [
+            (-scores[a + b], i)
+            for i, ((a, free), (b, also)) in enumerate(pairwise(symbols))
+            if free and also and a + b in scores
+        ]
+        if not mergers:
+            return [piece for piece, _ in symbols]
+        _, i = min(mergers)
+        symbols[i : i + 2] = [(symbols[i][0] + symbols[i + 1][0], True)]
+
+
+@pytest.mark.parametrize("space", [" ", "▁"])
+def test_gemmas_tokens_are_merged_as_sentencepiece_does(space):
+    random = np.random.default_rng(0)
+    own = [space * n for n in (2, 3, 4)] + ["\n", "\n\n", "<b>"]
+    pieces = list("▁abcn<>")
+    merged = set(pieces)
+    while len(merged) < 60:
+        a, b = random.choice(sorted(merged), 2)
+        merged |= {a + b} if len(a + b) < 7 and "▁▁" not in a + b and "<b>" not in a + b else set()
+    learned = sorted(merged - set(pieces), key=lambda piece: (len(piece), piece))
+    order = random.permutation(len(learned))
+    scores = {piece: -float(place) for piece, place in zip(learned, order, strict=True)}
+    first = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    tokens = [*first, *(f"<0x{i:02X}>" for i in range(256)), *own, *pieces, *learned]
+    tokenizer = sentencepiece(
+        tokens=tokens,
+        scores=np.array([-1000.0] * (260 + len(own) + len(pieces)) + list(scores.values()), np.float32),
+        token_type=np.array([3, 3, 3, 2] + [6] * 256 + [4] * len(own) + [1] * (len(pieces) + len(learned))),
+        bos_token_id=2,
+        unknown_token_id=3,
+        add_space_prefix=False,
+    )
+    spelled = [token.replace(" ", "▁") for token in own]
+    for _ in range(500):
+        text = "".join(random.choice([*" abcn<>\n", "  ", "<b>"], 14))
+        expected = merged_by_scores(text, scores, spelled)
+        encoded = tokenizer.encode(text)
+        assert [token.replace(" ", "▁") for token in encoded.tokens] == ["<bos>", *expected]
+        assert tokenizer.decode(encoded.ids) == text
 
 
 @pytest.mark.parametrize(

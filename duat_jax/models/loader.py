@@ -184,7 +184,8 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
 
     Args:
-        path: a directory with `tokenizer.json`, or a `.gguf` file; the embedded model's if absent.
+        path: a directory with `tokenizer.json`, or a `.gguf` file, also of a vocabulary alone; the embedded model's if
+            absent.
 
     Raises:
         BadCheckpoint: if it is missing or damaged, or has tokens that the model beside it has no embedding for.
@@ -195,10 +196,9 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     """
     checkpoint = _open(path)
     tokenizer = checkpoint.tokenizer()
-    values = checkpoint.settings() if checkpoint.settings_path.is_file() else None
-    vocab = values.get("vocab_size") if isinstance(values, dict) else None
+    vocab = checkpoint.vocabulary_size()
     last = max(tokenizer.get_vocab().values(), default=-1)
-    if isinstance(vocab, int) and last >= vocab:
+    if vocab is not None and last >= vocab:
         raise BadCheckpoint(
             f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has token id {last}: they"
             " belong to two models"

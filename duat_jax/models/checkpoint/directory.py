@@ -54,6 +54,12 @@ class Directory:
         """Return what `config.json` says."""
         return read_json(self._file("config.json"))
 
+    def vocabulary_size(self) -> int | None:
+        """Return the number of tokens that `config.json` says; `None` where there is none, or it doesn't say."""
+        values = self.settings() if self.settings_path.is_file() else None
+        size = values.get("vocab_size") if isinstance(values, dict) else None
+        return size if isinstance(size, int) else None
+
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer of `tokenizer.json`, without truncation or padding."""
         return read_tokenizer(self._file("tokenizer.json"))

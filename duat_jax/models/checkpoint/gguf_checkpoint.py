@@ -17,6 +17,9 @@ from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import raise_problems, shown
 from duat_jax.models.checkpoint.stored import Stored
 
+EMBEDDING = "token_embd.weight"
+"""The tensor whose rows are the tokens' embeddings."""
+
 CHUNK = 2**20
 """About how many entries are dequantised at once, so that their float32 values never take much memory."""
 
@@ -38,6 +41,14 @@ class GgufCheckpoint:
     def settings(self) -> dict[str, Any]:
         """Return the metadata in the words of a `config.json`."""
         return read_settings(self.settings_path, self.header)
+
+    def vocabulary_size(self) -> int | None:
+        """Return the number of tokens that the metadata say or have embeddings; `None` of a vocabulary alone."""
+        metadata, places = self.header
+        said = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
+        sizes = [said] if isinstance(said, int) else []
+        sizes += places[EMBEDDING].shape[:1] if EMBEDDING in places else []
+        return min(sizes, default=None)
 
     def tensors(self) -> Stored:
         """Return the tensors."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -16,18 +16,77 @@ ROOM = "tokenizer.ggml."
 HARMLESS = re.compile(r"tokenizer\.(chat_template.*|huggingface\.json|ggml\.(token_type_count|\w+_token_ids?))")
 """How a conversation becomes one text, a copy in other words, and which tokens end a text or stand for something."""
 
-_LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-    r"|\s+(?!\S)|\s+"
-)
+_REST = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _REST
 _QWEN2 = _LLAMA3.replace("{1,3}", "")
-_WORDS = {"llama-bpe": _LLAMA3, "llama3": _LLAMA3, "llama-v3": _LLAMA3, "qwen2": _QWEN2, "deepseek-r1-qwen": _QWEN2}
-_DIGITS = ("smollm", "starcoder")
-SPLITS = ("gpt-2", *_DIGITS, *_WORDS)
-"""Into what a text is split before bytes are merged: GPT-2's words, single digits and GPT-2's words, or other words."""
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE = r"[^\r\n\p{L}\p{N}]?"
+_SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
+_TEKKEN = rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|\p{{N}}" + _SIGNS + _REST
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_GPT4O = rf"{_BEFORE}{_UPPER}*{_LOWER}+{_ENDING}|{_BEFORE}{_UPPER}+{_LOWER}*{_ENDING}|\p{{N}}{{1,3}}" + _SIGNS + _REST
+_DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
+    + _REST,
+)
 
-CONTROL, USER_DEFINED = 3, 4
-"""The types of tokens that are found in a text as they stand."""
+
+class _Split(NamedTuple):
+    """Into what a text is split before its bytes are merged.
+
+    Args:
+        words: regular expressions, each of which splits what those before it leave; GPT-2's words if there are none.
+        digits: whether each digit is a piece of its own.
+        runs: whether runs of punctuation are pieces, and runs of digits, three of them at most.
+        whole: whether a piece that is a token stays one, whatever merges would make of it.
+        begins: whether texts begin with a token unless a key denies it.
+        composed: whether characters are composed before.
+    """
+
+    words: tuple[str, ...] = ()
+    digits: bool = False
+    runs: bool = False
+    whole: bool = False
+    begins: bool = False
+    composed: bool = False
+
+    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
+        """Return what splits a text and turns its bytes into characters."""
+        steps: list[pre_tokenizers.PreTokenizer] = []
+        steps += [pre_tokenizers.Digits(individual_digits=True)] if self.digits else []
+        steps += [pre_tokenizers.Punctuation("contiguous")] if self.runs else []
+        steps += [pre_tokenizers.Split(Regex(words), "isolated") for words in self.words]
+        steps += [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not self.words)]
+        if self.runs:  # some bytes become characters that are digits too
+            steps += [pre_tokenizers.Digits(individual_digits=False)]
+            steps += [pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]
+        return pre_tokenizers.Sequence(steps)
+
+
+_DIGITS, _OF_LLAMA3 = _Split(digits=True), _Split((_LLAMA3,), whole=True, begins=True)
+_OF_QWEN2, _OF_GPT4O = _Split((_QWEN2,), composed=True), _Split((_GPT4O,))
+SPLITS = {
+    "gpt-2": _Split(),
+    "smollm": _DIGITS,
+    "starcoder": _DIGITS,
+    "command-r": _Split(digits=True, composed=True),
+    "falcon": _Split(runs=True),
+    "llama-bpe": _OF_LLAMA3,
+    "llama3": _OF_LLAMA3,
+    "llama-v3": _OF_LLAMA3,
+    "qwen2": _OF_QWEN2,
+    "deepseek-r1-qwen": _OF_QWEN2,
+    "tekken": _Split((_TEKKEN,), whole=True, begins=True),
+    "gpt-4o": _OF_GPT4O,
+    "llama4": _OF_GPT4O,
+    "deepseek-v3": _Split(_DEEPSEEK3),
+}
+"""How texts are split, by `tokenizer.ggml.pre`: as the tokenizers do that these names stand for."""
+
+UNKNOWN, CONTROL, USER_DEFINED, BYTE = 2, 3, 4, 6
+"""Types of tokens; control tokens and those that a user defined are found in a text as they stand."""
 
 Build = Callable[[], Tokenizer]
 
@@ -98,25 +157,27 @@ def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     if kind not in MODELS:
         values.problems.append(f"{ROOM}model = {shown(kind)} isn't supported, only {', '.join(MODELS)} are")
         raise_problems(path, values.problems)
-    if str(metadata.get("general.architecture")).startswith("gemma"):
-        values.problems.append("the order in which Gemma's tokens are merged isn't in the file: use tokenizer.json")
-    build, adds_beginning = MODELS[kind](values, vocab)
+    build, adds_beginning = MODELS[kind](values, vocab, types)
     ends = {"bos": values.take("add_bos_token", adds_beginning), "eos": values.take("add_eos_token", False)}
     around = {name: token for name, added in ends.items() if added and (token := values.token(name, tokens))}
     values.problems += [f"{ROOM}{name}_token_id must be given" for name in ends if ends[name] and name not in around]
     raise_problems(path, values.all_problems())
     with one_error(f"{path}: not a tokenizer"):
         tokenizer = build()
-        tokenizer.add_special_tokens(_added(tokens, types, CONTROL))
-        tokenizer.add_tokens(_added(tokens, types, USER_DEFINED))
+        tokenizer.add_special_tokens(
+            [AddedToken(token, normalized=False) for token in _of_type(tokens, types, CONTROL)]
+        )
+        # Files write spaces in them as they are or as SentencePiece does: both are found where none begins a text.
+        written = kind == "llama" and not values.take("add_space_prefix", True)
+        own = [AddedToken(token, normalized=written) for token in _of_type(tokens, types, USER_DEFINED)]
+        tokenizer.add_tokens(own)
         if around:
             tokenizer.post_processor = _template(around, vocab)
     return tokenizer
 
 
-def _added(tokens: Sequence[str], types: np.ndarray, of_type: int) -> list[AddedToken]:
-    found = np.flatnonzero(types == of_type).tolist()
-    return [AddedToken(tokens[i], special=of_type == CONTROL, normalized=False) for i in found]
+def _of_type(tokens: Sequence[str], types: np.ndarray, of_type: int) -> list[str]:
+    return [tokens[i] for i in np.flatnonzero(types == of_type).tolist()]
 
 
 def _template(around: Mapping[str, str], vocab: Mapping[str, int]) -> processors.TemplateProcessing:
@@ -128,7 +189,7 @@ def _template(around: Mapping[str, str], vocab: Mapping[str, int]) -> processors
     )
 
 
-def _byte_level(values: _Values, vocab: dict[str, int]) -> tuple[Build, bool]:
+def _byte_level(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tuple[Build, bool]:
     """Return what makes a tokenizer that merges bytes, and whether texts begin with a token unless a key denies it."""
     kind = values.take("pre", "")
     merges = [tuple(merge.split(" ")) for merge in values.take("merges", [])]
@@ -139,21 +200,20 @@ def _byte_level(values: _Values, vocab: dict[str, int]) -> tuple[Build, bool]:
             f"{ROOM}pre = {shown(kind)}: how it splits texts isn't known, only {', '.join(SPLITS)} are"
         )
 
+    split = SPLITS.get(kind, _Split())
+
     def build() -> Tokenizer:
-        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=_WORDS.get(kind) == _LLAMA3))
-        if _WORDS.get(kind) == _QWEN2:
+        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=split.whole))
+        if split.composed:
             tokenizer.normalizer = normalizers.NFC()
-        first = [pre_tokenizers.Split(Regex(_WORDS[kind]), "isolated")] if kind in _WORDS else []
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if kind in _DIGITS else []
-        mapped = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind not in _WORDS)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*first, *digits, mapped])
+        tokenizer.pre_tokenizer = split.pre_tokenizer()
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
 
-    return build, _WORDS.get(kind) == _LLAMA3
+    return build, split.begins
 
 
-def _sentencepiece(values: _Values, vocab: dict[str, int]) -> tuple[Build, bool]:
+def _sentencepiece(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tuple[Build, bool]:
     """Return what makes a tokenizer that merges characters, and whether texts begin with a token.
 
     The two neighbours are merged whose merger has the highest score.
@@ -167,13 +227,15 @@ def _sentencepiece(values: _Values, vocab: dict[str, int]) -> tuple[Build, bool]
     unknown = values.token("unknown", list(vocab))
 
     def build() -> Tokenizer:
+        never = set(np.flatnonzero(np.isin(types, (UNKNOWN, CONTROL, BYTE))).tolist())
         halves = [
             (scores[i], token[:cut], token[cut:])
             for token, i in vocab.items()
-            for cut in range(1, len(token))
+            for cut in range(1, len(token) if i not in never else 1)
             if token[:cut] in vocab and token[cut:] in vocab
         ]
-        merges = [half[1:] for half in sorted(halves, key=lambda half: -half[0])]
+        # Of the ways to cut one token the longest beginning is the first: it stands leftmost.
+        merges = [half[1:] for half in sorted(halves, key=lambda half: (-half[0], -len(half[1])))]
         tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
         spaces = [normalizers.Replace(" ", SPACE)]
         tokenizer.normalizer = normalizers.Sequence(([normalizers.Prepend(SPACE)] if prefixed else []) + spaces)

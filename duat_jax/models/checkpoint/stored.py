@@ -61,6 +61,9 @@ class Checkpoint(Protocol):
     def settings(self) -> Any:
         """Return the configuration in the words of a Hugging Face `config.json`."""
 
+    def vocabulary_size(self) -> int | None:
+        """Return the number of tokens that the model embeds; `None` where there is no model, or it doesn't say."""
+
     def tensors(self) -> Stored:
         """Return the tensors."""
 

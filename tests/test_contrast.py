@@ -22,6 +22,8 @@ import duat_jax as duat
 from benchmarks import smollm2
 from duat_jax.explanation.others import check_contrast
 from duat_jax.forms.completeness import completeness_of
+from duat_jax.models.config import Head
+from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
 
 OTHER = [5, 7, 4, 10, 2]
@@ -233,6 +235,24 @@ def test_a_router_that_chooses_otherwise_is_a_part_by_name():
     np.testing.assert_allclose(contrast.flow[0].sum() + sum(jumped.values()), x - y, rtol=1e-10)
     np.testing.assert_allclose(contrast.flow[1:].sum(1), x - y, rtol=1e-10)
     assert all(name in str(contrast) for name in jumped)
+
+
+def test_a_softmax_that_is_not_recognised_is_noted(monkeypatch):
+    def softmax(scores, axis=-1, **_):
+        powers = jnp.exp(scores - scores.max(axis, keepdims=True))
+        return powers / (powers.sum(axis, keepdims=True) + 1e-9)
+
+    monkeypatch.setattr(jax.nn, "softmax", softmax)
+    # No other test's model has this width, so that nothing compiled is shared.
+    block = BlockConfig(arrangement="pre-norm", features=10, heads=2, neurons=6)
+    head = Head(kind="next token", outputs=11, tied=True)
+    config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+    model = randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), scale=3.0)
+    found = duat.contrast(model, [1, 2, 3], [1, 4, 3], 5)
+    (note,) = found.notes
+    assert "isn't recognised as softmax" in note
+    assert " ".join(note.split()) in " ".join(str(found).split())
+    assert found.as_dict("a model")["notes"] == [note]
 
 
 IDS_OF = {"given": IDS, "other": OTHER}

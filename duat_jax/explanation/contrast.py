@@ -17,7 +17,7 @@ from duat_jax.explanation.others import Other, as_it_is, check_contrast
 from duat_jax.explanation.run import beside, readers_of, say, seen
 from duat_jax.explanation.words import words_of
 from duat_jax.forms.completeness import Completeness
-from duat_jax.forms.secant import names_of, secant
+from duat_jax.forms.secant import names_of, notes_of, secant
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.target.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
@@ -40,6 +40,7 @@ class _Parts(NamedTuple):
     moved: Marked[Float[Array, ""]]
     jumps: dict[str, Float[Array, ""]]
     completeness: Completeness
+    unrecognised: dict[str, Float[Array, "..."]]
 
 
 def contrast(
@@ -130,6 +131,7 @@ def contrast(
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain forward passes.
         completeness=beside(parts.completeness, numbers[0] - numbers[1:].mean()),
+        notes=notes_of(parts.unrecognised),
         image=None if image is None else seen(image, asked.given.given),
     )
 
@@ -206,9 +208,11 @@ def _split(
             Marked({key: part.sum() for key, part in found.moved.items()}),
             found.jumps,
             found.completeness,
+            found.unrecognised,
         )
 
-    return jax.tree.map(lambda leaf: leaf.mean(0), jax.vmap(parts)(xs[1:]))
+    found = jax.vmap(parts)(xs[1:])
+    return jax.tree.map(lambda leaf: leaf.mean(0), found)._replace(unrecognised=found.unrecognised)
 
 
 def _require_finite(label: str, numbers: Float[np.ndarray, "rows"], names: tuple[str, ...]) -> None:

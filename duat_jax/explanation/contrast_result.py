@@ -70,6 +70,7 @@ class Contrast(Shown):
         jumps: parts of what has no slope between the inputs, such as a router's choice, by name and place.
         completeness: the difference (from the plain forward passes), the sum of the tokens' parts and of what moved and
             jumped, error and tolerance.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
         image: what was read, if it is an image.
     """
 
@@ -85,6 +86,7 @@ class Contrast(Shown):
     moved: Marked[float]
     jumps: dict[str, float]
     completeness: Completeness
+    notes: tuple[str, ...] = ()
     image: SeenImage | None = None
 
     @property
@@ -131,6 +133,7 @@ class Contrast(Shown):
         | `others` | the same of each of the others, with its `name` and its `tokens` |
         | `difference` | the value minus the mean of the others' values |
         | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
+        | `notes` | what to know of the parts though they sum; none as a rule |
         | `flow` | by row, the parts of every token; the first row, `embedding`, are the input's parts |
         | `heads` | by layer, of every token, the parts of what each head mixes |
         | `moved`, `jumps` | what was held and moved, and what jumped, by name |
@@ -155,6 +158,7 @@ class Contrast(Shown):
             ],
             "difference": self.difference,
             "completeness": completeness_as_dict(self.completeness),
+            "notes": list(self.notes),
             "flow": dict(zip(self.rows, self.flow.tolist(), strict=True)),
             "heads": {str(key): part.tolist() for key, part in self.heads.items()},
             "moved": {str(key): part for key, part in self.moved.items()},

@@ -129,5 +129,6 @@ def render(contrast: "Contrast", count: int = UNITS) -> RenderableType:
         *_named("What was held at its midpoint, and moved", moved),
         *_named("What jumped: it has no slope between the two", contrast.jumps),
         completeness_line(contrast.completeness, "difference"),
+        *(Text(note, style="yellow") for note in contrast.notes),
         Text(LESS if contrast.leaves_out else NOTE, style="dim"),
     )

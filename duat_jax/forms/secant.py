@@ -1,6 +1,6 @@
 """The difference of a function's values at two inputs, split exactly: the closed form's twin with two points."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
-from duat_jax.transform.difference import Sources, carry
+from duat_jax.transform.difference import Sources, carry, distance_at
 from duat_jax.transform.difference_flow import movement, part
 from duat_jax.transform.difference_plan import Plan, make_plan
 from duat_jax.transform.interpret import Seen
@@ -36,6 +36,9 @@ class Secant(NamedTuple):
         jumps: the part of whatever moved without a change of its own, by primitive and source line: a router's choice,
             an index, a mask.
         completeness: the sum of all parts beside the difference.
+        unrecognised: how far exponents moved between both inputs where something is divided by the sum of their
+            exponentials, or its logarithm is taken, and isn't recognised as a softmax or its like, by primitive and
+            source line; infinite where it isn't known.
     """
 
     values: tuple[Float[Array, "..."], Float[Array, "..."]]
@@ -46,6 +49,12 @@ class Secant(NamedTuple):
     moved: Marked[Array]
     jumps: dict[str, Array]
     completeness: Completeness
+    unrecognised: dict[str, Array]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the parts, though they sum to the difference: a sentence for each `unrecognised` softmax."""
+        return notes_of(self.unrecognised)
 
     @property
     def difference(self) -> Float[Array, "..."]:
@@ -56,6 +65,25 @@ class Secant(NamedTuple):
     def contributions(self) -> Dynamics:
         """The part of every mark that was asked for, entry by entry: its multiplier times its change."""
         return jax.tree.map(part, self.multipliers, self.changes)
+
+
+NEAR = 1.0
+"""Exponents that move no farther are split by any rule nearly as by that of softmax."""
+
+
+def notes_of(unrecognised: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each softmax that isn't recognised, where exponents moved far.
+
+    Args:
+        unrecognised: how far, by primitive and source line.
+    """
+    return tuple(
+        f"{place}: a sum of exponentials is inverted in a way that isn't recognised as softmax, and exponents moved by"
+        f" up to {float(np.max(far)):.3g}: parts sum to the difference, but single ones may be far from those of"
+        " jax.nn.softmax; write it with jax.nn.softmax, jax.nn.log_softmax or jax.nn.logsumexp"
+        for place, far in unrecognised.items()
+        if not np.max(far) <= NEAR
+    )
 
 
 def secant(
@@ -187,6 +215,7 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
         Marked({s.key: part for s, part in sorted(found.moved.items())}),
         found.jumps,
         found.completeness,
+        found.unrecognised,
     )
 
 
@@ -199,6 +228,7 @@ class _Split(NamedTuple):
     moved: Seen
     jumps: dict[str, Array]
     completeness: Completeness
+    unrecognised: dict[str, Array]
 
 
 @partial(jax.jit, static_argnames=("program", "plan", "held", "read"))
@@ -239,7 +269,12 @@ def _split(
         [*eps, *[max(eps, default=0.0)] * 2],
         finite=[*on_argument, *found.marks.values(), *contributions.values()],
     )
-    return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness)
+    unknown = jnp.array(jnp.inf)
+    unrecognised = {
+        name: jnp.stack([changes.get(distance_at(place), unknown).max() for place in sorted(places)]).max()
+        for name, places in plan.unrecognised.items()
+    }
+    return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness, unrecognised)
 
 
 def _require_scalar(outputs: list[Any]) -> None:

@@ -19,7 +19,7 @@ from duat_jax.transform.difference_plan import Place, Plan, branches_of
 from duat_jax.transform.difference_rules import at_both, changes, normalised, of_one
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.keys import Site
+from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.marks import STREAM
 from duat_jax.transform.parameters import RECOMPUTED, SubProgram, scan_of, sub_program
 from duat_jax.transform.primitives import apply
@@ -114,6 +114,8 @@ class _Difference:
                 results = self._cond(equation, here, operands, added)
             else:
                 results = [Flow(value, True) for value in at_both(equation, operands)]
+                if here in self.plan.exponentials:
+                    seen[distance_at(here)] = _distance(operands[0], results[0])
                 if asked:
                     if i in normalisers:
                         scores, mask = environment[normalisers[i].scores], normalisers[i].mask
@@ -198,6 +200,21 @@ class _Difference:
             return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
 
         return [chosen(flow) for flow in either]
+
+
+def distance_at(place: Path) -> Site:
+    """Return by what it is called how far exponents moved.
+
+    Args:
+        place: where the exponentials are computed.
+    """
+    return Site("distance", Key((), ".".join(map(str, place)), 0))
+
+
+def _distance(exponents: Flow, exponentials: Flow) -> Array:
+    """Return the farthest that an exponent moved between both inputs, of exponentials that aren't zero at both."""
+    counted = (exponentials.value != 0).any(0)
+    return jnp.where(counted, jnp.abs(exponents.moved), 0).max(initial=0)
 
 
 def _exchanged(flow: Flow) -> Flow:

@@ -6,6 +6,7 @@ Whole numbers, truth values and what chooses by them have none: they are held, a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
+from duat_jax.transform.exponentials import Exponentials, inverted_operand, joined, made_of
 from duat_jax.transform.keys import Site
 from duat_jax.transform.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
@@ -92,10 +94,12 @@ class Moving(NamedTuple):
     Args:
         jumps: whether something before it may jump.
         origin: the value of the same shape of which it is, entry by entry, a function; itself at least.
+        exponentials: those that it is made of.
     """
 
     jumps: bool
     origin: Place
+    exponentials: Exponentials = Exponentials()
 
 
 @dataclass(eq=False)
@@ -108,6 +112,8 @@ class Plan:
         normalisers: the equations that compute a softmax or its like.
         functions: the quotients and choices that are, entry by entry, a function of one value alone, and of which.
         jumps: the equations at which something may jump, and how its part is called.
+        unrecognised: what divides by a sum of exponentials, or takes its logarithm, and is no softmax or its like: how
+            it is called, and where the exponentials are computed.
         marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
     """
 
@@ -116,7 +122,13 @@ class Plan:
     normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
     functions: dict[Path, Place] = field(default_factory=dict)
     jumps: dict[Path, str] = field(default_factory=dict)
+    unrecognised: dict[str, set[Path]] = field(default_factory=dict)
     marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
+
+    @cached_property
+    def exponentials(self) -> frozenset[Path]:
+        """Where exponentials are computed by whose sum something is divided without being recognised."""
+        return frozenset[Path]().union(*self.unrecognised.values())
 
 
 def make_plan(program: Program, held: frozenset[Site]) -> Plan:
@@ -146,12 +158,15 @@ Moves = Moving | None
 
 def _join(flags: Iterable[Moves]) -> Moves:
     moving = [flag for flag in flags if flag is not None]
-    return Moving(any(flag.jumps for flag in moving), moving[0].origin) if moving else None
+    if not moving:
+        return None
+    exponentials = joined(flag.exponentials for flag in moving)
+    return Moving(any(flag.jumps for flag in moving), moving[0].origin, exponentials)
 
 
 def _begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
     """Return what moves as the arguments of a program that is evaluated on its own."""
-    return [flag and Moving(flag.jumps, Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
+    return [flag and flag._replace(origin=Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
 
 
 def _shape(v: Any) -> tuple[int, ...]:
@@ -173,6 +188,11 @@ class Around(NamedTuple):
 
     scope: tuple[str, ...]
     line: str | None
+
+
+def _called(name: str, around: Around) -> str:
+    place = f"{name} at {around.line}" if around.line else name
+    return f"{'.'.join(around.scope)}: {place}" if around.scope else place
 
 
 class _Planner:
@@ -199,20 +219,25 @@ class _Planner:
             self.plan.marks[site] = jax.ShapeDtypeStruct((*self.program.lengths(site), *aval.shape), aval.dtype)
         if inner is not None and name not in {"scan", *RECOMPUTED}:
             return [
-                flag and (Moving(flag.jumps, Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
+                flag and (flag._replace(origin=Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
                 for v, flag in zip(equation.outvars, self.move(inner, here, operands), strict=True)
             ]
         if inner is not None or name == "cond":
             return [
-                flag and Moving(flag.jumps, Place(here[:-1], v))
+                flag and flag._replace(origin=Place(here[:-1], v))
                 for v, flag in zip(equation.outvars, self._within(equation, inner, here, operands), strict=True)
             ]
         jumps = any(flag is not None and flag.jumps for flag in operands) or self._jumps(equation, operands)
         origins = {flag.origin for flag in operands if flag is not None}
         (origin, *others) = origins
         in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not others
+        exponentials = made_of(equation, here, [flag and flag.exponentials for flag in operands], bool(others))
         return [
-            Moving(jumps, origin if in_place and _shape(v) == _shape(origin.variable) else Place(here[:-1], v))
+            Moving(
+                jumps,
+                origin if in_place and _shape(v) == _shape(origin.variable) else Place(here[:-1], v),
+                exponentials,
+            )
             for v in equation.outvars
         ]
 
@@ -233,7 +258,8 @@ class _Planner:
             results = self.move(inner, here, _begin(invars, here, operands))
             before = operands[first : first + carries]
             carried = [_join(pair) for pair in zip(before, results, strict=False)]
-            if [flag and flag.jumps for flag in carried] == [flag and flag.jumps for flag in before]:
+            now, then = ([flag and (flag.jumps, flag.exponentials) for flag in each] for each in (carried, before))
+            if now == then:
                 return results
             operands = [*operands[:first], *carried, *operands[first + carries :]]
 
@@ -307,6 +333,9 @@ class _Planner:
             self.plan.wanted[origin.path].add(origin.variable)
         elif self._jumps(equation, moves):
             self._name(name, here, around)
+        elif (k := inverted_operand(equation)) is not None and (divisor := moves[k]) and divisor.exponentials.summed:
+            called = _called(name, around)
+            self.plan.unrecognised.setdefault(called, set()).update(divisor.exponentials.places)
         if not flowing or name in STEPS:
             return [False] * len(moves)
         self._check(equation, flowing, moves, around)
@@ -320,8 +349,7 @@ class _Planner:
         return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
 
     def _name(self, name: str, here: Path, around: Around) -> None:
-        place = f"{name} at {around.line}" if around.line else name
-        self.plan.jumps[here] = f"{'.'.join(around.scope)}: {place}" if around.scope else place
+        self.plan.jumps[here] = _called(name, around)
 
     def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
         """Note an equation that has no rule."""

@@ -1,5 +1,6 @@
 """Running text in windows, what a model loses on it, and the journal of long work."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -7,9 +8,11 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tokenizers import pre_tokenizers
 
 import duat_jax as duat
-from duat_jax.analysis.journal import Journal
+from duat_jax.analysis import deletion_study
+from duat_jax.analysis.journal import Journal, fingerprint
 from duat_jax.analysis.text import mean_loss, read_texts, stream, windows
 from duat_jax.errors import NotFinite
 
@@ -104,7 +107,8 @@ def test_a_killed_run_goes_on(tmp_path):
     program = f"""
 import os, sys
 from pathlib import Path
-from duat_jax.analysis.journal import Journal
+from duat_jax.analysis import deletion_study
+from duat_jax.analysis.journal import Journal, fingerprint
 journal = Journal(Path({str(tmp_path / "work")!r}), {{}})
 def piece(i):
     if i == int(sys.argv[1]):
@@ -116,3 +120,49 @@ print([journal.once(str(i), lambda: piece(i)) for i in range(5)])
         assert subprocess.run([sys.executable, "-c", program, str(at)]).returncode == -9
     done = subprocess.run([sys.executable, "-c", program, "-1"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[0, 1, 4, 9, 16]"
+
+
+def test_a_model_with_another_configuration_or_tokenizer_has_another_fingerprint():
+    model, tokenizer = duat.load(), duat.load_tokenizer()
+    others = [duat.load() for _ in range(2)]
+    first, *rest = model.config.blocks
+    for other, change in zip(others, ({"epsilon": 1e-3}, {"activation": "gelu"}), strict=True):
+        changed = dataclasses.replace(first, **change)
+        assert changed != first
+        other.config = dataclasses.replace(model.config, blocks=(changed, *rest))
+    split = duat.load_tokenizer()
+    split.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    prints = [fingerprint(each, each.config, tokenizer.to_str()) for each in (model, *others)]
+    prints.append(fingerprint(model, model.config, split.to_str()))
+    assert len(set(prints)) == 4
+    again = duat.load()
+    assert fingerprint(again, again.config, duat.load_tokenizer().to_str()) == prints[0]
+
+
+@pytest.mark.parametrize("other", [np.zeros((3, 2)), np.zeros(6), np.zeros((2, 3), np.int64), np.ones((2, 3))])
+def test_arrays_of_another_shape_dtype_or_content_have_another_fingerprint(other):
+    assert fingerprint(np.zeros((2, 3))) == fingerprint(np.zeros((2, 3))) != fingerprint(other)
+
+
+def test_what_faithfulness_keeps_depends_on_the_tokenizer_and_the_configuration(monkeypatch):
+    class Kept(Exception):
+        """What the work is."""
+
+    def keep(path, work):
+        raise Kept(work)
+
+    monkeypatch.setattr(deletion_study, "questions_of", lambda *_, **__: [])
+    monkeypatch.setattr(deletion_study, "Journal", keep)
+
+    def work(model, tokenizer):
+        with pytest.raises(Kept) as told:
+            deletion_study.study(model, tokenizer, ["a"], count=2, longest=4)
+        return told.value.args[0]
+
+    model, tokenizer = duat.load(), duat.load_tokenizer()
+    first = work(model, tokenizer)
+    assert work(duat.load(), duat.load_tokenizer()) == first
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    assert work(model, tokenizer) != first
+    model.config = dataclasses.replace(model.config, positions=model.config.positions - 1)
+    assert work(model, duat.load_tokenizer()) != first

@@ -260,7 +260,7 @@ def study(
         "methods": list(names),
         "seed": seed,
         "sizes": list(SIZES),
-        "model": fingerprint(model),
+        "model": fingerprint(model, model.config, tokenizer.to_str()),
     }
     journal = Journal(work, asked)
     tried: dict[int, dict[str, Any]] = {}

@@ -80,21 +80,28 @@ class Journal:
         return found
 
 
-def fingerprint(tree: Any) -> str:
-    """Return a text that tells pytrees of arrays apart: other numbers or other names have another one.
+def fingerprint(tree: Any, *settings: Any) -> str:
+    """Return a text that tells pytrees of arrays apart: other numbers, shapes, dtypes or names have another one.
 
     Args:
-        tree: the pytree, such as a model.
+        tree: the pytree, such as a model's parameters.
+        *settings: what else the results depend on, such as a model's configuration or a tokenizer's text; two that
+            print alike count as the same.
 
     Example:
         >>> fingerprint({"a": 1.0}) == fingerprint({"a": 1.0}), fingerprint({"a": 1.0}) == fingerprint({"b": 1.0})
         (True, False)
+        >>> fingerprint({"a": 1.0}, "gelu") == fingerprint({"a": 1.0}, "relu")
+        False
     """
-    found = sha256()
+    digest = sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        found.update(jax.tree_util.keystr(path).encode())
-        found.update(np.asarray(leaf).tobytes())
-    return found.hexdigest()
+        array = np.asarray(leaf)
+        digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    for setting in settings:
+        digest.update(sha256(repr(setting).encode()).digest())
+    return digest.hexdigest()
 
 
 def _line(data: Any) -> bytes:

@@ -1,7 +1,6 @@
 """The command `duat prune`."""
 
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,7 +106,8 @@ def prune(
         ids, others = drawn[:pieces], drawn[pieces:]
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         told = {"model": name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}
-        journal = Journal(work, told | {"text": sha256(drawn.tobytes()).hexdigest(), "parameters": fingerprint(whole)})
+        work_of = told | {"text": fingerprint(drawn), "model": fingerprint(whole, whole.config)}
+        journal = Journal(work, work_of)
         dense = {"loss": journal.once("dense", lambda: mean_loss(whole, others)), "parameters": _parameters(whole)}
         said = [f"{pieces} pieces of {tokens} tokens to calibrate on, and as many others of the same files"]
         if output is None:

@@ -83,7 +83,7 @@ def train(
     rule = _rule(settings)
     weights: Weights = {name: (one.down, one.up) for name, one in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))
-    run = {"settings": settings._asdict(), "model": fingerprint(model), "text": fingerprint(ids)}
+    run = {"settings": settings._asdict(), "model": fingerprint(model, model.config), "text": fingerprint(ids)}
     run["adapters"] = fingerprint(adapters)
     done, state = (0, state) if work is None else _restored(work, state, run)
     saved = time.monotonic()

@@ -190,9 +190,9 @@ def test_the_symbolic_block_is_read_off_the_module():
     for block in blocks:
         read.append(Block.of(block, stream))
         stream = block(stream)
-    assert str(read[0].written) == "x′ᵢ + O′ᵢ₊₁ tanh(K′ᵢ₊₁ x′ᵢ + k′ᵢ₊₁) + o′ᵢ₊₁"
+    assert str(read[0].written) == "x′ᵢ + O′ᵢ₊₁ tanh(K′ᵢ₊₁ x′ᵢ + c′ᵢ₊₁) + o′ᵢ₊₁"
     expected = reference.residual_term(blocks[0], ROWS, COLUMNS)
-    for letter, array in (("K'", expected.inner), ("k'", expected.inner_bias)):
+    for letter, array in (("K'", expected.inner), ("c'", expected.inner_bias)):
         close(read[0].values[letter], array)
     for letter, array in (("O'", expected.outer), ("o'", expected.path_bias)):
         close(read[0].values[letter], array)

@@ -22,7 +22,8 @@ from jaxtyping import install_import_hook
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # The suite compiles thousands of small programs, takes half its time for that, and runs each once or twice: they are
-# optimised less, and kept from one process and one run to the next, beside the user's own.
+# optimised less, and kept from one process and one run to the next, beside the user's own.  A process that reads one of
+# which another has written half finds that out, warns, and compiles it (`tests/test_kept_programs.py`).
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".pytest_cache" / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from containers import same
 from helpers import close
+from safetensors.numpy import load_file
 from test_pruning import IDS, said
 from typer.testing import CliRunner
 
@@ -20,7 +22,7 @@ from duat_jax.analysis.pruning.layers import least, remove_layers
 from duat_jax.analysis.pruning.picture import draw
 from duat_jax.analysis.pruning.pruner import prune
 from duat_jax.analysis.pruning.resizing import resized
-from duat_jax.analysis.pruning.stored import save_pruned
+from duat_jax.analysis.pruning.stored import FIELDS, save_pruned
 from duat_jax.analysis.pruning.study import Pruner
 from duat_jax.analysis.text import mean_loss, stream, windows
 from duat_jax.cli import application
@@ -65,6 +67,33 @@ def test_a_pruned_model_loads_like_any_other(tmp_path, family, bias):
     np.testing.assert_allclose(said(again, jnp.asarray(IDS)), said(two, jnp.asarray(IDS)), atol=2e-2)
 
 
+@pytest.mark.parametrize("family", FIELDS)
+def test_layers_of_every_family_are_saved_with_as_many_neurons_as_each_has(tmp_path, family):
+    model = duat.load(GOLDEN / family, dtype=jnp.float64)
+    kept = {0: np.arange(model.config.blocks[0].neurons) % 3 != 0}
+    smaller = resized(model, kept)
+    assert len({block.neurons for block in smaller.config.blocks}) == 2
+    save_pruned(smaller, GOLDEN / family, tmp_path / "saved", dtype=np.float64)
+    again = duat.load(tmp_path / "saved", dtype=jnp.float64)
+    assert again.config == smaller.config and same(again, smaller)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_pruned_model_is_stored_in_the_dtype_that_is_wanted(tmp_path, dtype):
+    model = duat.load(GOLDEN / "gpt2")
+    save_pruned(model, GOLDEN / "gpt2", tmp_path / "saved", dtype=jnp.dtype(dtype))
+    expected = jax.tree.map(lambda leaf: leaf.astype(dtype).astype(jnp.float32), model)
+    assert same(duat.load(tmp_path / "saved"), expected)
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["torch_dtype"] == dtype
+
+
+def test_biases_that_a_configuration_cannot_say_are_named(tmp_path):
+    model = duat.load(GOLDEN / "qwen2", dtype=jnp.float64)
+    with pytest.raises(duat.BadCheckpoint, match="can't say that the MLPs have biases.*'none'"):
+        save_pruned(resized(model, {}, bias=True), GOLDEN / "qwen2", tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_saved_is_said_and_leaves_nothing(tmp_path):
     model = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)
     (tmp_path / "there").mkdir()
@@ -73,7 +102,9 @@ def test_what_cannot_be_saved_is_said_and_leaves_nothing(tmp_path):
         save_pruned(model, GOLDEN / "gpt2", tmp_path / "there")
     output = model.stack.blocks[0].mlp.output.kernel
     output.set_value(output[...] * 1e9)
-    with pytest.raises(duat.BadCheckpoint, match=r"h\.0\.mlp\.c_proj\.weight has numbers too large for float16"):
+    with pytest.raises(
+        duat.BadCheckpoint, match=r"h\.0\.mlp\.c_proj\.weight has numbers too large for float16: store float32"
+    ):
         save_pruned(model, GOLDEN / "gpt2", tmp_path / "large")
     # As GPT-2 with scale_attn_by_inverse_layer_idx, one layer removed.
     first, *rest = model.config.blocks
@@ -116,8 +147,11 @@ def test_the_command_compares_pruners(text, tmp_path):
 
 @pytest.mark.slow
 def test_the_saved_model_is_the_one_whose_loss_is_told(text, tmp_path):
-    result = small(text, "--fraction", 0.5, "--compensate", "mean", "--output", tmp_path / "half", "--json", "-")
+    asked = ("--fraction", 0.5, "--compensate", "mean", "--output", tmp_path / "half", "--dtype", "float32")
+    result = small(text, *asked, "--json", "-")
     assert result.exit_code == 0, result.output
+    stored = load_file(tmp_path / "half" / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(np.float32)}
     (row,) = json.loads(result.stdout)["pruned"]
     again = duat.load(tmp_path / "half")
     assert row["neurons"] == [block.neurons for block in again.config.blocks] == [384] * 6

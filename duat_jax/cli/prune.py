@@ -1,5 +1,6 @@
 """The command `duat prune`."""
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,14 @@ from duat_jax.cli.progress import loading_bar, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+class Stored(StrEnum):
+    """What the tensors of a saved model are stored as."""
+
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    float32 = "float32"
 
 
 def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "RenderableType":
@@ -60,6 +69,7 @@ def prune(
     output: Annotated[
         Path | None, typer.Option(help="Save the pruned model in this new directory; one way to prune is asked then.")
     ] = None,
+    dtype: Annotated[Stored, typer.Option(help="What its tensors are stored as.")] = Stored.float16,
     work: Annotated[
         Path | None, typer.Option(help="Keep what is finished in this file; a killed run goes on from it.")
     ] = None,
@@ -71,6 +81,8 @@ def prune(
         check_outputs(plot, json_file, work, output)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()
+        import jax.numpy as jnp
+
         import duat_jax as duat
         from duat_jax.analysis.journal import Journal, fingerprint
         from duat_jax.analysis.pruning.layers import how_many_layers, prune_layers
@@ -135,7 +147,7 @@ def prune(
                         seed=seed,
                         progress=progress,
                     )
-            save_pruned(smaller, model, output)
+            save_pruned(smaller, model, output, dtype=jnp.dtype(dtype.value))
             # What is told is told of the file.
             saved = duat.load(output)
             losses = {one: mean_loss(saved, others)}

@@ -1,6 +1,7 @@
 """A pruned model as a checkpoint that loads like any other."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,26 @@ from safetensors.numpy import save_file
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.new_directory import check_new_directory, new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import parameter_at
 from duat_jax.models.loader import EMBEDDED, load_config
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 
-FIELDS = {"gpt2": ("n_inner", "n_layer"), "llama": ("intermediate_size", "num_hidden_layers")}
+_AS_LLAMA = (
+    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2", "olmo3"),
+    *("smollm3", "stablelm", "starcoder2", "granite", "cohere", "gpt_neox"),
+)
+FIELDS = {
+    "gpt2": ("n_inner", "n_layer"),
+    "gptj": ("n_inner", "n_layer"),
+    "opt": ("ffn_dim", "num_hidden_layers"),
+    **dict.fromkeys(_AS_LLAMA, ("intermediate_size", "num_hidden_layers")),
+}
 """Of each family that is written, what its numbers of neurons and of layers are called."""
+
+SAID_BIAS = ("llama", "granite", "smollm3")
+"""Families whose configuration says whether MLPs have biases; those of the others have what their family has."""
 
 
 def require_writable(model: Transformer) -> None:
@@ -61,23 +75,33 @@ def save_pruned(
     sizes = [block.neurons for block in config.blocks]
     settings |= {neurons: sizes[0] if len(set(sizes)) == 1 else sizes, layers: config.layers}
     settings |= {"torch_dtype": np.dtype(dtype).name}
-    if config.family == "llama":
+    if config.family in SAID_BIAS:
         settings["mlp_bias"] = config.blocks[0].mlp_bias
     tensors: dict[str, np.ndarray] = {}
-    for entry in FAMILIES[config.family].tensor_map(config):
+    family = FAMILIES[config.family]
+    for entry in family.tensor_map(config):
         values = [np.asarray(parameter_at(model, path)[...]) for path in entry.parameters]
         with np.errstate(over="ignore"):
             packed = [np.ascontiguousarray(value.astype(dtype)) for value in entry.transform.pack(values)]
-        prefix = "" if entry.names[0].startswith("lm_head.") else FAMILIES[config.family].prefix
-        tensors |= {prefix + name: value for name, value in zip(entry.names, packed, strict=True)}
+        tensors |= {_full_name(family, name): value for name, value in zip(entry.names, packed, strict=True)}
     if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
-        raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: choose float32")
+        raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: store float32")
     with new_directory(directory) as made:
         (made / "config.json").write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
-        if load_config(made) != config:
+        told = load_config(made)
+        if [block.mlp_bias for block in told.blocks] != [block.mlp_bias for block in config.blocks]:
+            raise BadCheckpoint(
+                f"{checkpoint.settings_path} can't say that the MLPs have biases, which stand for what was removed:"
+                " save a model that was pruned with compensation 'none'"
+            )
+        if told != config:
             raise BadCheckpoint(
                 f"{checkpoint.settings_path} with other sizes doesn't say what these layers are: what else a layer is"
                 " there depends on its number, so whole layers can't go"
             )
         save_file(tensors, made / "model.safetensors", metadata={"format": "pt"})
         checkpoint.tokenizer().save(str(made / "tokenizer.json"))
+
+
+def _full_name(family: Family, name: str) -> str:
+    return name if re.fullmatch(family.heads, name) else family.prefix + name

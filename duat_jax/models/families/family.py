@@ -1,12 +1,14 @@
 """What a checkpoint family is: how its configuration is read, and what its tensors are called."""
 
-from collections.abc import Callable, Collection, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import Entry
+from duat_jax.nn.config import BlockConfig
 
 
 @final
@@ -36,3 +38,13 @@ class Family:
     ignored: str = "(?!)"
     older: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+
+
+def blocks_of(block: BlockConfig, neurons: Sequence[int]) -> tuple[BlockConfig, ...]:
+    """Return the parts of blocks that are alike but for their numbers of neurons.
+
+    Args:
+        block: the parts that they have in common.
+        neurons: of each block how many neurons its MLP has.
+    """
+    return tuple(dataclasses.replace(block, neurons=count) for count in neurons)

@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.family import Family
+from duat_jax.models.families.family import Family, blocks_of
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
@@ -28,11 +28,12 @@ def read_config(settings: Settings) -> Config:
     settings.expect("partial_rotary_factor", partial)
     positions = read_rotary(settings, features // heads, base=base, partial=partial, rounded=True)
     bias = settings.boolean("attention_bias", True)
+    neurons = settings.each("intermediate_size", settings.count("num_hidden_layers"))
     block = BlockConfig(
         arrangement="parallel" if settings.boolean("use_parallel_residual", True) else "pre-norm",
         features=features,
         heads=heads,
-        neurons=settings.integer("intermediate_size"),
+        neurons=neurons[0],
         rotary=positions.rotary,
         attention_bias=bias,
         output_bias=bias,
@@ -42,7 +43,7 @@ def read_config(settings: Settings) -> Config:
     vocab = settings.integer("vocab_size")
     return Config(
         family="gpt_neox",
-        blocks=(block,) * settings.count("num_hidden_layers"),
+        blocks=blocks_of(block, neurons),
         vocab=vocab,
         positions=positions.longest,
         position_embedding=False,

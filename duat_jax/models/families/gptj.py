@@ -4,7 +4,7 @@ import dataclasses
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.family import Family
+from duat_jax.models.families.family import Family, blocks_of
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
@@ -38,11 +38,12 @@ def read_config(settings: Settings) -> Config:
     features, turned = settings.integer("n_embd"), settings.count("rotary_dim")
     if turned % 2:
         settings.problems.append(f"rotary_dim = {turned} isn't a number of pairs")
+    neurons = settings.each("n_inner", settings.count("n_layer"), 4 * features)
     block = BlockConfig(
         arrangement="parallel",
         features=features,
         heads=settings.divisor("n_head", "n_embd"),
-        neurons=settings.integer("n_inner", 4 * features),
+        neurons=neurons[0],
         rotary=Rotary(rotary_frequencies(turned), interleaved=True),
         attention_bias=False,
         output_bias=False,
@@ -53,7 +54,7 @@ def read_config(settings: Settings) -> Config:
     head = of_decoder(settings, vocab, tied=False)
     return Config(
         family="gptj",
-        blocks=(block,) * settings.count("n_layer"),
+        blocks=blocks_of(block, neurons),
         vocab=vocab,
         positions=settings.integer("n_positions"),
         position_embedding=False,

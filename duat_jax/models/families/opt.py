@@ -2,7 +2,7 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
-from duat_jax.models.families.family import Family
+from duat_jax.models.families.family import Family, blocks_of
 from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
@@ -25,11 +25,12 @@ def read_config(settings: Settings) -> Config:
     settings.expect("layer_norm_elementwise_affine", True)
     before, bias = settings.boolean("do_layer_norm_before", True), settings.boolean("enable_bias", True)
     removed = settings.boolean("_remove_final_layer_norm", False)
+    neurons = settings.each("ffn_dim", settings.count("num_hidden_layers"))
     block = BlockConfig(
         arrangement="pre-norm" if before else "post-norm",
         features=features,
         heads=settings.divisor("num_attention_heads", "hidden_size"),
-        neurons=settings.integer("ffn_dim"),
+        neurons=neurons[0],
         attention_bias=bias,
         output_bias=bias,
         mlp_bias=bias,
@@ -39,7 +40,7 @@ def read_config(settings: Settings) -> Config:
     vocab = settings.integer("vocab_size")
     return Config(
         family="opt",
-        blocks=(block,) * settings.count("num_hidden_layers"),
+        blocks=blocks_of(block, neurons),
         vocab=vocab,
         positions=settings.integer("max_position_embeddings"),
         position_offset=FIRST_PLACE,

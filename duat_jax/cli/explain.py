@@ -55,7 +55,7 @@ def _require_holding(what: str, found: "Completeness") -> None:
         raise DoesNotHold(
             f"{what} is not certified, its completeness {found.verdict}: value {float(found.value):.7g}, sum of all"
             f" parts {float(found.sum):.7g}, error {float(found.error):+.1e}, tolerance {float(found.tolerance):.1e},"
-            f" largest part {float(found.largest):.1e} ({found.dtype})"
+            f" largest part {float(found.largest):.1e} ({found.dtype})" + (f". {found.note}" if found.note else "")
         )
 
 

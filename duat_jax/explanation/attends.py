@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.explanation.attention_score import BIASES, AttentionScore, Source
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.inputs import Inputs, checked_input
 from duat_jax.explanation.words import words_of
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
@@ -95,8 +96,11 @@ def attends(
     asked = check(model.config, given, layer, head, query, key, versus)
     at = [asked.key] if asked.versus is None else [asked.key, asked.versus]
     signs = np.array([1, -1][: len(at)])
-    found = _split(model, asked.inputs, asked.head, asked.query, np.array(at), signs, asked.layer, through_heads)
-    score, query_side, key_side, attention = jax.device_get(found)
+
+    def split(model: Transformer) -> Any:
+        return _split(model, asked.inputs, asked.head, asked.query, np.array(at), signs, asked.layer, through_heads)
+
+    score, query_side, key_side, attention = jax.device_get(split(model))
     sides = {QUERIES: query_side, KEYS: key_side}
     query_sources, queries = _named(score.queries)
     key_sources, keys = _named(score.keys)
@@ -118,7 +122,7 @@ def attends(
         key_sources=key_sources,
         queries=queries,
         keys=keys,
-        completeness=score.completeness,
+        completeness=judged(score.completeness, model, lambda model: split(model)[0].completeness.value),
         split=neurons,
     )
 

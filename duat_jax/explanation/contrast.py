@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.errors import NotFinite
 from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.contrast_result import Compared, Contrast
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.number import fixed
 from duat_jax.explanation.others import Other, as_it_is, check_contrast
 from duat_jax.explanation.run import beside, readers_of, say, seen
@@ -111,6 +112,13 @@ def contrast(
     numbers = readings.value
     label = asked.target.label(_at(readings, 0), words[0])
     _require_finite(label, numbers, asked.names)
+
+    def difference(model: Transformer) -> Array:
+        (stacked,) = readers_of(model, [(asked.target,)])
+        own = fixed(_at(stacked, 0), _at(readings, 0))
+        found = _run(model, own, rows, asked.target.stream)[2][0].value
+        return found[0] - found[1:].mean()
+
     parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, asked.target.stream, names))
     says = [() if predicted is None else one.predictions(*_at(predicted, i)) for i, one in enumerate(words)]
     tokens, image = len(words[0].names), model.config.image
@@ -130,7 +138,7 @@ def contrast(
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain forward passes.
-        completeness=beside(parts.completeness, numbers[0] - numbers[1:].mean()),
+        completeness=judged(beside(parts.completeness, numbers[0] - numbers[1:].mean()), model, difference),
         notes=notes_of(parts.unrecognised),
         image=None if image is None else seen(image, asked.given.given),
     )

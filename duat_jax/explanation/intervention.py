@@ -13,6 +13,7 @@ from duat_jax.errors import BadText, NotFinite
 from duat_jax.explanation import inputs
 from duat_jax.explanation.batch import bucket, padded
 from duat_jax.explanation.changes import Applied, Change, some
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.inputs import Inputs, Question
 from duat_jax.explanation.intervention_result import Effect, Intervention
 from duat_jax.explanation.number import fixed
@@ -103,6 +104,13 @@ def intervene(
     numbers = {"as it is": float(before.value), "with the changes": after}
     if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
         raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the model's weights, or change by less")
+
+    def difference(model: Transformer) -> Array:
+        own = fixed(jax.tree.map(lambda leaf: leaf[0], readers_of(model, [(asked,)])[0]), before)
+        edits = _edits(applied, applied, len(one.real))
+        with_changes, as_it_is = (_run(model, own, one, each, asked.stream).value for each in (edits, None))
+        return with_changes - as_it_is
+
     parts = jax.device_get(
         _split(model, reader, one, _edits(applied, applied, len(one.real)), before.readout, asked.stream)
     )
@@ -125,7 +133,9 @@ def intervene(
         ),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain runs.
-        completeness=beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])),
+        completeness=judged(
+            beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])), model, difference
+        ),
     )
 
 

@@ -96,13 +96,14 @@ class SeenImage(NamedTuple):
 
 
 def completeness_as_dict(found: Completeness) -> dict[str, Any]:
-    """Return completeness as plain numbers, and its verdict.
+    """Return completeness as plain numbers, its verdict, and a note where the forward pass is ill-conditioned.
 
     Args:
         found: how exactly parts sum to a value.
     """
     numbers = ("sum", "error", "tolerance", "largest")
-    return {name: float(getattr(found, name)) for name in numbers} | {"verdict": found.verdict}
+    note = {} if found.note is None else {"note": found.note}
+    return {name: float(getattr(found, name)) for name in numbers} | {"verdict": found.verdict} | note
 
 
 @dataclass(frozen=True, eq=False)

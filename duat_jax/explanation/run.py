@@ -12,7 +12,9 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.explanation import inputs
 from duat_jax.explanation.batch import batches
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.inputs import Inputs
+from duat_jax.explanation.number import fixed
 from duat_jax.explanation.result import Explanation, SeenImage
 from duat_jax.explanation.words import Words, most_probable, words_of
 from duat_jax.forms import affine_form, decomposition
@@ -266,6 +268,9 @@ def _explanation(
 ) -> Explanation:
     reading, predicted = said
     tokens, image = len(words.names), model.config.image
+    # The value is that of the plain forward pass.
+    whole, collapsed = (beside(found, reading.value) for found in (parts.completeness, parts.collapse_completeness))
+    number = partial(_number, one=one, target=target, reading=reading)
     return Explanation(
         family=model.config.family,
         tokens=words.names,
@@ -283,11 +288,22 @@ def _explanation(
         ),
         input_tokens=parts.input_tokens[:tokens].copy(),
         input_bias=float(parts.input_bias),
-        # The value is that of the plain forward pass.
-        completeness=beside(parts.completeness, reading.value),
-        collapse_completeness=beside(parts.collapse_completeness, reading.value),
+        completeness=judged(whole, model, number),
+        collapse_completeness=judged(collapsed, model, number),
         image=None if image is None else seen(image, one.given),
     )
+
+
+def _number(model: Transformer, one: Inputs, target: Target, reading: Reading) -> Float[Array, ""]:
+    """Return a target on one text by another model, about the same output as in a reading."""
+    (stacked,) = readers_of(model, [(target,)])
+    return _value(model, fixed(_at(stacked, 0), reading), one, target.stream)
+
+
+@partial(jax.jit, static_argnames="stream")
+def _value(model: Transformer, reader: Any, one: Any, stream: int | None) -> Float[Array, ""]:
+    streams = () if stream is None else (stream,)
+    return reader.read(model, forward(model, one.given, one.real, streams, one.segments)).value
 
 
 def seen(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:

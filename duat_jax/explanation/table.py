@@ -115,7 +115,7 @@ def spoken(predictions: "tuple[Prediction, ...]") -> str:
 
 
 def completeness_line(completeness: Completeness, what: str = "value") -> Text:
-    """Return value, sum, error, tolerance and verdict in one line.
+    """Return value, sum, error, tolerance and verdict in one line; why it fails in a second, where that is known.
 
     Args:
         completeness: of one number.
@@ -131,6 +131,7 @@ def completeness_line(completeness: Completeness, what: str = "value") -> Text:
         (f"{float(completeness.error):+.1e}", "green" if verdict == HOLDS else "bold red"),
         f"  {'>' if verdict == FAILS else '≤'} tolerance {float(completeness.tolerance):.1e} ({completeness.dtype}): ",
         (verdict, "bold green" if verdict == HOLDS else "bold red"),
+        *([] if completeness.note is None else [f"\n{completeness.note}"]),
     )
 
 

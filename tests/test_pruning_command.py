@@ -22,7 +22,7 @@ from duat_jax.analysis.pruning.layers import least, remove_layers
 from duat_jax.analysis.pruning.picture import draw
 from duat_jax.analysis.pruning.pruner import prune
 from duat_jax.analysis.pruning.resizing import resized
-from duat_jax.analysis.pruning.stored import FIELDS, save_pruned
+from duat_jax.analysis.pruning.stored import FIELDS, require_writable, save_pruned
 from duat_jax.analysis.pruning.study import Pruner
 from duat_jax.analysis.text import mean_loss, stream, windows
 from duat_jax.cli import application
@@ -92,6 +92,12 @@ def test_biases_that_a_configuration_cannot_say_are_named(tmp_path):
     with pytest.raises(duat.BadCheckpoint, match="can't say that the MLPs have biases.*'none'"):
         save_pruned(resized(model, {}, bias=True), GOLDEN / "qwen2", tmp_path / "saved")
     assert not list(tmp_path.iterdir())
+    require_writable(model)
+    for compensation in ("mean", "refit"):
+        with pytest.raises(duat.BadCheckpoint, match=f"'{compensation}' can't be saved.*choose compensation 'none'"):
+            require_writable(model, compensation)
+        for other in ("gpt2", "llama"):
+            require_writable(duat.load(GOLDEN / other), compensation)
 
 
 def test_what_cannot_be_saved_is_said_and_leaves_nothing(tmp_path):

@@ -113,7 +113,7 @@ def prune(
             shares = [one._replace(fraction=how_many_layers(whole, one.fraction) / layers) for one in asked]
             asked = list(dict.fromkeys(shares))
         if output is not None:
-            require_writable(whole)
+            require_writable(whole, asked[0].compensation)
         drawn = windows(stream(duat.load_tokenizer(model), texts), 2 * pieces, tokens, seed=seed)
         ids, others = drawn[:pieces], drawn[pieces:]
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()

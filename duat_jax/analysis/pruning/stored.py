@@ -34,18 +34,23 @@ SAID_BIAS = ("llama", "granite", "smollm3")
 """Families whose configuration says whether MLPs have biases; those of the others have what their family has."""
 
 
-def require_writable(model: Transformer) -> None:
-    """Raise unless a model's family can be written.
+def require_writable(model: Transformer, compensation: str = "none") -> None:
+    """Raise unless a model's family can be written, with what takes the place of what goes.
 
     Args:
-        model: the model.
+        model: the model, before it is pruned.
+        compensation: what takes the place: all but `"none"` give MLPs biases.
 
     Raises:
-        BadCheckpoint: naming those that can.
+        BadCheckpoint: naming the families that can, or the compensation.
     """
-    if model.config.family not in FIELDS:
+    family = model.config.family
+    if family not in FIELDS:
+        raise BadCheckpoint(f"a pruned model of the family {family} can't be saved: only {', '.join(FIELDS)} can")
+    if compensation != "none" and family not in SAID_BIAS and not all(block.mlp_bias for block in model.config.blocks):
         raise BadCheckpoint(
-            f"a pruned model of the family {model.config.family} can't be saved: only {', '.join(FIELDS)} can"
+            f"a model of the family {family} that is pruned with compensation {compensation!r} can't be saved: its MLPs"
+            " get biases, which that family's config.json can't say; choose compensation 'none'"
         )
 
 

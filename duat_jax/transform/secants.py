@@ -70,7 +70,9 @@ def slope(
         smooth: whether `f` is known to have all derivatives between any two points.
         straight: whether `f` is made of straight pieces, so that near points are equal ones.
     """
-    places, weights = _rules(max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)))
+    fine = max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)) > 32
+    # What is straight needs both sides of equal points alone.
+    places, weights = _rules([2] if straight else ([6] if fine else [4]) + smooth * ([4] if fine else [2]))
 
     def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
         place, weight = node
@@ -81,12 +83,13 @@ def slope(
         ], None
 
     zeros = jax.tree.map(jnp.zeros_like, at_x)
-    (mean, coarse), _ = lax.scan(step, [zeros, zeros], (places, weights))
+    # Unrolled, compilers evaluate all points in one pass.
+    (mean, *coarser), _ = lax.scan(step, [zeros] * len(weights[0]), (places, weights), unroll=True)
 
-    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array, coarse: Array) -> Array:
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array, *coarser: Array) -> Array:
         distance, moved, eps = jnp.where(x == y, 0, x - y), at_x - at_y, float(jnp.finfo(x.dtype).eps)
         near = jnp.abs(mean * distance - moved) <= 8 * eps * jnp.maximum(jnp.abs(at_x), jnp.abs(at_y))
-        if smooth:  # the finer rule's error is at most the coarser one's to the power 3/2
+        for coarse in coarser:  # the finer rule's error is at most the coarser one's to the power 3/2
             near |= jnp.abs(mean - coarse) <= eps ** (2 / 3) * jnp.abs(mean)
         if straight:
             near = distance == 0
@@ -94,17 +97,21 @@ def slope(
         # Where there is no derivative at two equal points, any slope is exact.
         return jnp.where(near & jnp.isfinite(mean), mean, jnp.where(distance == 0, 0, quotient))
 
-    return jax.tree.map(chosen, x, y, at_x, at_y, mean, coarse)
+    return jax.tree.map(chosen, x, y, at_x, at_y, mean, *coarser)
 
 
-def _rules(bits: int) -> tuple[Array, Array]:
-    """Return the points of two rules of Gauss and Legendre from −1/2 to 1/2, and each rule's weights there."""
-    # Even numbers of them: none is in the middle, where a function of |z| has no derivative at zero.
-    rules = [np.polynomial.legendre.leggauss(count) for count in ((6, 4) if bits > 32 else (4, 2))]
-    places = np.concatenate([places for places, _ in rules]) / 2
-    weights = np.zeros((len(places), 2))
-    weights[: len(rules[0][0]), 0], weights[len(rules[0][0]) :, 1] = rules[0][1] / 2, rules[1][1] / 2
-    return jnp.array(places), jnp.array(weights)
+def _rules(counts: Sequence[int]) -> tuple[Array, Array]:
+    """Return the points of several rules of Gauss and Legendre from −1/2 to 1/2, and each rule's weights there.
+
+    Args:
+        counts: how many points each has; of an even number none is in the middle, where a function of `|z|` has no
+            derivative at zero.
+    """
+    rules = [np.polynomial.legendre.leggauss(count) for count in counts]
+    places = np.concatenate([places for places, _ in rules])
+    weights = np.zeros((len(places), len(rules)))
+    weights[range(len(places)), np.repeat(range(len(rules)), counts)] = np.concatenate([own for _, own in rules])
+    return jnp.array(places / 2), jnp.array(weights / 2)
 
 
 def _between(x: Array, y: Array, place: Array) -> Array:

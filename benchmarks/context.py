@@ -1,4 +1,4 @@
-"""Claim: what demonstrations add to a model's answer splits into format and mapping, and exactly over what moves.
+"""Claim: what right demonstrations add beyond those with exchanged answers splits exactly over what moves.
 
 Run `make .venv/.smollm2 && python -m benchmarks.context`; it writes benchmarks/results/context.json and the tables in
 docs/in-context.md.  Finished pieces are kept in benchmarks/results/work/context.jsonl, so that a killed run goes on; to
@@ -18,15 +18,17 @@ import numpy as np
 
 import duat_jax as duat
 from benchmarks import smollm2, texts
+from benchmarks.context_gains import count_shared
 from benchmarks.context_page import numbers, page
+from benchmarks.context_reading import KERNELS, later_half
 from benchmarks.environment import environment
 from benchmarks.page import Fields, cells, write_pages
 from duat_jax.analysis.context import layers_again, ledger
 from duat_jax.analysis.context_controls import answers_of, controls_of, distinct_seeds, exchange, replies
 from duat_jax.analysis.context_copying import copying
 from duat_jax.analysis.context_ledger import Ledger
-from duat_jax.analysis.context_questions import EXCHANGED, START, draw_question
-from duat_jax.analysis.context_reach import Reach, Weight, reach
+from duat_jax.analysis.context_questions import EXCHANGED, START, after_start, draw_question
+from duat_jax.analysis.context_reach import Weight, reach
 from duat_jax.analysis.context_tasks import PAIRS
 from duat_jax.analysis.context_windows import window, window_losses
 from duat_jax.analysis.journal import Journal
@@ -42,7 +44,6 @@ SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all
 RUN_AGAIN, COUNTS, DRAWS = 4, (4, 2, 8, 1), 8
 MAPPING, FORMAT = "mapping", "format"
 TOKENS, TEXTS = 128, 8
-KERNELS = (2, 4, 8, 16, 32, 64, 128)
 KEPT = {"nothing else": (), "and the first token": (0,), "and the ninth token": (8,)}
 COPIED, SEQUENCES, HEADS = 25, 8, 8
 SIZES = {"draws": DRAWS, "tokens": TOKENS, "texts": TEXTS, "copied": COPIED, "sequences": SEQUENCES}
@@ -68,22 +69,8 @@ def _texts(name: str) -> np.ndarray:
 
 def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
     """Return of each text the mean over layers, and of each layer the mean over texts, both over the later half."""
-    model, late = _model(name)[0], slice(TOKENS // 2, None)
-
-    def measured(found: Reach) -> dict[str, np.ndarray]:
-        plain = found.norms / found.norms.sum(-1, keepdims=True)
-        return {
-            "density": found.density,
-            "distance": found.distance[:, late].mean(1),
-            "tokens": found.tokens_read[:, late].mean(1),
-            "first": found.shares[:, late, 0].mean(1),
-            "first, norms not squared": plain[:, late, 0].mean(1),
-            "first, along the sum": found.along[:, late, 0].mean(1),
-            "itself": np.diagonal(found.shares, axis1=1, axis2=2)[:, late].mean(1),
-            **{f"beyond {kernel}": found.beyond(kernel)[:, late].mean(1) for kernel in KERNELS},
-        }
-
-    each = [measured(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
+    model = _model(name)[0]
+    each = [later_half(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
     return {
         what: {
             "texts": [float(np.mean(one[what])) for one in each],
@@ -95,6 +82,21 @@ def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
 
 def _windowed(name: str, kernel: int, kept: str) -> list[float]:
     return window_losses(_model(name)[0], _texts(name), window(TOKENS, kernel, KEPT[kept])).tolist()
+
+
+def _shared_tokens(task: str) -> dict[str, int]:
+    """Return how often SmolLM2's tokenizer begins several answers of a task with the same token."""
+    tokenizer = duat.load_tokenizer(smollm2.path())
+
+    def first_token(answer: str) -> int:
+        return after_start(tokenizer, f" {answer}")[0]
+
+    draws = []
+    for seed in distinct_seeds(task, tokenizer, DRAWS):
+        question = draw_question(tokenizer, task, RUN_AGAIN, seed=seed)
+        lines = question.text.strip().split("\n")[:-1]
+        draws.append((question.answer, [first_token(line.partition(" -> ")[2]) for line in lines]))
+    return count_shared([first_token(answer) for _, answer in PAIRS[task]], draws)
 
 
 @cache
@@ -156,12 +158,13 @@ def _short(found: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """Yield what is measured, the most telling pieces first: a run may be stopped before all are there."""
+    yield from ((_shared_tokens, (task,)) for task in PAIRS)
     for name in (SMOLLM2, EMBEDDED):
         for kernel in KERNELS:
             for kept in KEPT if kernel < TOKENS else ("nothing else",):
                 yield _windowed, (name, kernel, kept)
     for name in (SMOLLM2, ENCODER, EMBEDDED):
-        for weight in ("written", "map", "map and scale"):
+        for weight in ("written", "map"):
             yield _reach, (name, True, weight)
         if name != ENCODER:
             yield _reach, (name, False, "written")

@@ -56,10 +56,13 @@ class Reach(NamedTuple):
         return np.where(squares == 0, 0, 1 / np.where(squares == 0, 1, squares))
 
     def beyond(self, kernel: int) -> Float[np.ndarray, "layers queries"]:
-        """Return the share that a convolution over the last tokens, the position's own included, has no weight for.
+        """Return the share of the tokens that are so many or more places away, before the position or after it.
+
+        Behind a causal mask that is what a convolution over the last `kernel` tokens, the position's own included, has
+        no weight for; without a mask, one over `2 kernel − 1` tokens around the position.
 
         Args:
-            kernel: over how many tokens it reaches.
+            kernel: how many places.
         """
         return (self.shares * (_distances(self.norms.shape[-1]) >= kernel)).sum(-1)
 
@@ -163,8 +166,8 @@ def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True,
     """Return how dense every layer's attention is on a text, and how far back each output position reads.
 
     A pair of tokens is weighed by the norm of the vector that attention writes from one to the other: pattern, norm,
-    values with their bias, and output.  The map's own norm says what the vectors could be: it doesn't know that a
-    norm makes some streams small, nor which direction they have.
+    values with their bias, and output.  The map's own norm says what the vectors could be: it doesn't know which
+    direction a stream has, nor that what a norm's scale takes from the map a large stream gives back.
 
     Args:
         model: a model whose layers have standard attention.

@@ -1,4 +1,4 @@
-"""What the tests share: random stacks, inputs, and the tolerance."""
+"""What the tests share: random stacks, inputs, and the ways in which numbers are compared."""
 
 from functools import partial
 
@@ -11,6 +11,7 @@ import duat_jax as duat
 from duat_jax.nn import BLOCKS, BlockConfig, Rotary, rotary_frequencies
 from duat_jax.nn import make_stack as stack_of
 from duat_jax.verification.networks import randomised
+from duat_jax.verification.tolerance import tolerance
 
 FEATURES, HEADS, NEURONS = 6, 2, 10
 BLOCK_NAMES = tuple(BLOCKS)
@@ -67,8 +68,23 @@ def recorded(fn):
 
 
 def close(actual, expected, layers=3):
-    """Assert equality up to the project's rule, the size of the summands taken as that of the larger entries."""
-    actual, expected = np.asarray(actual).reshape(-1), np.asarray(expected).reshape(-1)
-    eps = np.finfo(expected.dtype).eps
+    """Assert equality up to rounding, the size of the summands taken as that of the larger entries."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    dtype = np.result_type(expected, np.float32) if expected.dtype.kind in "iub" else expected.dtype
     size = max(1.0, np.abs(expected).max(initial=0)) * np.sqrt(max(1, expected.size))
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=8 * eps * (layers + 2) * size)
+    near(actual.reshape(-1), expected.reshape(-1), within=tolerance(dtype, layers, size))
+
+
+def near(actual, expected, within, message=""):
+    """Assert that no entry is further off than `within`: for estimates, printed digits, and dtypes that are mixed."""
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=within, err_msg=message)
+
+
+def relative(actual, expected, within, message=""):
+    """Assert that no entry is further off than `within` of its own size."""
+    np.testing.assert_allclose(actual, expected, rtol=within, atol=0, err_msg=message)
+
+
+def far(actual, expected, by=1e-5):
+    """Return whether some entry differs by more than `by`."""
+    return float(np.abs(np.asarray(actual) - np.asarray(expected)).max()) > by

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import close, relative
 
 from duat_jax.analysis.approximation import FUNCTIONS, Errors, Units, approximate, errors, fit, slope, staircase
 from duat_jax.analysis.approximation_picture import draw_errors
@@ -26,7 +27,7 @@ def test_sum_is_that_of_every_unit():
     units = Units(*(random.normal(size=shape) for shape in ((5,), (5, 2), (5,))))
     x = random.uniform(size=(7, 2))
     by_hand = [sum(a / (1 + np.exp(-(w @ point + b))) for a, w, b in zip(*units, strict=True)) for point in x]
-    np.testing.assert_allclose(approximate(jax.tree.map(jnp.asarray, units), jnp.asarray(x)), by_hand, rtol=1e-14)
+    close(approximate(jax.tree.map(jnp.asarray, units), jnp.asarray(x)), by_hand)
 
 
 def test_largest_error_is_climbed_to_where_no_random_point_is():
@@ -62,7 +63,7 @@ def test_a_sum_of_known_units_is_fitted():
         return known @ jax.nn.sigmoid(first.inner @ x.T + first.bias[:, None])
 
     units = fit(function, key, **still)
-    np.testing.assert_allclose(units.outer[0], known, rtol=1e-9)
+    close(units.outer[0], known)
     assert float(errors(function, units, jax.random.key(1), points=1000).supremum[0]) < 1e-10
 
 
@@ -74,7 +75,7 @@ def test_outer_weights_are_the_best_for_the_inner_ones():
     outer, inner, bias = (np.asarray(leaf[0]) for leaf in units)
     activations = 1 / (1 + np.exp(-(x @ inner.T + bias)))
     best = np.linalg.lstsq(activations, np.linalg.norm(x - 1 / 3, axis=1), rcond=None)[0]
-    np.testing.assert_allclose(outer, best, rtol=1e-6)
+    relative(outer, best, within=1e-6)
 
 
 @pytest.mark.slow
@@ -121,6 +122,6 @@ def test_picture_has_a_column_for_each_dimension():
     left, right = figure.axes
     assert (left.get_title(), right.get_title()) == ("1 dimension", "2 dimensions")
     largest, mean_square, rate = (line.get_ydata() for line in left.lines)
-    np.testing.assert_allclose(largest, [0.2**0.5, 0.02**0.5])
-    np.testing.assert_allclose(mean_square, [0.1, 0.05])
-    np.testing.assert_allclose(rate, [0.5, 0.5 / 2**0.5])
+    close(largest, [0.2**0.5, 0.02**0.5])
+    close(mean_square, [0.1, 0.05])
+    close(rate, [0.5, 0.5 / 2**0.5])

@@ -197,3 +197,10 @@ def test_the_public_list_is_what_the_package_gives_and_is_loaded_when_it_is_used
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
+
+
+def test_numbers_are_compared_in_one_place():
+    """NumPy's comparison allows a relative error of 1e-7 besides the absolute one that is asked for."""
+    tests = Path(__file__).parent
+    found = [path.name for path in tests.rglob("*.py") if "allclose(" in path.read_text(encoding="utf-8")]
+    assert set(found) == {"helpers.py", Path(__file__).name}

@@ -10,6 +10,7 @@ import pytest
 from cases import GOLDEN
 from containers import GATED, as_stored, decoder, write_gguf
 from damaged import copy_checkpoint, damage
+from helpers import close
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -24,9 +25,9 @@ def test_a_class_is_read_at_the_last_token_that_does_not_fill_up(name, tmp_path)
     model = duat.load(copy_checkpoint(tmp_path, name, pad_token_id=FILLER), dtype=jnp.float64)
     usual = duat.load(GOLDEN / name, dtype=jnp.float64)
     expected = np.asarray(usual(jnp.array(TEXT)))
-    np.testing.assert_allclose(model(jnp.array([*TEXT, FILLER])), expected, rtol=0, atol=1e-12)
+    close(model(jnp.array([*TEXT, FILLER])), expected)
     inside = jnp.array([FILLER, *TEXT])
-    np.testing.assert_allclose(model(inside), usual(inside), rtol=0, atol=1e-12)
+    close(model(inside), usual(inside))
     assert np.abs(usual(jnp.array([*TEXT, FILLER])) - expected).max() > 1e-3
     with pytest.raises(BadText, match="leave it out"):
         duat.explain(model, [*TEXT, FILLER], 1)
@@ -36,7 +37,7 @@ def test_a_text_of_fillers_alone_is_read_at_its_first_token(tmp_path):
     model = duat.load(copy_checkpoint(tmp_path, "llama-classes", pad_token_id=FILLER), dtype=jnp.float64)
     # The first token sees itself alone.
     expected = duat.load(GOLDEN / "llama-classes", dtype=jnp.float64)(jnp.array([FILLER]))
-    np.testing.assert_allclose(model(jnp.array([FILLER, FILLER])), expected, rtol=0, atol=1e-12)
+    close(model(jnp.array([FILLER, FILLER])), expected)
 
 
 ABSURD = {

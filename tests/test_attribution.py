@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import close
 
 import duat_jax as duat
 from duat_jax.analysis.attribution import METHODS
@@ -152,7 +153,7 @@ def expected(name, model, x, y, clean, corrupted):
 )
 def test_scores_are_those_of_the_pass_by_hand(name, case):
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12),
+        lambda a, b: close(a, b),
         *map(tuple, (scores_of(name, case[0]), expected(name, *case))),
     )
 
@@ -172,7 +173,7 @@ def test_all_units_of_a_kind_move_together(case):
 
         carried = sum(derivative(b + t * (a - b), t) for t in along(10)) / 10 * (a - b)
         carried = carried if kind == "neurons" else carried.sum(-1)
-        np.testing.assert_allclose(getattr(found, kind), carried, rtol=1e-9, atol=1e-12)
+        close(getattr(found, kind), carried)
     assert found.streams is None
 
 
@@ -193,7 +194,7 @@ def test_layer_by_layer_the_units_of_one_layer_move_and_the_text_is_clean(case):
             moved = [jnp.zeros_like(a).at[layer].set((t - 1) * (a - b)[layer]) for t in along(5)]
             carried = sum(derivative(added)[layer] for added in moved) / 5 * (a - b)[layer]
             carried = carried if kind == "neurons" else carried.sum(-1)
-            np.testing.assert_allclose(getattr(found, kind)[layer], carried, rtol=1e-9, atol=1e-12)
+            close(getattr(found, kind)[layer], carried)
 
 
 def test_the_norm_is_that_of_what_a_units_change_adds(case):
@@ -202,19 +203,19 @@ def test_the_norm_is_that_of_what_a_units_change_adds(case):
     for i, block in enumerate(model.stack.blocks):
         for n in range(NEURONS):
             added = (clean.neurons - corrupted.neurons)[i, :, n, None] * block.mlp.output.kernel[n]
-            np.testing.assert_allclose(found.neurons[i, :, n], np.linalg.norm(added, axis=-1))
+            close(found.neurons[i, :, n], np.linalg.norm(added, axis=-1))
         for h in range(HEADS):
             rows = slice(h * FEATURES // HEADS, (h + 1) * FEATURES // HEADS)
             added = (clean.heads - corrupted.heads)[i, :, h] @ block.attention.output.kernel[rows]
-            np.testing.assert_allclose(found.heads[i, :, h], np.linalg.norm(added, axis=-1), atol=1e-12)
-    np.testing.assert_allclose(found.streams, np.linalg.norm(clean.streams - corrupted.streams, axis=-1), atol=1e-12)
+            close(found.heads[i, :, h], np.linalg.norm(added, axis=-1))
+    close(found.streams, np.linalg.norm(clean.streams - corrupted.streams, axis=-1))
 
 
 @pytest.mark.parametrize("name", ["secant", pytest.param("secant, two half-steps", marks=pytest.mark.slow)])
 def test_every_stream_of_the_secant_sums_to_the_difference(name, case):
     model, x, y, *_ = case
     difference = by_hand(model, x, zeros())[0] - by_hand(model, y, zeros())[0]
-    np.testing.assert_allclose(scores_of(name, model).streams.sum(-1), difference, rtol=1e-11)
+    close(scores_of(name, model).streams.sum(-1), difference)
 
 
 @pytest.mark.parametrize("patterns_held", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -250,9 +251,9 @@ def test_the_secant_of_one_layer_by_hand(patterns_held):
     on_heads = np.asarray(block.attention.output.kernel) @ on_x
 
     found = scores_of("secant, patterns held" if patterns_held else "secant", model)
-    np.testing.assert_allclose(found.neurons[0, -1], on_neurons * (clean.neurons - corrupted.neurons), rtol=1e-9)
+    close(found.neurons[0, -1], on_neurons * (clean.neurons - corrupted.neurons))
     by_head = (on_heads.reshape(HEADS, -1) * (clean.heads - corrupted.heads)).sum(-1)
-    np.testing.assert_allclose(found.heads[0, -1], by_head, rtol=1e-9)
+    close(found.heads[0, -1], by_head)
     assert not np.any(found.neurons[0, :-1])
     assert not np.any(found.heads[0, :-1])
 
@@ -271,7 +272,7 @@ def test_neurons_are_what_the_output_matrix_reads(mlp):
     recording = duat.record(mlp)(jnp.linspace(-1, 1, TOKENS * FEATURES).reshape(TOKENS, FEATURES))
     neurons = recording.dynamics.points["mlp.neurons"]
     read = neurons @ mlp.output[0] if isinstance(mlp, Experts) else neurons @ mlp.output.kernel + mlp.output.bias
-    np.testing.assert_allclose(read, recording.value, rtol=1e-12)
+    close(read, recording.value)
 
 
 def test_random_numbers_differ_between_pairs_and_units():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import close
 
 from symbolic.papers.audit import audit
 from symbolic.papers.claim import FAILS
@@ -211,7 +212,7 @@ def test_every_claim_that_fails_has_its_numbers():
 def test_numbers_refute_what_is_printed_and_confirm_the_correction(name):
     (printed, true), (corrected, also_true) = NUMBERS[name]
     assert np.abs(printed - true).max() > 1e-3
-    np.testing.assert_allclose(corrected, also_true, rtol=1e-10)
+    close(corrected, also_true)
 
 
 @pytest.mark.parametrize(("layer", "moves"), [(1, True), (2, True), (3, True), (4, False)])
@@ -233,9 +234,9 @@ def test_a_column_isnt_a_row():
 
 @pytest.mark.parametrize("depth", range(1, LAYERS + 1))
 def test_the_two_index_form_is_the_network_in_floats(depth):
-    np.testing.assert_allclose(corrected_form(depth), network(depth), rtol=1e-10)
+    close(corrected_form(depth), network(depth))
     folded = {k: W2[k] @ W1[k] for k in W2}
-    np.testing.assert_allclose(corrected_form(depth, w2=folded), paper_network(depth), rtol=1e-10)
+    close(corrected_form(depth, w2=folded), paper_network(depth))
 
 
 def test_removing_a_layer_whose_share_is_zero_changes_the_output():

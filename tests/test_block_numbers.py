@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import make_input, make_stack, numbers
+from helpers import make_input, make_stack, near, numbers
 from test_blocks import GATED, WEIGHTS, A, K, M, N, U, V, W, X, d, gated
 
 import duat_jax as duat
@@ -198,7 +198,7 @@ def test_a_shipped_formula_is_its_module_part_by_part(name, mlp):
         "outer": read.outer.dense(),
     }
     for part, value in expected.items():
-        np.testing.assert_allclose(found[part].ravel(), np.ravel(value), rtol=0, atol=1e-13, err_msg=part)
+        near(found[part].ravel(), np.ravel(value), within=1e-13, message=part)
 
 
 WRONG_LAYERS = {

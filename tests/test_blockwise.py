@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close, numbers
+from helpers import close, near, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +134,7 @@ def test_half_precision_stays_half_precision():
     operands = [x.astype(jnp.bfloat16) / 3 for x in drawn(13)[:3]]
     ours, theirs = (jax.jit(partial(a, scale=0.7, causal=True, window=None))(*operands) for a in (attend, stored))
     assert ours.dtype == jnp.bfloat16
-    np.testing.assert_allclose(ours.astype(jnp.float32), theirs.astype(jnp.float32), atol=0.03)
+    near(ours.astype(jnp.float32), theirs.astype(jnp.float32), within=0.03)
 
 
 def test_the_pattern_is_there_for_who_asks():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cases import ENCODER
 from flax import nnx
-from helpers import close
+from helpers import close, near
 from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
@@ -369,8 +369,8 @@ def test_the_command_shows_and_writes_what_it_measured(embedded, tmp_path):
     said = found["tasks"]["parameter"]["units"][units]
     assert list(said) == list(expected) and found["mean"][units] == said and found["fractions"] == list(FRACTIONS)
     for method, row in expected.items():
-        np.testing.assert_allclose(said[method]["kept"], row["kept"], atol=1e-4)
-        np.testing.assert_allclose(list(said[method]["logf"].values()), list(row["logf"].values()), atol=1e-4)
+        near(said[method]["kept"], row["kept"], within=1e-4)
+        near(list(said[method]["logf"].values()), list(row["logf"].values()), within=1e-4)
 
 
 def test_the_command_names_everything_that_is_wrong(tmp_path):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from cases import ENCODER, GOLDEN
 from damaged import change_tokenizer, copy_checkpoint, damage
+from helpers import relative
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -221,8 +221,8 @@ def test_a_log_probability():
     ids = duat.load_tokenizer(GOLDEN / "gpt2").encode(TEXT).ids
     logs = jax.nn.log_softmax(duat.load(GOLDEN / "gpt2")(jnp.array(ids))[-1])
     assert said["target"].startswith("log-probability of 'w7' at token ")
-    np.testing.assert_allclose(said["value"], logs[7], rtol=1e-4)
-    np.testing.assert_allclose(said["contributions"]["biases"]["entropy"], jnp.sum(jnp.exp(logs) * logs), rtol=1e-4)
+    relative(said["value"], logs[7], within=1e-4)
+    relative(said["contributions"]["biases"]["entropy"], jnp.sum(jnp.exp(logs) * logs), within=1e-4)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--log-probability", "--contrast", "w9")
     assert result.exit_code == 2
     assert "leave out --contrast" in result.stderr

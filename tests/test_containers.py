@@ -129,7 +129,7 @@ def test_halves_are_read_and_given(tmp_path, stored, dtype):
     # What is kept in half precision is computed in single.
     assert logits.dtype == (jnp.float64 if dtype == jnp.float64 else jnp.float32)
     near = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)(IDS)
-    np.testing.assert_allclose(logits.astype(np.float64), near, atol=0.3)
+    near(logits.astype(np.float64), near, within=0.3)
 
 
 def test_a_weight_too_large_for_halves_is_named(tmp_path):

@@ -227,9 +227,9 @@ def test_the_first_token_is_kept_in_every_layer():
 def test_shares_and_distances_of_a_pattern_that_is_known():
     norms = np.array([[[2.0, 0, 0], [3, 4, 0], [0, 0, 5]]])
     joined = Reach(np.ones(1), norms, norms)
-    np.testing.assert_allclose(joined.distance, [[0, 9 / 25, 0]])
-    np.testing.assert_allclose(joined.tokens_read, [[1, 625 / (81 + 256), 1]])
-    np.testing.assert_allclose(joined.beyond(1), [[0, 9 / 25, 0]])
+    close(joined.distance, [[0, 9 / 25, 0]])
+    close(joined.tokens_read, [[1, 625 / (81 + 256), 1]])
+    close(joined.beyond(1), [[0, 9 / 25, 0]])
 
 
 # The ledger.
@@ -481,7 +481,7 @@ def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, kind,
         carried = u @ (o1 + o2) / 2 * np.where(z == 0, 0, (s1 - s2) / np.where(z == 0, 1, z))
         inner = b1 - b2
         # Near points have the derivative's slope, which is exact to about eps^(2/3).
-        np.testing.assert_allclose(
+        close(
             [*form.inner[j], form.inner_bias[j], form.inner_inputs[j]],
             [
                 carried @ (inner[:, ~of_part] @ mean[~of_part]),
@@ -489,8 +489,6 @@ def test_the_closed_forms_columns_are_those_of_its_dense_parameters(model, kind,
                 carried @ (c1 - c2),
                 carried @ ((b1 + b2) / 2 @ change),
             ],
-            rtol=0,
-            atol=1e-9,
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from helpers import near
 from tokenizers import Tokenizer, models, normalizers
 from typer.testing import CliRunner
 
@@ -107,8 +108,8 @@ def test_a_reply_is_that_of_the_plain_model(tokenizer):
         for question, said in zip(questions, replies(model, questions, answers, hidden=hidden), strict=True):
             seen = ~question.task.hidden if hidden else None
             logs = np.asarray(jax.nn.log_softmax(model.output(model.embed(question.task.ids), seen))[-1], np.float64)
-            np.testing.assert_allclose(said.of_task, np.log(np.exp(logs[answers]).sum()), rtol=0, atol=1e-4)
-            np.testing.assert_allclose(said.of_task + said.among_task, logs[question.answer], rtol=0, atol=1e-4)
+            near(said.of_task, np.log(np.exp(logs[answers]).sum()), within=1e-4)
+            near(said.of_task + said.among_task, logs[question.answer], within=1e-4)
             assert said.right == (logs.argmax() == question.answer)
     assert question.answer in answers and len(answers) == len(set(answers))
     with pytest.raises(duat.BadText, match="isn't among those of the task"):
@@ -151,8 +152,8 @@ def test_the_command_shows_and_writes_the_ledger(tokenizer, tmp_path):
     model = duat.load()
     ids, visible = question.task.ids, ~question.task.hidden
     runs = (jax.nn.log_softmax(model.output(model.embed(ids), seen))[-1, question.answer] for seen in (None, visible))
-    np.testing.assert_allclose([said["first"], said["second"]], list(map(float, runs)), atol=1e-4)
-    np.testing.assert_allclose(np.sum(said["layers"]), said["difference"], atol=1e-4)
+    near([said["first"], said["second"]], list(map(float, runs)), within=1e-4)
+    near(np.sum(said["layers"]), said["difference"], within=1e-4)
     assert "".join(said["words"]) == said["text"] == question.text
     assert len(said["reach"]["density"]) == 6
 
@@ -168,8 +169,8 @@ def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
     texts = [question_of(tokenizer, [f"a = {n}", f"b = {n}"], "c =", " 1") for n in (1, 2)]
     model = duat.load()
     runs = [float(jax.nn.log_softmax(model(text.task.ids))[-1, text.answer]) for text in texts]
-    np.testing.assert_allclose([said["first"], said["second"]], runs, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(np.sum(said["layers"]) + sum(said["inputs"]), runs[0] - runs[1], rtol=0, atol=1e-4)
+    near([said["first"], said["second"]], runs, within=1e-4)
+    near(np.sum(said["layers"]) + sum(said["inputs"]), runs[0] - runs[1], within=1e-4)
     assert said["other"] == texts[1].text
     drawn = command("--task", "uppercase", "--demonstrations", 2, "--control", "exchanged", "--json", file)
     assert drawn.exit_code == 0, drawn.output

@@ -13,6 +13,7 @@ import pytest
 from cases import GOLDEN
 from damaged import copy_checkpoint, damage
 from flax import nnx
+from helpers import close, near
 from test_cli import run
 from test_heads import BERT, CONFIGS, GIVEN, IDS, PIXELS, SQUARE, load
 from test_heads import model_of as model_of_heads
@@ -98,7 +99,7 @@ def test_every_row_sums_to_the_difference_of_the_model_run_on_both(name):
     contrast = contrasted(name)
     x, y = (number_on(name, given) for given in asked_of(name)[:2])
     assert abs(float(x - y)) > 1e-4
-    np.testing.assert_allclose([contrast.value, contrast.others[0].value], [x, y], rtol=1e-12)
+    close([contrast.value, contrast.others[0].value], [x, y])
     assert_rows_sum(contrast, float(x - y))
     assert contrast.flow.shape == (model_of(name).config.layers + 1, len(contrast.tokens))
     assert [part.shape for part in contrast.heads.values()] == [(len(contrast.tokens), 2)]
@@ -114,7 +115,7 @@ def test_exchanged_texts_give_the_negative():
     there, back = (duat.contrast(model_of("next token"), *pair, TARGETS["next token"]) for pair in (texts, texts[::-1]))
     assert there.difference != 0
     for one, negative in zip(*map(parts_of, (there, back))):
-        np.testing.assert_allclose(one, -negative, atol=1e-14)
+        close(one, -negative)
     assert (back.value, back.others[0].value) == (there.others[0].value, there.value)
 
 
@@ -133,11 +134,9 @@ def test_padding_changes_nothing():
     x, y = model.embed(jnp.array(IDS)), model.embed(jnp.array(OTHER))
     found = jax.jit(duat.secant(number, at=("stream", "point")))(x, y).contributions
     contrast = contrasted("next token")
-    np.testing.assert_allclose(contrast.flow, [part.sum(-1) for part in found.streams.values()], atol=1e-13)
-    np.testing.assert_allclose(
-        contrast.heads["layers.0.attention.mixed"], found.points["attention.mixed"].sum(-1), atol=1e-13
-    )
-    np.testing.assert_allclose(contrast.neurons["layers.0.mlp.neurons"], found.points["mlp.neurons"], atol=1e-13)
+    close(contrast.flow, [part.sum(-1) for part in found.streams.values()])
+    close(contrast.heads["layers.0.attention.mixed"], found.points["attention.mixed"].sum(-1))
+    close(contrast.neurons["layers.0.mlp.neurons"], found.points["mlp.neurons"])
 
 
 def test_the_most_probable_is_that_of_the_text_given_on_both():
@@ -152,7 +151,7 @@ def test_the_mean_embedding_stands_in_every_tokens_place():
     mean = model.embedding.token[...].mean(0) + model.embedding.position[...][: len(IDS)]
     logits = jax.jit(model.output)(mean)[2]
     contrast = duat.contrast(model, IDS, "mean", target)
-    np.testing.assert_allclose(contrast.others[0].value, logits[MOST_PROBABLE] - logits[6], rtol=1e-12)
+    close(contrast.others[0].value, logits[MOST_PROBABLE] - logits[6])
     assert contrast.others[0].tokens == ()
     assert_rows_sum(contrast, contrast.value - contrast.others[0].value)
 
@@ -171,14 +170,14 @@ def test_masks_stand_in_the_place_of_what_a_text_says():
 def test_an_image_is_blurred_and_averaged():
     config = CONFIGS["image"]
     blurred, mean = (other.inputs.given for other in check_contrast(config, PIXELS, ["blur", "mean"]).others)
-    np.testing.assert_allclose(mean, np.broadcast_to(PIXELS.mean((1, 2))[:, None, None], PIXELS.shape))
+    close(mean, np.broadcast_to(PIXELS.mean((1, 2))[:, None, None], PIXELS.shape))
     height, width = PIXELS.shape[1:]
     for row, column in ((0, 0), (4, 7), (8, 12)):
         weights = np.array(
             [[np.exp(-((row - i) ** 2 + (column - j) ** 2) / (2 * 4**2)) for j in range(width)] for i in range(height)]
         )
         expected = (PIXELS * weights).sum((1, 2)) / weights.sum()
-        np.testing.assert_allclose(blurred[:, row, column], expected)
+        close(blurred[:, row, column], expected)
 
 
 def test_texts_of_other_lengths_are_aligned_by_pairs():
@@ -193,7 +192,7 @@ def test_several_others_are_averaged():
     singles = [contrasted("next token"), duat.contrast(model, IDS, "mean", target)]
     together = duat.contrast(model, IDS, [OTHER, "mean"], target)
     for one, *each in zip(*map(parts_of, (together, *singles))):
-        np.testing.assert_allclose(one, np.mean(each, axis=0), atol=1e-14)
+        close(one, np.mean(each, axis=0))
     assert_rows_sum(together, together.value - np.mean([other.value for other in together.others]))
     assert "the mean of the others" in str(together)
 
@@ -204,9 +203,9 @@ def test_what_is_held_has_its_part_by_name():
     held = duat.contrast(model, IDS, OTHER, target, held=["attention.pattern"])
     (name,) = map(str, held.moved)
     assert name == "layers.0.attention.pattern"
-    np.testing.assert_allclose(held.difference, contrasted("next token").difference, rtol=1e-12)
-    np.testing.assert_allclose(held.flow[0].sum() + held.moved[name], held.difference, rtol=1e-12)
-    np.testing.assert_allclose(held.flow[1].sum(), held.difference, rtol=1e-12)
+    close(held.difference, contrasted("next token").difference)
+    close(held.flow[0].sum() + held.moved[name], held.difference)
+    close(held.flow[1].sum(), held.difference)
     assert abs(held.moved[name]) > 1e-6
     assert name in str(held)
     assert "with what moved or jumped after it" in str(held)
@@ -232,8 +231,8 @@ def test_a_router_that_chooses_otherwise_is_a_part_by_name():
     jumped = {name: part for name, part in contrast.jumps.items() if part}
     assert all(name.startswith("layers.0: ") for name in jumped)
     assert abs(sum(jumped.values())) > 0.01
-    np.testing.assert_allclose(contrast.flow[0].sum() + sum(jumped.values()), x - y, rtol=1e-10)
-    np.testing.assert_allclose(contrast.flow[1:].sum(1), x - y, rtol=1e-10)
+    close(contrast.flow[0].sum() + sum(jumped.values()), x - y)
+    close(contrast.flow[1:].sum(1), x - y)
     assert all(name in str(contrast) for name in jumped)
 
 
@@ -304,7 +303,7 @@ def test_the_picture_shows_the_flow_and_both_texts():
     contrast = contrasted("next token")
     flow, heads = contrast.plot().axes[:2]
     np.testing.assert_array_equal(flow.images[0].get_array(), contrast.flow)
-    np.testing.assert_allclose(heads.images[0].get_array()[1], contrast.heads["layers.0.attention.mixed"].sum(0))
+    close(heads.images[0].get_array()[1], contrast.heads["layers.0.attention.mixed"].sum(0))
     assert [label.get_text() for label in flow.get_xticklabels()] == ["5", "7", "3\n(4)", "10", "2"]
     assert [label.get_text() for label in flow.get_yticklabels()] == ["embedding", "layer 0"]
 
@@ -339,7 +338,7 @@ def test_the_command_prints_writes_and_draws(tmp_path):
     found = json.loads(file.read_text())
     difference = found["value"] - found["others"][0]["value"]
     assert list(found["flow"]) == ["embedding", "layer 0", "layer 1", "layer 2"]
-    np.testing.assert_allclose([found["difference"], *map(sum, found["flow"].values())], difference)
+    close([found["difference"], *map(sum, found["flow"].values())], difference)
     assert found["others"][0]["tokens"] == ["w5", "w9", "w3"]
     assert [len(found[name]) for name in ("top_heads", "top_neurons")] == [3, 3]
 
@@ -355,9 +354,9 @@ def test_the_command_contrasts_images(tmp_path):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     logits = [run_model(duat.load(model, dtype=jnp.float64), jnp.asarray(each)) for each in pixels]
-    np.testing.assert_allclose([found["value"], found["others"][0]["value"]], [each[1] - each[0] for each in logits])
+    close([found["value"], found["others"][0]["value"]], [each[1] - each[0] for each in logits])
     assert [other["name"] for other in found["others"]] == ["the other image", "the blurred image"]
-    np.testing.assert_allclose([sum(row) for row in found["flow"].values()], found["difference"])
+    close([sum(row) for row in found["flow"].values()], found["difference"])
 
 
 BAD_COMMANDS = {
@@ -403,9 +402,9 @@ def test_the_difference_of_two_names_goes_where_it_is_read():
         names = [tokenizer.encode(name).ids[0] for name in (" Henry", " Frank")]
         contrast = duat.contrast(model, ids, other, names[0], contrast=names[1], tokenizer=tokenizer)
     assert contrast.completeness.verdict == "holds"
-    np.testing.assert_allclose(contrast.flow.sum(1), 6.545, atol=2e-3)
-    np.testing.assert_allclose(contrast.flow[: 18 + 2, 9], 6.545, atol=0.1)
-    np.testing.assert_allclose(contrast.flow[24 + 1 :, 13], 6.545, atol=0.8)
+    near(contrast.flow.sum(1), 6.545, within=2e-3)
+    near(contrast.flow[: 18 + 2, 9], 6.545, within=0.1)
+    near(contrast.flow[24 + 1 :, 13], 6.545, within=0.8)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import close
+from helpers import close, near
 from test_deletion import NAMES, TEXTS, VOCAB, model_of, tokenizer_of
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
@@ -167,7 +167,7 @@ def test_the_command_shows_and_writes_what_it_measured(tmp_path):
     expected = study(model, duat.load_tokenizer(), manual(), asked[5::2], count=3, longest=12).as_dict()
     for removal in REMOVALS:
         for method, row in expected["tables"][removal].items():
-            np.testing.assert_allclose(found["tables"][removal][method]["most_first"], row["most_first"], atol=1e-4)
+            near(found["tables"][removal][method]["most_first"], row["most_first"], within=1e-4)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cases import GOLDEN
@@ -10,6 +11,7 @@ from cases import GOLDEN
 PREAMBLE = """
 import jax, jax.numpy as jnp
 import duat_jax as duat
+from helpers import close
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 jax.config.update("jax_enable_x64", True)
 x = jax.random.normal(jax.random.key(0), (4, 6))
@@ -23,7 +25,7 @@ def check(fn, x, plain):
             assert parts.completeness.verdict == "holds", parts.completeness
             alone = duat.decompose(plain, jax.device_get(x), neurons=neurons)
             for ours, theirs in zip(jax.tree.leaves(parts[:2]), jax.tree.leaves(alone[:2]), strict=True):
-                assert jnp.allclose(jax.device_get(ours), jax.device_get(theirs), atol=1e-12), (ours, theirs)
+                close(jax.device_get(ours), jax.device_get(theirs))
 def plain(x):
     return (x + duat.term(jnp.tanh, x @ w, "mlp", outer=lambda a: a @ w)).sum()
 """
@@ -71,7 +73,7 @@ with jax.set_mesh(mesh):
     assert parts.completeness.verdict == "holds"
     assert "reshard" in str(jax.make_jaxpr(fn)(x))
     whole = duat.decompose(plain, x)
-    assert jnp.allclose(jax.device_get(parts.input), jax.device_get(whole.input), atol=1e-12)
+    close(jax.device_get(parts.input), jax.device_get(whole.input))
 """
 
 TWO_INPUTS = """
@@ -86,7 +88,7 @@ assert spread.parts.sharding.spec[0] == "i", spread.parts.sharding
 for found, expected in ((spread, alone), (one, jax.tree.map(lambda leaf: leaf[0], alone))):
     assert found.completeness.verdict == "holds", found.completeness
     for ours, theirs in zip(jax.tree.leaves(found[:5]), jax.tree.leaves(expected[:5]), strict=True):
-        assert jnp.allclose(jax.device_get(ours), jax.device_get(theirs), atol=1e-12), (ours, theirs)
+        close(jax.device_get(ours), jax.device_get(theirs))
 """
 
 PROGRAMS = {
@@ -103,6 +105,7 @@ PROGRAMS = {
 
 def run_on_two_devices(script):
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.getenv("PYTHONPATH"))))
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
@@ -119,6 +122,7 @@ def test_on_two_devices(what):
 TEXTS = """
 import jax, jax.numpy as jnp, numpy as np
 import duat_jax as duat
+from helpers import close
 from duat_jax.explanation import run
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 jax.config.update("jax_enable_x64", True)
@@ -148,8 +152,8 @@ for parts in each:
 for row, alone in zip(found, duat.explain(model, texts, targets), strict=True):
     for ours, theirs in zip(row, alone, strict=True):
         assert ours.completeness.verdict == "holds"
-        np.testing.assert_allclose(ours.embedding, theirs.embedding, atol=1e-12)
-        np.testing.assert_allclose(ours.term_tokens, theirs.term_tokens, atol=1e-12)
+        close(ours.embedding, theirs.embedding)
+        close(ours.term_tokens, theirs.term_tokens)
 """
 
 

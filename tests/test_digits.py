@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import close, numbers
+from helpers import close, near, numbers
 
 import duat_jax as duat
 from benchmarks import digits as measured
@@ -143,10 +143,8 @@ def test_both_networks_are_exact_from_the_pixels_on(name, dtype):
     found = duat.secant(lambda x: logits(x)[3])(x, jnp.zeros_like(x))
     assert parts.completeness.verdict == found.completeness.verdict == "holds"
     eps = jnp.finfo(dtype).eps
-    np.testing.assert_allclose(parts.completeness.sum, logits(x)[3], atol=2e3 * eps * parts.completeness.largest)
-    np.testing.assert_allclose(
-        found.parts.sum(), logits(x)[3] - logits(jnp.zeros_like(x))[3], atol=2e3 * eps * found.completeness.largest
-    )
+    near(parts.completeness.sum, logits(x)[3], within=2e3 * eps * parts.completeness.largest)
+    near(found.parts.sum(), logits(x)[3] - logits(jnp.zeros_like(x))[3], within=2e3 * eps * found.completeness.largest)
 
 
 @pytest.mark.parametrize(

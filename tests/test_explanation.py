@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import GOLDEN
 from flax import nnx
+from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.explanation import inputs, run
@@ -37,8 +38,8 @@ def assert_sums(explanation, value):
     bound = 8 * np.finfo(explanation.completeness.dtype).eps * (len(neurons) + 2) * finest
     assert abs(total - value) <= bound
     assert explanation.completeness.verdict == explanation.collapse_completeness.verdict == "holds"
-    np.testing.assert_allclose(explanation.value, value, atol=bound)
-    np.testing.assert_allclose(explanation.input_tokens.sum() + explanation.input_bias, value, atol=bound)
+    near(explanation.value, value, within=bound)
+    near(explanation.input_tokens.sum() + explanation.input_bias, value, within=bound)
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64])
@@ -78,12 +79,8 @@ def test_parts_are_those_of_decompose():
     model, tokenizer = both("gpt2")
     explanation = duat.explain(model, IDS, 7, tokenizer=tokenizer)
     parts = duat.decompose(lambda x: model.output(x)[-1, 7], model.embed(IDS))
-    np.testing.assert_allclose(
-        neurons_of(explanation), np.stack([parts.terms[f"layers.{i}.mlp"] for i in range(3)]), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        explanation.biases["layers.2.mlp.output.bias"], parts.offsets["layers.2.mlp.output.bias"]
-    )
+    close(neurons_of(explanation), np.stack([parts.terms[f"layers.{i}.mlp"] for i in range(3)]))
+    close(explanation.biases["layers.2.mlp.output.bias"], parts.offsets["layers.2.mlp.output.bias"])
 
 
 def test_top_lists_the_largest_neurons_in_order():
@@ -91,7 +88,7 @@ def test_top_lists_the_largest_neurons_in_order():
     explanation = duat.explain(model, IDS, 7)
     top = explanation.top(5)
     sizes = np.sort(np.abs(neurons_of(explanation)).reshape(-1))[::-1]
-    np.testing.assert_allclose([abs(n.contribution) for n in top], sizes[:5])
+    close([abs(n.contribution) for n in top], sizes[:5])
     for term, token, neuron, value, *factors in top:
         assert explanation.terms[term][token, neuron] == value
         assert factors == [part[term][token, neuron] for part in (explanation.coefficients, explanation.activations)]
@@ -109,8 +106,8 @@ def test_it_shows_itself():
     assert "w17" in html
     figure = explanation.plot()
     heat = figure.axes[0].images[0].get_array()
-    np.testing.assert_allclose(heat[0], explanation.embedding)
-    np.testing.assert_allclose(heat[1:], explanation.term_tokens)
+    close(heat[0], explanation.embedding)
+    close(heat[1:], explanation.term_tokens)
 
 
 BAD = {
@@ -215,14 +212,14 @@ def test_a_log_probability_is_its_logit_beside_the_mean_minus_the_entropy(name):
     explanation = duat.explain(model, IDS, duat.LogProbability(7, position=2), tokenizer=tokenizer)
     logs = np.asarray(jax.nn.log_softmax(model(IDS)[2]))
     assert_sums(explanation, logs[7])
-    np.testing.assert_allclose(explanation.biases["entropy"], (np.exp(logs) * logs).sum(), rtol=1e-12)
+    close(explanation.biases["entropy"], (np.exp(logs) * logs).sum())
     assert explanation.target == "log-probability of 'w7' at token 2, 'w3'"
     # Without the entropy it is linear in the stream to first order: the covector is the gradient.
     passed = forward(model, IDS, jnp.ones(6, bool))
     readout = duat.LogProbability(7, 2).read(model, passed).readout
     gradient = jax.grad(lambda h: jax.nn.log_softmax(model.logits_at(h[2]).values)[7])(passed.states)
     if model.config.head.cap is None:  # its ratio is held
-        np.testing.assert_allclose(readout, gradient, atol=1e-12)
+        close(readout, gradient)
 
 
 def differently(model, ids, target):
@@ -300,11 +297,11 @@ def test_many_texts_and_targets_are_those_of_each(name):
             alone = duat.contributions(recording, reading.readout, target=place)
             assert_sums(explanation, float(reading.value))
             assert len(explanation.tokens) == len(explanation.embedding) == len(text)
-            np.testing.assert_allclose(explanation.embedding, alone.input.sum(-1), atol=1e-12)
+            close(explanation.embedding, alone.input.sum(-1))
             for key, part in explanation.terms.items():
-                np.testing.assert_allclose(part, alone.terms[key], atol=1e-12)
+                close(part, alone.terms[key])
             for key, part in explanation.biases.items():
-                np.testing.assert_allclose(part, alone.offsets[key], atol=1e-12)
+                close(part, alone.offsets[key])
 
 
 def test_one_of_many_is_not_in_a_list():

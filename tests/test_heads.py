@@ -14,6 +14,7 @@ import pytest
 from cases import GOLDEN
 from flax import nnx
 from held_gradient import held_parts
+from helpers import close, near
 from PIL import Image as Pillow
 from test_cli import run
 
@@ -119,14 +120,14 @@ def test_every_part_is_that_of_the_gradient_with_everything_held(name):
     assert explanation.completeness.verdict == explanation.collapse_completeness.verdict == "holds"
     x = embedded(name)
     expected = held_parts(functools.partial(number_of, name), x)
-    np.testing.assert_allclose(explanation.value, expected.value, atol=1e-13)
+    close(explanation.value, expected.value)
     ours = {"input[0]": explanation.embedding}
     ours |= {f"term {key}": part for key, part in explanation.terms.items()}
     ours |= {f"offset {key}": part for key, part in explanation.biases.items()}
     assert ours.keys() == expected.parts.keys()
     for label, part in ours.items():
         theirs = expected.parts[label]
-        np.testing.assert_allclose(part, theirs.sum(-1) if label == "input[0]" else theirs, atol=1e-13, err_msg=label)
+        near(part, theirs.sum(-1) if label == "input[0]" else theirs, within=1e-13, message=label)
     says_a_bias = CONFIGS[name].head.bias
     assert ("head.bias" in explanation.biases) == says_a_bias
     assert explanation.biases["head.bias"] if says_a_bias else True
@@ -135,7 +136,7 @@ def test_every_part_is_that_of_the_gradient_with_everything_held(name):
     order = np.argsort(-likely)[:5]
     called = LABELS if CONFIGS[name].head.kind == "classes" else tuple(map(str, range(11)))
     assert [p.token for p in explanation.predictions] == [called[i] for i in order]
-    np.testing.assert_allclose([p.probability for p in explanation.predictions], likely[order], atol=1e-14)
+    close([p.probability for p in explanation.predictions], likely[order])
     assert list(explanation.labels.values()) == ["layer 0", "head"][: 2 if CONFIGS[name].head.dense else 1]
 
 
@@ -143,7 +144,7 @@ def test_a_class_without_a_name_is_the_most_probable_one():
     explanation = duat.explain(model_of("last"), IDS)
     best = max(explanation.predictions, key=lambda prediction: prediction.probability).token
     assert explanation.target == f"logit of class '{best}'"
-    np.testing.assert_allclose(explanation.value, max(model_of("last")(jnp.array(IDS))), atol=1e-14)
+    close(explanation.value, max(model_of("last")(jnp.array(IDS))))
 
 
 REFUSED = {
@@ -196,7 +197,7 @@ def test_many_are_those_of_each(name):
     given = [PIXELS, -PIXELS, PIXELS**2] if name == "image" else [IDS, [4], IDS[::-1] * 2]
     for explanation, one in zip(duat.explain(model_of(name), given, "bad"), given):
         assert explanation.completeness.verdict == "holds"
-        np.testing.assert_allclose(explanation.value, model_of(name)(jnp.asarray(one))[0], atol=1e-13)
+        close(explanation.value, model_of(name)(jnp.asarray(one))[0])
 
 
 def test_an_image_is_called_by_its_patches_and_its_picture_lies_over_it():
@@ -212,7 +213,7 @@ def test_an_image_is_called_by_its_patches_and_its_picture_lies_over_it():
         (embedding, explanation.embedding),
         (layer, term),
     ):
-        np.testing.assert_allclose(drawn.get_array(), numbers[1:].reshape(2, 3))
+        close(drawn.get_array(), numbers[1:].reshape(2, 3))
         left, right, bottom, top = drawn.get_extent()
         assert (right - left, bottom - top) == (12, 8)
 
@@ -237,13 +238,13 @@ SQUARE = np.arange(432, dtype=np.uint8).reshape(12, 12, 3)
 
 def test_pixels_are_rescaled_and_normalised(vision):
     expected = np.moveaxis(SQUARE, -1, 0) / 255
-    np.testing.assert_allclose(load(vision, SQUARE), expected, atol=1e-7)
-    np.testing.assert_allclose(load(vision, SQUARE, rescale_factor=0.5), 255 * expected / 2, atol=1e-6)
+    near(load(vision, SQUARE), expected, within=1e-7)
+    near(load(vision, SQUARE, rescale_factor=0.5), 255 * expected / 2, within=1e-6)
     np.testing.assert_array_equal(load(vision, SQUARE, do_rescale=False), np.moveaxis(SQUARE, -1, 0))
     found = load(vision, SQUARE, do_normalize=True, image_mean=[0.1, 0.2, 0.3], image_std=[0.5, 1, 2])
     by_hand = (expected - np.array([0.1, 0.2, 0.3])[:, None, None]) / np.array([0.5, 1, 2])[:, None, None]
-    np.testing.assert_allclose(found, by_hand, atol=1e-6)
-    np.testing.assert_allclose(load(vision, SQUARE, do_normalize=True), 2 * expected - 1, atol=1e-6)
+    near(found, by_hand, within=1e-6)
+    near(load(vision, SQUARE, do_normalize=True), 2 * expected - 1, within=1e-6)
 
 
 def test_an_image_is_resized_cut_and_upright(vision):
@@ -351,7 +352,7 @@ def test_the_command_explains_a_mask():
     pair = tokenizer.encode("w5 [MASK] w6", "w9")
     model = duat.load(GOLDEN / "bert-masked", dtype=jnp.float64)
     logits = model(jnp.array(pair.ids), segments=jnp.array(pair.type_ids))[2]
-    np.testing.assert_allclose(found["value"], logits[tokenizer.token_to_id("w7")], atol=1e-12)
+    close(found["value"], logits[tokenizer.token_to_id("w7")])
     assert list(found["contributions"]["terms"]) == ["layers.0.mlp", "layers.1.mlp", "head"]
 
 
@@ -363,7 +364,7 @@ def test_the_command_explains_a_class_of_an_image(vision):
     assert found["target"] == "logit of class 'b' minus that of 'a'"
     assert found["tokens"][:3] == ["whole", "0,0", "0,1"]
     logits = duat.load(vision, dtype=jnp.float64)(jnp.asarray(pixels))
-    np.testing.assert_allclose(found["value"], logits[1] - logits[0], atol=1e-12)
+    close(found["value"], logits[1] - logits[0])
     assert (vision / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -394,7 +395,7 @@ def test_another_factor_may_carry_the_neurons():
     gate, factor = (duat.explain(model, [5, 3, 8, 2], 7, carries=carries) for carries in ("gate", "factor"))
     for key, part in gate.terms.items():
         np.testing.assert_array_equal(factor.terms[key], part)
-    np.testing.assert_allclose(factor.input_tokens.sum() + factor.input_bias, gate.value, rtol=1e-12)
+    close(factor.input_tokens.sum() + factor.input_bias, gate.value)
     assert factor.collapse_completeness.verdict == "holds"
     assert np.abs(factor.input_tokens - gate.input_tokens).max() > 1e-3
     with pytest.raises(duat.DuatError, match="carries = 'both' isn't one of gate, factor, halves"):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
-from helpers import close, numbers
+from helpers import close, near, numbers
 
 import duat_jax as duat
 from duat_jax.nn.stack import Stack
@@ -43,7 +43,7 @@ def zero(kernel, rows):
 def holds(found):
     parts = sum(effect.secant.sum() for effect in found.effects) + sum(found.jumps.values())
     assert found.completeness.verdict == "holds"
-    np.testing.assert_allclose(parts, found.after - found.before, atol=float(found.completeness.tolerance))
+    near(parts, found.after - found.before, within=float(found.completeness.tolerance))
     return found
 
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
+from helpers import near
 
 import duat_jax as duat
 from duat_jax.models.registry import FAMILIES
@@ -30,7 +31,7 @@ def golden(name, dtype="float64"):
 def agree(actual, expected, dtype="float64"):
     """Assert that no entry differs by more than the tolerance, of the largest entry."""
     assert actual.shape == expected.shape and actual.dtype == dtype
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * np.abs(expected).max())
+    near(actual, expected, within=TOLERANCE[dtype] * np.abs(expected).max())
 
 
 def test_every_family_has_a_checkpoint():

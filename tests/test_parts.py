@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import close, make_input, numbers, weights_of
+from helpers import close, make_input, near, numbers, weights_of
 
 import duat_jax as duat
 from duat_jax.forms.affine_form import CARRIERS
@@ -96,12 +96,7 @@ def test_rotary_frequencies_change_with_the_length_of_the_text(longer, real):
 
 def test_rotary_in_half_precision_turns_by_exact_angles():
     rotary, x = Rotary((1.0,)), jnp.ones((3000, 1, 2))
-    np.testing.assert_allclose(
-        rotary(x.astype(jnp.bfloat16)).astype(jnp.float64),
-        rotary(x),
-        rtol=0,
-        atol=4 * float(jnp.finfo(jnp.bfloat16).eps),
-    )
+    near(rotary(x.astype(jnp.bfloat16)).astype(jnp.float64), rotary(x), within=4 * float(jnp.finfo(jnp.bfloat16).eps))
 
 
 @pytest.mark.parametrize("causal", [True, False])

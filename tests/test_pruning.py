@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import close
+from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.analysis.pruning import layers as of_layers
@@ -260,7 +260,7 @@ def test_twins_of_neurons_are_refitted_exactly(settings):
     by_mean = resized(silenced(model, kept, found, "mean"), kept)
     assert jnp.abs(said(by_mean, jnp.asarray(IDS)) - said(model, jnp.asarray(IDS))).max() > 100 * difference
     outer = mlp(model, 1).output.kernel[...]
-    np.testing.assert_allclose(mlp(smaller, 1).output.kernel[0], outer[0] + outer[4] + outer[6], atol=1e-3)
+    near(mlp(smaller, 1).output.kernel[0], outer[0] + outer[4] + outer[6], within=1e-3)
 
 
 def test_the_refit_is_the_least_squares_of_numpy():
@@ -271,7 +271,7 @@ def test_the_refit_is_the_least_squares_of_numpy():
     weights, bias = compensated(outer, kept, found, "refit")
     design = np.column_stack([a[:, kept], np.ones(40)])
     expected = np.linalg.lstsq(design, a @ outer)[0]
-    np.testing.assert_allclose(np.vstack([weights[kept], bias]), expected, atol=1e-3)
+    near(np.vstack([weights[kept], bias]), expected, within=1e-3)
     assert (weights[~kept] == 0).all()
     # Of few tokens least squares would tell the noise: what is carried over is smaller.
     few, _ = compensated(outer, kept, found._replace(tokens=19), "refit")

@@ -2,9 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from helpers import make_stack
+from helpers import close, make_stack
 
 import duat_jax as duat
 
@@ -35,8 +34,8 @@ AT = ("stream", "activation", "pre_activation", "term_output", "point", "hold")
 def test_a_multiplier_at_a_stream_is_that_of_what_follows():
     found = difference(network, at=("stream",))
     rest = jax.jit(duat.secant(lambda x: (mlp(x)[-1] ** 2).sum()))(attention(X), attention(Y))
-    np.testing.assert_allclose(found.multipliers.streams["middle"], rest.multiplier, atol=1e-13)
-    np.testing.assert_allclose(found.contributions.streams["middle"].sum(), found.difference, atol=1e-12)
+    close(found.multipliers.streams["middle"], rest.multiplier)
+    close(found.contributions.streams["middle"].sum(), found.difference)
 
 
 def test_multipliers_at_marks_are_written_out():
@@ -49,12 +48,12 @@ def test_multipliers_at_marks_are_written_out():
     on_activation = on_output @ W["out"].T
     on_stream = on_output + (on_activation * slope) @ W["in"].T
     values, multipliers = [x @ W["vo"] for x in (X, Y)], found.multipliers
-    np.testing.assert_allclose(multipliers.term_outputs["mlp"], on_output, atol=1e-13)
-    np.testing.assert_allclose(multipliers.activations["mlp"], on_activation, atol=1e-12)
-    np.testing.assert_allclose(multipliers.pre_activations["mlp"], on_activation * slope, atol=1e-12)
-    np.testing.assert_allclose(multipliers.points["mixed"], on_stream, atol=1e-12)
-    np.testing.assert_allclose(multipliers.held["pattern"], on_stream @ (sum(values) / 2).T, atol=1e-12)
-    np.testing.assert_allclose(found.changes.points["mixed"], attention(X) - X - attention(Y) + Y, atol=1e-13)
+    close(multipliers.term_outputs["mlp"], on_output)
+    close(multipliers.activations["mlp"], on_activation)
+    close(multipliers.pre_activations["mlp"], on_activation * slope)
+    close(multipliers.points["mixed"], on_stream)
+    close(multipliers.held["pattern"], on_stream @ (sum(values) / 2).T)
+    close(found.changes.points["mixed"], attention(X) - X - attention(Y) + Y)
 
 
 def test_moved_inputs_and_moved_parameters_are_the_difference():
@@ -63,10 +62,10 @@ def test_moved_inputs_and_moved_parameters_are_the_difference():
     found = duat.secant(lambda x: (u * attention(x)).sum(), held=("pattern",))(X, Y)
     patterns = [jax.nn.softmax(x @ W["qk"] @ x.T) for x in (X, Y)]
     middle, values = sum(patterns) / 2, (X + Y) / 2 @ W["vo"]
-    np.testing.assert_allclose(found.multiplier, u + middle.T @ u @ W["vo"].T, atol=1e-12)
-    np.testing.assert_allclose(found.moved["pattern"], (u @ values.T) * (patterns[0] - patterns[1]), atol=1e-12)
+    close(found.multiplier, u + middle.T @ u @ W["vo"].T)
+    close(found.moved["pattern"], (u @ values.T) * (patterns[0] - patterns[1]))
     assert found.completeness.verdict == "holds" and not found.jumps
-    np.testing.assert_allclose(found.parts.sum() + found.moved["pattern"].sum(), found.difference, atol=1e-12)
+    close(found.parts.sum() + found.moved["pattern"].sum(), found.difference)
 
 
 def test_what_flows_and_what_is_held_have_the_same_sum():
@@ -94,15 +93,13 @@ def unrolled(x):
 @pytest.mark.parametrize("held", [False, True])
 def test_a_scan_is_its_steps(held):
     steps, layers = (difference(fn, at=("stream", "activation"), held=held) for fn in (scanned, unrolled))
-    np.testing.assert_allclose(steps.multiplier, layers.multiplier, atol=1e-12)
+    close(steps.multiplier, layers.multiplier)
     for name, marked in (("layer", "streams"), ("mlp", "activations")):
         stacked = getattr(steps.contributions, marked)[name]
         each = [getattr(layers.contributions, marked)[f"{name}[{i}]"] for i in range(3)]
-        np.testing.assert_allclose(stacked, jnp.stack(each), atol=1e-12)
+        close(stacked, jnp.stack(each))
     if held:
-        np.testing.assert_allclose(
-            steps.moved["gate"], jnp.stack([layers.moved[f"gate[{i}]"] for i in range(3)]), atol=1e-12
-        )
+        close(steps.moved["gate"], jnp.stack([layers.moved[f"gate[{i}]"] for i in range(3)]))
     assert steps.completeness.verdict == "holds"
 
 
@@ -113,7 +110,7 @@ def test_every_layer_is_a_cut(block):
     readout = jax.random.normal(jax.random.key(5), (4, 6))
     found = jax.jit(duat.secant(lambda x: (readout * stack(x)).sum(), at=("stream",)))(X, Y)
     for part in found.contributions.streams.values():
-        np.testing.assert_allclose(part.sum(), found.difference, atol=1e-11)
+        close(part.sum(), found.difference)
     assert len(found.contributions.streams) == 4
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close, numbers
+from helpers import close, near, numbers
 from jax import lax
 from two_inputs import X, Y, each, shapley, slope, sums, tanh_slope
 
@@ -269,7 +269,7 @@ def test_what_could_jump_and_did_not_has_no_part():
     assert found.completeness.within
     assert not any(found.jumps.values())
     for name, fn in functions.items():
-        np.testing.assert_allclose(found.multiplier[name], jax.jit(jax.grad(fn))(x), atol=1e-8)
+        near(found.multiplier[name], jax.jit(jax.grad(fn))(x), within=1e-8)
 
 
 def test_jumps_of_two_lines_have_two_names():

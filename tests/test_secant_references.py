@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from helpers import close, numbers
+from helpers import close, numbers, relative
 from jax import lax
 from two_inputs import each, secant, shapley, slope
 
@@ -43,7 +43,7 @@ def test_of_a_polynomial_it_is_the_divided_difference():
     secants = {name: duat.secant(fn) for name, fn in CUBIC.items()}
     found = jax.jit(lambda x, y: {name: jax.vmap(secant)(x, y) for name, secant in secants.items()})(x, y)
     for name, one in found.items():
-        np.testing.assert_allclose(one.multiplier, expected, rtol=1e-13, err_msg=name)
+        relative(one.multiplier, expected, within=1e-13, message=name)
         assert one.completeness.within.all(), name
 
 
@@ -104,8 +104,8 @@ def test_of_several_inputs_it_is_shapleys_value():
 
 def test_shapleys_value_is_enumerated_rightly():
     values = shapley(lambda a, b, c: a * b * c, [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
-    np.testing.assert_allclose(values, [1 / 3] * 3)
-    np.testing.assert_allclose(shapley(lambda a, b: max(a, b), [2.0, 5.0], [1.0, 3.0]), [0.0, 2.0])
+    close(values, [1 / 3] * 3)
+    close(shapley(lambda a, b: max(a, b), [2.0, 5.0], [1.0, 3.0]), [0.0, 2.0])
 
 
 # --- Integrated gradients -------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def integrated_gradients(fn, x, y, nodes):
 
 def converged(fn, x, y):
     fine, finer = (integrated_gradients(fn, x, y, nodes) for nodes in (24, 48))
-    np.testing.assert_allclose(fine, finer, rtol=1e-10, atol=1e-12)
+    close(fine, finer)
     return finer
 
 

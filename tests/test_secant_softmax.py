@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from helpers import close, numbers
+from helpers import close, near, numbers, relative
 from jax import lax
 from two_inputs import each, logarithmic_weights, secant
 
@@ -92,7 +92,7 @@ def read_out(fn, readout):
 def agree(found, expected, dtype):
     """Assert that multipliers are the same up to what rounding does to the logarithms of the smaller probabilities."""
     size = np.abs(expected).max()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=32 * float(jnp.finfo(dtype).eps) * size)
+    near(found, expected, within=32 * float(jnp.finfo(dtype).eps) * size)
 
 
 def agree_with_closed_forms(forms, x, y, readout, dtype):
@@ -197,7 +197,7 @@ def test_what_is_masked_has_no_part(dtype):
         for i in range(len(APART)):
             agree(found.multiplier[name][i], rows_of(softmax_expected, seen[i], other[i], readout[i]), dtype)
         assert not np.asarray(found.parts[name])[:, ~np.asarray(MASK)].any(), name
-        np.testing.assert_allclose(found.parts[name].sum(), differences[name], rtol=1e3 * float(jnp.finfo(dtype).eps))
+        relative(found.parts[name].sum(), differences[name], within=1e3 * float(jnp.finfo(dtype).eps))
 
 
 def test_what_a_moving_mask_takes_or_leaves_is_named_at_the_softmax():

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close
+from helpers import close, near, relative
 
 from duat_jax.analysis import moved_parameters as moved
 from duat_jax.analysis.selection import (
@@ -122,7 +122,7 @@ def test_tasks_are_what_their_names_say():
 def test_an_output_that_is_blind_to_the_prompt_is_at_best_the_mean():
     """Of shifts that is the sequence's mean: the error is `√(1/3 · 7/8)` where numbers are uniform."""
     content = sequences(jax.random.key(0), 5000)
-    np.testing.assert_allclose(blind(SHIFTS, content), (7 / 24) ** 0.5, rtol=0.02)
+    relative(blind(SHIFTS, content), (7 / 24) ** 0.5, within=0.02)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +154,7 @@ def test_training_learns_the_functions_and_seeds_are_their_own():
     with jax.numpy_dtype_promotion("standard"):  # as optax needs it
         both, second = (train(sizes, some, steps=400, batch=64, rate=1e-2) for some in (keys, keys[1:]))
     for one, other in zip(jax.tree.leaves(both), jax.tree.leaves(second), strict=True):
-        np.testing.assert_allclose(one[1], other[0], atol=1e-5)
+        near(one[1], other[0], within=1e-5)
     content = sequences(jax.random.key(9), 200)
     error = root_mean_square(outputs(both, content) - targets(FOUR, content))
     assert (error.mean(1) < 0.5 * blind(FOUR, content).mean()).all()
@@ -235,8 +235,8 @@ def test_change_of_a_bias_is_relative_to_both():
     one, other = bias(0), bias(3)
     size = ((np.linalg.norm(one) ** 2 + np.linalg.norm(other) ** 2) / 2) ** 0.5
     found = moved.changes(network, CONTENTS[:1])["c2"]
-    np.testing.assert_allclose(found[0, 3], np.linalg.norm(one - other) / size, rtol=1e-10)
-    np.testing.assert_allclose(found, found.T, rtol=1e-12)
+    close(found[0, 3], np.linalg.norm(one - other) / size)
+    close(found, found.T)
 
 
 @pytest.mark.parametrize("kind", ["perceptron", FIXED, "transformer"])
@@ -321,7 +321,7 @@ def test_biases_of_another_prompt_are_run_again():
 def test_the_way_between_two_outputs():
     y = jax.random.normal(jax.random.key(0), (5, 4, CONTENT))
     own, other = jnp.broadcast_to(y[:, :, None], (5, 4, 4, CONTENT)), jnp.broadcast_to(y[:, None], (5, 4, 4, CONTENT))
-    np.testing.assert_allclose(moved.way(jnp.stack([other, own, (own + 3 * other) / 4]), y), [0, 1, 0.25], atol=1e-12)
+    close(moved.way(jnp.stack([other, own, (own + 3 * other) / 4]), y), [0, 1, 0.25])
 
 
 def test_pictures_show_outputs_and_changes():

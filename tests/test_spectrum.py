@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import BLOCK_NAMES, close, make_input, make_stack
+from helpers import BLOCK_NAMES, close, make_input, make_stack, near, relative
 from test_operators import INPUTS, OUTPUTS, composition_of_two, function, kronecker, matrix, mix, transposed_function
 
 import duat_jax as duat
@@ -33,8 +33,8 @@ def agrees_with_svd(found, dense, count):
     left, right = np.asarray(found.left).reshape(count, -1), np.asarray(found.right).reshape(count, -1)
     # Up to a sign, the same for both.
     signs = np.sign((right * vt[:count]).sum(1))[:, None]
-    np.testing.assert_allclose(signs * right, vt[:count], atol=1e-9)
-    np.testing.assert_allclose(signs * left, u.T[:count], atol=1e-9)
+    close(signs * right, vt[:count])
+    close(signs * left, u.T[:count])
     assert (found.errors < 1e-12 * values[0]).all()
 
 
@@ -101,8 +101,8 @@ def test_of_one_tokens_state_and_of_one_number_there_is_one_norm_for_each_input_
 def test_squares_of_half_precision_are_summed_in_single():
     made = Kronecker(jnp.ones((1, 1), jnp.bfloat16), jnp.ones((1, 300), jnp.bfloat16))
     assert duat.token_norms(made).dtype == jnp.float32
-    np.testing.assert_allclose(duat.frobenius(made), 300**0.5, rtol=1e-6)
-    np.testing.assert_allclose(duat.frobenius(made.T), 300**0.5, rtol=1e-6)
+    relative(duat.frobenius(made), 300**0.5, within=1e-6)
+    relative(duat.frobenius(made.T), 300**0.5, within=1e-6)
 
 
 def test_estimates_are_as_far_off_as_they_say():
@@ -113,11 +113,11 @@ def test_estimates_are_as_far_off_as_they_say():
     assert 0.5 < np.mean(in_errors**2) < 2
     # For random signs the variance is the sum of the row's other squares.
     spread = np.sqrt(((dense**2).sum(1) - np.diag(dense) ** 2) / 400)
-    np.testing.assert_allclose(diagonal.standard_error.reshape(-1), spread, rtol=0.15)
+    relative(diagonal.standard_error.reshape(-1), spread, within=0.15)
     norms = jax.vmap(lambda key: duat.estimated_frobenius(made, 100, key=key))(jax.random.split(KEY, 60))
     in_errors = (norms.value - np.linalg.norm(dense)) / norms.standard_error
     assert 0.5 < np.mean(in_errors**2) < 2
-    np.testing.assert_allclose(norms.value.mean(), np.linalg.norm(dense), rtol=0.02)
+    relative(norms.value.mean(), np.linalg.norm(dense), within=0.02)
 
 
 @pytest.mark.parametrize("make", [composition_of_two, transposed_function])
@@ -142,7 +142,7 @@ def test_a_singular_value_lies_within_the_error(outputs, inputs, iterations):
     u, v = np.asarray(found.left).reshape(4, -1), np.asarray(found.right).reshape(4, -1)
     forwards, backwards = v @ dense.T - found.values[:, None] * u, u @ dense - found.values[:, None] * v
     expected = np.sqrt(((forwards**2).sum(1) + (backwards**2).sum(1)) / 2)
-    np.testing.assert_allclose(found.errors, expected, rtol=1e-6, atol=1e-12)
+    near(found.errors, expected, within=1e-12)
 
 
 CALLS = []
@@ -201,12 +201,12 @@ def test_where_there_are_no_further_triplets_no_error_says_that_there_are(made, 
     found = duat.singular_triplets(made, 4, key=KEY, iterations=6)
     certain = found.errors < 1e-10
     assert np.isfinite(found.values).all() and certain[: len(values)].all()
-    np.testing.assert_allclose(found.values[: len(values)], values)
+    close(found.values[: len(values)], values)
     # What is found by rounding, a value's second copy or the other value, is a triplet all the same.
     exact = np.linalg.svd(np.nan_to_num(made.dense()), compute_uv=False)
     assert (np.abs(np.asarray(found.values[certain])[:, None] - exact).min(1) < 1e-10).all()
     for vectors in (found.left, found.right):
-        np.testing.assert_allclose(np.linalg.norm(vectors.reshape(4, -1), axis=1)[certain], 1)
+        close(np.linalg.norm(vectors.reshape(4, -1), axis=1)[certain], 1)
 
 
 def test_the_iteration_runs_in_the_default_precision(dtype=jnp.float32):
@@ -214,7 +214,7 @@ def test_the_iteration_runs_in_the_default_precision(dtype=jnp.float32):
     found = duat.singular_triplets(Kronecker(left, right), 2, key=KEY, iterations=12)
     exact = np.linalg.svd(np.kron(left.astype(float), right.astype(float)), compute_uv=False)[:2]
     assert {part.dtype for part in found} == {jnp.dtype(float)}
-    np.testing.assert_allclose(found.values, exact, rtol=4 * float(jnp.finfo(dtype).eps))
+    relative(found.values, exact, within=4 * float(jnp.finfo(dtype).eps))
 
 
 def test_maps_with_one_function_are_one_program_and_triplets_go_through_jit():

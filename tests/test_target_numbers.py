@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
+from helpers import close
 
 import duat_jax as duat
 from duat_jax.analysis.lora.change import lora_change
@@ -22,7 +23,7 @@ def test_only_a_log_probability_has_an_entropy():
     for each, target in zip(found, asked):
         alone = duat.explain(model, IDS, target).biases
         assert list(each.biases) == list(alone)
-        np.testing.assert_allclose(list(each.biases.values()), list(alone.values()), rtol=1e-10, atol=1e-12)
+        close(list(each.biases.values()), list(alone.values()))
 
 
 ASKED = {
@@ -78,8 +79,8 @@ def test_every_command_gives_the_number_that_a_target_names(name, target):
         [contrasted.value, contrasted.others[0].value],
         [changed.before, expected[1]],
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-10)
-    np.testing.assert_allclose(contrasted.completeness.sum, expected[0] - expected[1], rtol=1e-9, atol=1e-12)
+        close(found, expected)
+    close(contrasted.completeness.sum, expected[0] - expected[1])
     assert len({explained[0].target, contrasted.target, changed.target}) == 1
 
 
@@ -94,6 +95,6 @@ def test_what_an_adapter_changes_is_the_number_that_a_target_names(target):
     }
     found = lora_change(model, adapters, IDS, target)
     before, after = (float(by_hand(each, IDS, target)) for each in (model, merge(model, adapters)))
-    np.testing.assert_allclose([found.before, found.after], [before, after], rtol=1e-10)
+    close([found.before, found.after], [before, after])
     for parts in (found.totals.values(), (effect.part for effect in found.effects)):
-        np.testing.assert_allclose(sum(parts), after - before, rtol=1e-9)
+        close(sum(parts), after - before)

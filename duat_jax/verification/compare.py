@@ -23,6 +23,7 @@ from duat_jax.verification.routes import (
     recursive,
     symbolic_block,
 )
+from duat_jax.verification.tolerance import tolerance
 
 _LARGEST = 8e9  # bytes of dense matrices above which the check is refused
 
@@ -33,7 +34,7 @@ class Difference(NamedTuple):
     Args:
         route: the other route.
         largest: the absolute difference that is largest beside its tolerance, over all parts and layers.
-        tolerance: what rounding may do there, `8 · eps · (layers + 2) · Σ|parts|`.
+        tolerance: what rounding may do there, with `Σ|parts|` as the size of the summands.
         share: the one divided by the other.
     """
 
@@ -85,9 +86,8 @@ def _sizes(forms: list[Unrolled], terms: list[ResidualTerm], x0: Array) -> dict[
 def _difference(
     route: str, symbolic: dict[str, Array], other: dict[str, Array], sizes: dict[str, float], depth: int
 ) -> Difference:
-    rule = 8 * float(np.finfo(symbolic[f"x/{depth}"].dtype).eps) * (depth + 2)
     errors = np.array([float(jnp.abs(symbolic[name] - value).max()) for name, value in other.items()])
-    bounds = rule * np.array([sizes[name] for name in other])
+    bounds = tolerance(symbolic[f"x/{depth}"].dtype, depth, np.array([sizes[name] for name in other]))
     shares = np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))
     worst = int(np.argmax(shares))  # the first that isn't a number, if there is one
     return Difference(route, float(errors[worst]), float(bounds[worst]), float(shares[worst]))

@@ -60,7 +60,7 @@ def row(case: Case) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         expected = reference(case, Path(folder))
         parity = [max(errors(case, Path(folder), expected[dtype], dtype).values()) for dtype in DTYPES]
-        model: Any = duat.load(folder, dtype=jnp.float64)
+        model = duat.load(folder, dtype=jnp.float64)
     return [
         case.switch,
         case.head,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import DeepLift
+from helpers import near
 
 import duat_jax as duat
 
@@ -56,7 +57,7 @@ def agree(fn, model, x, y):
     found = duat.secant(fn)(jnp.array(x), jnp.array(y))
     expected = deeplift(model, x, y)
     assert np.abs(expected).max() > 1e-2
-    np.testing.assert_allclose(found.parts, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+    near(found.parts, expected, within=1e-9 * np.abs(expected).max())
     assert found.completeness.verdict == "holds"
 
 

@@ -1,0 +1,20 @@
+"""How far two exact routes to the same numbers may lie from each other."""
+
+from typing import Any
+
+import numpy as np
+
+
+def tolerance(dtype: Any, layers: int, size: Any) -> Any:
+    """Return what rounding may do to an array that two routes compute, `8 · eps · (layers + 2) · size`.
+
+    Args:
+        dtype: in which both are computed.
+        layers: number of layers between the input and the array.
+        size: the size of the summands, `Σ|parts|` of an entry, or an array of such sizes.
+
+    Example:
+        >>> tolerance(np.float32, layers=2, size=1.0) == 8 * 2**-23 * 4
+        True
+    """
+    return 8 * float(np.finfo(dtype).eps) * (layers + 2) * size

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import numbers
+from helpers import close, numbers
 from sympy import Float, Integer, Rational, Symbol, Trace, exp, oo, sqrt
 
 import duat_jax as duat
@@ -162,7 +162,7 @@ def test_scalars_have_the_values_that_jax_gives_them():
     }
     found = to_jax({name: expression for name, (expression, _) in cases.items()}, jnp.tanh)(arrays)
     for name, (_, expected) in cases.items():
-        assert jnp.allclose(found[name], expected, rtol=1e-14, atol=1e-14), name
+        close(found[name], expected)
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,9 @@ demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched firs
 test: $(VENV)/.test  ## everything but the slow rest
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-slow: $(VENV)/.test $(VENV)/.smollm2  ## the slow rest: great depths, every case of the lies
-	$(BIN)/python -m pytest -n auto -m slow
+PART ?= 1/1
+slow: $(VENV)/.test $(VENV)/.smollm2  ## the slow rest: great depths, every case of the lies; PART=2/3 is the second third of it
+	$(BIN)/python -m pytest -n auto -m slow --part $(PART)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

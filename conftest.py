@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import filterfalse
 from pathlib import Path
+from zlib import crc32
 
 # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -35,6 +37,22 @@ _ROOMS = (
     *("transform.marks", "verification"),
 )
 install_import_hook([f"duat_jax.{room}" for room in _ROOMS], "beartype.beartype")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a part of the tests be chosen: `--part 2/3` is the second of three, by the tests' names."""
+    parser.addoption("--part", default="1/1", help="which part of the tests, such as 2/3")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other parts."""
+    part, parts = map(int, config.getoption("part").split("/"))
+
+    def elsewhere(item: pytest.Item) -> bool:
+        return crc32(item.nodeid.encode()) % parts != part - 1
+
+    config.hook.pytest_deselected(items=list(filter(elsewhere, items)))
+    items[:] = filterfalse(elsewhere, items)
 
 
 @pytest.fixture(autouse=True)

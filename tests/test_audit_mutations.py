@@ -133,7 +133,17 @@ def changed_claims(claim):
     for number, (misprint, right) in enumerate(claim.correct):
         for other in mutants(right):
             pairs = (*claim.correct[:number], (misprint, other), *claim.correct[number + 1 :])
-            yield other, replace(claim, correct=pairs)
+            changed = replace(claim, correct=pairs)
+            if not restored(changed, claim):
+                yield other, changed
+
+
+def restored(changed, claim):
+    """Return whether a later replacement makes the correction what it was, such as one that puts a prime back."""
+    try:
+        return changed.corrected == claim.corrected
+    except SymbolicError:
+        return False
 
 
 def result(claim):

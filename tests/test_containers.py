@@ -10,6 +10,7 @@ import pytest
 from cases import GOLDEN
 from containers import leaves, same
 from damaged import copy_checkpoint, damage
+from helpers import near
 from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
@@ -128,8 +129,8 @@ def test_halves_are_read_and_given(tmp_path, stored, dtype):
     logits = model(IDS)
     # What is kept in half precision is computed in single.
     assert logits.dtype == (jnp.float64 if dtype == jnp.float64 else jnp.float32)
-    near = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)(IDS)
-    near(logits.astype(np.float64), near, within=0.3)
+    expected = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)(IDS)
+    near(logits.astype(np.float64), expected, within=0.3)
 
 
 def test_a_weight_too_large_for_halves_is_named(tmp_path):

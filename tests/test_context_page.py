@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import close, near
 
 from benchmarks.context_cells import MODELS, TASKS, coverage, intervals, ratio
 from benchmarks.context_gains import count_shared
@@ -44,7 +45,7 @@ def test_the_mapping_is_the_difference_of_what_right_and_exchanged_demonstration
     assert numbers_of(split[3:]) == [6.5, 4.5, 2.0, 2.25, 0.25]
     assert split[5] == bootstrap(np.array([1.0, 3.0])).written(2, "+") == "+2.00 [+1.00, +3.00]"
     assert split[7].startswith("+0.25 [-0.50, +1.00]"), "draw by draw, -0.5 and 1"
-    np.testing.assert_allclose(numbers_of(finer[3:]), [1.125, 0.5, 3.375, 1.5, 25.0], rtol=0, atol=0.006)
+    near(numbers_of(finer[3:]), [1.125, 0.5, 3.375, 1.5, 25.0], within=0.006)
     assert [row[:2] for row in others] == [["antonyms", "capitals"], ["antonyms", "uppercase"]]
     assert [numbers_of(row[2:]) for row in others] == [[2.0, 0.5, 1.5], [1.0, 0.25, 0.75]]
     assert accuracy[3:] == ["0 of 2", "0 of 4", "0 of 2", "0 of 2", "1 of 2"]
@@ -61,7 +62,7 @@ def test_the_mapping_is_the_difference_of_what_right_and_exchanged_demonstration
 def test_equal_shares_are_what_a_position_that_reads_all_tokens_alike_has(masked, expected):
     found = equal_shares(4, masked)
     for name, number in expected.items():
-        np.testing.assert_allclose(found[name]["texts"], [number], err_msg=name)
+        close(found[name]["texts"], [number])
     assert found["itself"] == found["first"] == found["first, norms not squared"] == found["first, along the sum"]
 
 
@@ -74,7 +75,7 @@ def test_over_the_later_half_the_first_token_is_in_every_share_from_further_away
         rest = [
             [sum(layer[q, k] for k in range(1, 8) if abs(q - k) >= kernel) for q in range(4, 8)] for layer in shares
         ]
-        np.testing.assert_allclose(found[f"beyond {kernel}"] - found["first"], np.mean(rest, 1), atol=1e-12)
+        close(found[f"beyond {kernel}"] - found["first"], np.mean(rest, 1))
 
 
 def test_the_share_without_the_first_token_is_of_what_remains():
@@ -91,8 +92,8 @@ def test_shared_first_tokens_are_counted_over_draws():
 
 def test_an_interval_of_few_units_covers_less():
     # Student's t of two units is Cauchy's distribution, whose quantiles are tangents.
-    np.testing.assert_allclose(coverage(2), 2 / np.pi * np.arctan(1.959964 * np.sqrt(1 / 2)), atol=1e-6)
-    np.testing.assert_allclose([coverage(8), coverage(10**6)], [0.89, 0.95], atol=1e-3)
+    near(coverage(2), 2 / np.pi * np.arctan(1.959964 * np.sqrt(1 / 2)), within=1e-6)
+    near([coverage(8), coverage(10**6)], [0.89, 0.95], within=1e-3)
     assert intervals("Of text [1.0, 2.0].\n| +1.0 [+0.5, +1.5] | 2.0 (+1.0 [-1.0, +3.0]) | a [b] |") == 2
 
 

@@ -180,6 +180,6 @@ def test_every_linked_file_and_heading_exists(page):
             continue
         file = (ROOT / page).parent / path if path else ROOT / page
         assert os.path.exists(file), link
-        if heading:
+        if heading and not heading.startswith("duat_jax."):  # those are made of docstrings; `make docs` follows them
             headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}, link

@@ -112,7 +112,7 @@ def test_only_what_is_live_counts():
     assert duat.decompose(with_the_dead, x).completeness == duat.decompose(alive, x).completeness
 
 
-@pytest.mark.parametrize("block", ["pre-norm", "post-norm"])
+@pytest.mark.parametrize("block", ["pre-norm", pytest.param("post-norm", marks=pytest.mark.slow)])
 def test_every_form_carries_it_and_it_holds(block):
     stack, x = make_stack(block, 3), make_input()
     form = duat.unroll(stack, x)

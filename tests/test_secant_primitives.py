@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from helpers import close, make_input, weights_of
+from helpers import close, make_input, near, weights_of
 from jax import lax
 from jax.interpreters import ad
 from test_primitives import EXAMPLES as LINEAR
@@ -193,8 +193,8 @@ def test_a_softmax_over_segments_is_split_and_what_is_the_largest_is_named():
         rows = [jax.nn.softmax(x[group == GROUPS]) @ weights[group == GROUPS] for group in (0, 2)]
         return sum(rows)
 
-    near = duat.secant(lambda x: jnp.vdot(weights, segment_softmax(x)))(middle + step, middle - step)
-    near(near.multiplier, jax.grad(grouped)(middle), within=1e-8)
+    close_by = duat.secant(lambda x: jnp.vdot(weights, segment_softmax(x)))(middle + step, middle - step)
+    near(close_by.multiplier, jax.grad(grouped)(middle), within=1e-8)
 
 
 COMPLEX = frozenset(("convert_element_type", "fft", "real", "imag", "conj", "complex"))

@@ -45,6 +45,7 @@ def test_many_comparisons_have_a_wider_interval():
     assert ratio == pytest.approx(stats.norm.ppf(1 - 0.025 / 12) / stats.norm.ppf(0.975), rel=0.1)
 
 
+@pytest.mark.slow
 def test_an_interval_over_groups_holds_the_mean_of_new_groups():
     """Groups differ by more than the units in them do: units alone would say too little."""
     draw = np.random.default_rng(4)

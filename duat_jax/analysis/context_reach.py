@@ -123,8 +123,8 @@ def written(pattern: Float[Array, "heads queries keys"], vectors: Float[Array, "
     Example:
         >>> import jax.numpy as jnp
         >>> both = written(jnp.array([[[0.5, 0.5]]]), jnp.array([[[6.0, 0.0], [0.0, 8.0]]]))
-        >>> both.norms.tolist(), both.along.round(2).tolist()
-        ([[3.0, 4.0]], [[0.36..., 0.63...]])
+        >>> both.norms.tolist(), [round(share, 2) for share in both.along[0].tolist()]
+        ([[3.0, 4.0]], [0.36, 0.64])
 
     Source: Kobayashi et al., "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms", 2020.
     """

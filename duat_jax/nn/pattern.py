@@ -1,6 +1,7 @@
 """From queries and keys to the attention pattern, which is held."""
 
 from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from duat_jax.nn.linear import PRECISION
 from duat_jax.transform.marks import hold
 
 
-def require_boolean(mask: Array) -> None:
+def require_boolean(mask: Any) -> None:
     """Require that a mask says of each token by a truth value whether it is real.
 
     Args:

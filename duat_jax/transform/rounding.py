@@ -66,7 +66,7 @@ def rounding_of(program: Program, *, given: Iterable[Site], wanted: Iterable[Sit
         >>> from duat_jax.transform.program import trace
         >>> fn = lambda x: x[0] + x[1].astype(jnp.bfloat16).astype(jnp.float32)
         >>> program, _ = trace(fn, [jnp.float32(1), jnp.float32(2)])
-        >>> [round(-jnp.log2(eps)) for eps in rounding_of(program, given=(), wanted=(), value=True).arguments]
+        >>> [round(-float(jnp.log2(eps))) for eps in rounding_of(program, given=(), wanted=(), value=True).arguments]
         [23, 7]
     """
     given, wanted = frozenset(given), frozenset(wanted)

@@ -95,7 +95,7 @@ def failing(found):
     return {name: one for name, one in found.items() if one.verdict == FAILS}
 
 
-@pytest.mark.parametrize(("dtype", "low"), [PAIRS[0], pytest.param(*PAIRS[2], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("dtype", "low"), [PAIRS[0], pytest.param(*PAIRS[2].values, marks=pytest.mark.slow)])
 def test_a_right_split_never_fails(dtype, low):
     with jax.disable_jit():
         assert not failing(split(looped(low), make_input(dtype)))

@@ -24,6 +24,7 @@ from benchmarks.page import Fields, write_pages
 from benchmarks.texts import held_out_sources
 from duat_jax.analysis.deletion_picture import draw
 from duat_jax.analysis.deletion_study import Row, names_of, study
+from duat_jax.analysis.statistics import Estimate
 from duat_jax.analysis.text import read_texts
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
@@ -98,17 +99,14 @@ def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
     return {"asked": asked._asdict(), **found.as_dict()}
 
 
-def _number(found: dict[str, float], sign: str = "") -> str:
-    return f"{found['value']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
-
-
 def _table(result: dict[str, Any], removal: str) -> list[str]:
     head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for i, (method, row) in enumerate(result["tables"][removal].items()):
-        cells = [method, _number(row["deletion"]), _number(row["insertion"])]
-        cells += [_number(row["ahead"], "+") if i else "", _number(row["spearman"])]
-        cells += [f"{row['kendall']['value']:.3f}", f"{result['costs'][method]:.1f}"]
+        found = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
+        cells = [method, found["deletion"].written(), found["insertion"].written()]
+        cells += [found["ahead"].written(sign="+") if i else "", found["spearman"].written()]
+        cells += [f"{found['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

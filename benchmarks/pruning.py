@@ -22,7 +22,7 @@ from benchmarks.environment import environment
 from benchmarks.page import Fields, cells, write_pages
 from benchmarks.pruning_page import tables
 from benchmarks.texts import held_out_sources, manual, trained_sources
-from duat_jax.analysis.journal import Journal
+from duat_jax.analysis.journal import Journal, fingerprint
 from duat_jax.analysis.pruning import layers as of_layers
 from duat_jax.analysis.pruning.budget import equally
 from duat_jax.analysis.pruning.calibration import moments
@@ -88,7 +88,7 @@ class Subject:
         self.model, tokenizer = duat.load(path), duat.load_tokenizer(path)
         self.held_out = windows(stream(tokenizer, held_out), count, LENGTH, seed=0)
         self._tokens = stream(tokenizer, calibration)
-        work = {"model": name, "texts": TEXTS, "length": LENGTH, "held out": count}
+        work = {"model": name, "texts": TEXTS, "length": LENGTH, "held out": fingerprint(self.held_out)}
         self.journal = Journal(_journal(name), work)
         kept = _results()["models"].get(name, {})
         if kept.get("work") == work:

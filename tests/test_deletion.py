@@ -28,6 +28,7 @@ from duat_jax.analysis.deletion import (
     settled,
 )
 from duat_jax.analysis.deletion_study import compared, names_of
+from duat_jax.analysis.statistics import bootstrap
 from duat_jax.analysis.token_attribution import methods_of
 from duat_jax.explanation.inputs import Inputs
 from duat_jax.explanation.others import Other
@@ -301,6 +302,21 @@ def test_what_all_texts_say_of_methods_by_hand():
     assert table["other"].ahead == pytest.approx((0.25, 0.25, 0.25)) and table["one"].ahead == (0.0, 0.0, 0.0)
     assert table["one"].deletion.high - table["one"].deletion.low == 1
     assert table["one"].least_first.tolist() == [1.5, 1.5, 2.5, 3.5, 3.5]
+    assert table["one"].gaps.tolist() == [2.0, 2.0] and table["other"].gaps.tolist() == [1.75, 1.75]
+
+
+def test_intervals_of_comparisons_are_corrected_for_how_many_there_are():
+    draw = np.random.default_rng(0)
+    names = ["one", *map(str, range(13))]
+    of_texts = [
+        {"masked": {name: {"numbers": draw.normal(size=(2, 5)).tolist(), "agreement": (0.0, 0.0)} for name in names}}
+        for _ in range(50)
+    ]
+    pair, many = (compared(of_texts, some, "masked")["0"] for some in (names[:2], names))
+    assert many.ahead.low < pair.ahead.low < pair.ahead.value == many.ahead.value < pair.ahead.high < many.ahead.high
+    assert many.deletion == pair.deletion
+    gaps = compared(of_texts, names, "masked")["one"].gaps - many.gaps
+    assert many.ahead == bootstrap(gaps, comparisons=13)
 
 
 TEXTS = ["a f c h b e", "b b d a g e c", "h c c a f b", "d e f g a a b c", "c a d g b a"]

@@ -35,6 +35,14 @@ def tiny(monkeypatch):
 
 
 @pytest.mark.slow
+def test_held_out_files_that_stand_in_training_files_are_left_out():
+    line, other = "a line that is longer than twenty characters", "another line that no file was trained on"
+    training = {"a": f"    {line}\n"}
+    held_out = {"known": f"{line}\n", "new": f"{other}\n", "little": f"{other}\n" * 20 + line, "short": "x = 1\n"}
+    assert corpus.known_lines(held_out["little"], {line}) == pytest.approx(44 / (20 * 40 + 44))
+    assert list(corpus.unseen(training, held_out)) == ["new", "little", "short"]
+
+
 def test_training_learns_and_resumes(tiny, tmp_path):
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         stream = np.tile(np.arange(50, dtype=np.uint16), 40)

@@ -5,6 +5,7 @@ import sysconfig
 from pathlib import Path
 
 HELD_OUT_ONE_IN = 25
+SHORT_LINE, FEW = 20, 0.1
 
 
 def sources() -> dict[str, str]:
@@ -35,6 +36,28 @@ def split(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     training = {name: text for name, text in texts.items() if not is_held_out(name)}
     held_out = {name: text for name, text in texts.items() if is_held_out(name)}
     return training, held_out
+
+
+def known_lines(text: str, known: set[str]) -> float:
+    """Return the share of a file's characters in lines that a set of lines contains; short lines don't count.
+
+    Args:
+        text: the file.
+        known: stripped lines.
+    """
+    lines = [line.strip() for line in text.splitlines() if len(line.strip()) > SHORT_LINE]
+    return sum(len(line) for line in lines if line in known) / max(1, sum(map(len, lines)))
+
+
+def unseen(training: dict[str, str], held_out: dict[str, str]) -> dict[str, str]:
+    """Return the held-out files of which less than a tenth stands, line by line, in the training files too.
+
+    Args:
+        training: files that a model was trained on, by their names.
+        held_out: others, by their names.
+    """
+    known = {line.strip() for text in training.values() for line in text.splitlines()}
+    return {name: text for name, text in held_out.items() if known_lines(text, known) < FEW}
 
 
 def fingerprint(texts: dict[str, str]) -> str:

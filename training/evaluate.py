@@ -15,14 +15,13 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from training.corpus import fingerprint, sources, split
+from training.corpus import fingerprint, sources, split, unseen
 from training.train import encode
 
 ORDER = 5
 """The n of the n-gram byte model."""
 
 BATCH = 16
-SHORT_LINE, FEW = 20, 0.1
 
 
 def _keys(data: np.ndarray, length: int) -> np.ndarray:
@@ -93,17 +92,6 @@ def model_bits_per_byte(texts: list[str], path: Path | None) -> float:
     return float(total / np.log(2) / size)
 
 
-def known_lines(text: str, known: set[str]) -> float:
-    """Return the share of a file's characters in lines that a set of lines contains; short lines don't count.
-
-    Args:
-        text: the file.
-        known: stripped lines.
-    """
-    lines = [line.strip() for line in text.splitlines() if len(line.strip()) > SHORT_LINE]
-    return sum(len(line) for line in lines if line in known) / max(1, sum(map(len, lines)))
-
-
 def compare(texts: list[str], training: bytes, path: Path | None) -> dict[str, float]:
     """Return bits per byte of some files by `xz -9`, by the n-gram model and by the language model.
 
@@ -130,8 +118,7 @@ def main() -> None:
     arguments = parser.parse_args()
     training, held_out = split(sources())
     counted = "".join(training.values()).encode()
-    known = {line.strip() for text in training.values() for line in text.splitlines()}
-    new = [text for text in held_out.values() if known_lines(text, known) < FEW]
+    new = list(unseen(training, held_out).values())
     result = {
         "held_out_text": fingerprint(held_out),
         "python": platform.python_version(),

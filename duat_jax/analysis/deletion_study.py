@@ -50,7 +50,9 @@ class Row(NamedTuple):
         deletion: the area under `most_first`, which is the better the lower.
         insertion: the area under `least_first`, which is the area while the most relevant tokens come first, too: the
             same texts in the opposite order; the better the higher.
-        ahead: by how much the first method's insertion minus deletion is larger, text by text paired.
+        gaps: of each text, the area of insertion minus that of deletion, `[texts]`.
+        ahead: by how much the first method's mean gap is larger, text by text paired; its interval is corrected for as
+            many methods as are compared with the first.
         spearman: rank agreement with leave-one-out.
         kendall: the same, by the share of pairs.
     """
@@ -59,6 +61,7 @@ class Row(NamedTuple):
     least_first: Float[np.ndarray, "sizes"]
     deletion: Estimate
     insertion: Estimate
+    gaps: Float[np.ndarray, "texts"]
     ahead: Estimate
     spearman: Estimate
     kendall: Estimate
@@ -210,7 +213,8 @@ def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], remova
             least_first.mean(0),
             bootstrap(most_first.mean(1)),
             bootstrap(least_first.mean(1)),
-            bootstrap(gaps[names[0]] - gaps[name]),
+            gaps[name],
+            bootstrap(gaps[names[0]] - gaps[name], comparisons=len(names) - 1),
             bootstrap(spearman),
             bootstrap(kendall),
         )

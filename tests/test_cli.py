@@ -9,14 +9,17 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+import typer
 from cases import ENCODER, GOLDEN
 from damaged import change_tokenizer, copy_checkpoint, damage
-from helpers import relative
+from helpers import near, relative
+from test_lora import random_adapters
 from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application, compiled
 from duat_jax.cli.output import DoesNotHold, to_json
+from duat_jax.models.lora import save_adapters
 
 TEXT = "w5 w17 w3"
 
@@ -314,3 +317,66 @@ def test_an_encoder_without_a_second_text_is_an_error():
     result = run("explain", TEXT, "--model", GOLDEN / "bert")
     assert result.exit_code == 2
     assert "--against" in result.stderr
+
+
+GPT2 = "--model", GOLDEN / "gpt2"
+METHOD = "norm of change x W_out"
+IN_EVERY_DTYPE = {
+    "explain": (("explain", TEXT, *GPT2), ("value",)),
+    "contrast": (("explain", TEXT, "--versus", "w5 w17 w4", *GPT2), ("difference",)),
+    "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
+    "context": (
+        ("context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
+        ("difference",),
+    ),
+    "faithfulness": (
+        ("faithfulness", "--texts", 2, "--tokens", 6, "--method", "gradient x input"),
+        ("tables", "masked", "gradient x input", "deletion", "value"),
+    ),
+    "circuit": (
+        ("circuit", "--task", "parameter", "--prompts", 2, "--method", METHOD, "--units", "head x position"),
+        ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
+    ),
+    "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
+}
+"""Each command that takes `--dtype`, and where its number stands in the JSON."""
+
+
+def test_every_command_that_computes_by_a_model_takes_a_dtype():
+    """Training and pruning compute in float32, verifying in float64; merging adds to the weights as they are."""
+    every = {
+        name: command for name, command in commands(typer.main.get_command(application)) if takes(command, "model")
+    }
+    without = {name for name, command in every.items() if not takes(command, "dtype")}
+    assert without == {"lora train", "lora merge", "verify"}
+    assert every.keys() - without - {"prune"} == IN_EVERY_DTYPE.keys() - {"contrast"}
+
+
+def commands(command, name=()):
+    for child in getattr(command, "commands", {}).values():
+        yield from commands(child, (*name, child.name))
+    if not hasattr(command, "commands"):
+        yield " ".join(name), command
+
+
+def takes(command, option):
+    return any(parameter.name == option for parameter in command.params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", IN_EVERY_DTYPE)
+def test_a_command_runs_in_every_dtype(command, tmp_path):
+    model = duat.load(GOLDEN / "gpt2")
+    save_adapters(tmp_path / "adapter", random_adapters(model, ["c_fc"]), model)
+    asked, path = IN_EVERY_DTYPE[command]
+    asked = [tmp_path / "adapter" if one == "adapter" else one for one in asked]
+    numbers = {}
+    for dtype in ("float32", "float64", "bfloat16"):
+        result = run(*asked, "--dtype", dtype, "--json", "-")
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        for name in path:
+            found = found[name]
+        numbers[dtype] = found
+    near(numbers["float64"], numbers["float32"], within=1e-4)
+    near(numbers["bfloat16"], numbers["float32"], within=0.1)

@@ -15,7 +15,7 @@ from duat_jax.forms.secant import secant
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.block import Block
-from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.linear import PRECISION, Linear, alike
 from duat_jax.nn.mlp import MLP, GatedMLP
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -227,14 +227,18 @@ def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: A
     attentions = [block.attention.output for block in _blocks(model) if isinstance(block.attention, Attention)]
     neurons = heads = None
     if len(mlps) == len(change.neurons):
-        lengths = jnp.linalg.norm(jnp.stack([output.kernel[...] for output in mlps]), axis=-1)
+        lengths = jnp.linalg.norm(_kernels(mlps, change.neurons), axis=-1)
         neurons = jnp.abs(change.neurons) * lengths[:, None]
     if len(attentions) == len(change.heads):
-        kernels = jnp.stack([output.kernel[...] for output in attentions])
+        kernels = _kernels(attentions, change.heads)
         kernels = kernels.reshape(len(kernels), *change.heads.shape[2:], -1)
         added = jnp.einsum("lthi,lhif->lthf", change.heads, kernels, precision=PRECISION)
         heads = jnp.linalg.norm(added, axis=-1)
     return Scores(neurons, heads, jnp.linalg.norm(change.streams, axis=-1))
+
+
+def _kernels(maps: Iterable[Linear], x: Array) -> Float[Array, "maps inputs outputs"]:
+    return jnp.stack([alike(one.kernel[...], x) for one in maps])
 
 
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:

@@ -12,13 +12,13 @@ from duat_jax.errors import BadText
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.block import Block
-from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.linear import PRECISION, alike, computed_in
 from duat_jax.nn.norm import LayerNorm, RMSNorm
 from duat_jax.nn.pattern import attention_pattern
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
-Weight = Literal["written", "map", "map and scale"]
+Weight = Literal["written", "map"]
 """By what a pair of tokens is weighed: the vector that attention writes from one to the other, or a norm of the map."""
 
 
@@ -173,8 +173,7 @@ def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True,
         model: a model whose layers have standard attention.
         ids: token ids, `[tokens]`.
         masked: whether the model's own mask is applied; without it, the same queries and keys meet everywhere.
-        weight: `"written"`, or, to compare with, `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`, or `"map and scale"`:
-            the same with the linear map of the norm before it, whose scale is held.
+        weight: `"written"`, or, to compare with, `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`.
 
     Raises:
         BadText: if the model's attention is another one, or the text is too long to store its patterns.
@@ -208,7 +207,10 @@ def _blocks(model: Transformer) -> list[tuple[Block, Attention]]:
 
 def _weights(attention: Attention) -> tuple[Array, Array]:
     """Return `W_{V,h}` and `W_{O,h}` of every query head."""
-    value, output = attention.value.kernel[...], attention.output.kernel[...]
+    value, output = (
+        kernel.astype(computed_in(kernel.dtype))
+        for kernel in (attention.value.kernel[...], attention.output.kernel[...])
+    )
     return _of_heads(attention, value), output.reshape(attention.heads, -1, output.shape[-1])
 
 
@@ -221,8 +223,8 @@ def _of_heads(attention: Attention, rows: Float[Array, "rows width"]) -> Float[A
 def _linear(norm: Any, rows: Float[Array, "... features"]) -> Float[Array, "... features"]:
     """Apply a norm without its scale and its offset."""
     if isinstance(norm, LayerNorm):
-        return (rows - rows.mean(-1, keepdims=True)) * norm.scale[...]
-    return rows * (norm.weight_offset + norm.scale[...]) if isinstance(norm, RMSNorm) else rows
+        return (rows - rows.mean(-1, keepdims=True)) * alike(norm.scale[...], rows)
+    return rows * (norm.weight_offset + alike(norm.scale[...], rows)) if isinstance(norm, RMSNorm) else rows
 
 
 @partial(jax.jit, static_argnames=("masked", "weight"))
@@ -252,14 +254,7 @@ def _weighed(block: Block, attention: Attention, pattern: Array, x: Array, weigh
     found = written(pattern, _linear(block.attention_norm, vectors))
     if weight == "written":
         return found
-    output = _linear(block.attention_norm, output)
-    if weight == "map" or norm is None:
-        return found._replace(norms=block_norms(pattern, value, output))
-    recording = record_kinds(norm, x, (marks.HOLD,))
-    (scale,) = (recording.seen[site] for site in recording.program.of_kind(marks.HOLD))
-    columns = value.swapaxes(-1, -2)
-    (before,) = jax.linear_transpose(partial(_linear, norm), columns)(columns)
-    return found._replace(norms=scale[:, 0] * block_norms(pattern, before.swapaxes(-1, -2), output))
+    return found._replace(norms=block_norms(pattern, value, _linear(block.attention_norm, output)))
 
 
 def _unmasked(attention: Attention, queries: Array, keys: Array) -> Float[Array, "heads queries keys"]:

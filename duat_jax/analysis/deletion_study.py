@@ -214,7 +214,7 @@ def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], remova
             bootstrap(most_first.mean(1)),
             bootstrap(least_first.mean(1)),
             gaps[name],
-            bootstrap(gaps[names[0]] - gaps[name], comparisons=len(names) - 1),
+            bootstrap(gaps[names[0]] - gaps[name], comparisons=max(1, len(names) - 1)),
             bootstrap(spearman),
             bootstrap(kendall),
         )

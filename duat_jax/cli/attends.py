@@ -1,12 +1,12 @@
 """The command `duat attends`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import Dtype, _check_options, _read_text, _require_holding
+from duat_jax.cli.explain import _check_options, _read_text, _require_holding
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
@@ -24,15 +24,11 @@ def attends(
     through_heads: Annotated[
         bool, typer.Option("--through-heads", help="What earlier heads brought, by the head instead of its origin.")
     ] = False,
-    model: Annotated[
-        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
-    ] = None,
-    dtype: Annotated[
-        Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
-    ] = Dtype.float32,
+    model: Model = None,
+    dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="How many of the biggest pairs to list.")] = 10,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
     with one_line_errors():

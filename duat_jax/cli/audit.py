@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duat_jax.cli.options import Json
 from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, one_line_errors, show, to_json, write_json
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _check_options(figure: int | None, equation: str | None, json_file: str | No
 
 
 def audit(
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    json_file: Json = None,
     equation: Annotated[str | None, typer.Option(help="One equation, by its number or its name in the table.")] = None,
     figure: Annotated[
         int | None, typer.Option(help="A figure of the appendix, computed: 2, the parameters layer by layer.")

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duat_jax.analysis.tasks import TASKS
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -52,9 +52,8 @@ def _said_of(task: str, drawn: "Drawn") -> str:
 
 def circuit(
     task: Annotated[list[str], typer.Option(help=f"{'; '.join(TASKS)}. Give several by several --task.")],
-    model: Annotated[
-        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
-    ] = None,
+    model: Model = None,
+    dtype: Kept = Dtype.float32,
     prompts: Annotated[int, typer.Option(min=2, help="How many prompts of each task.")] = 30,
     method: Annotated[
         list[str] | None,
@@ -71,13 +70,13 @@ def circuit(
         bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which prompts are drawn.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Write the curves to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Try which units of a language model carry a task: keep or remove what methods rank highest, corrupt the rest."""
     with one_line_errors():
         check_outputs(plot, json_file)
-        start_jax()
+        start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.analysis.attribution import METHODS
         from duat_jax.analysis.curve_picture import draw
@@ -87,7 +86,7 @@ def circuit(
         check(*asked)
         tokenizer = duat.load_tokenizer(model)
         with loading_bar() as progress:
-            loaded = duat.load(model, progress=progress)
+            loaded = duat.load(model, dtype=dtype.value, progress=progress)
         bar = partial(progress_bar, what="methods on prompts")
         found = study(loaded, tokenizer, *asked, prompts=prompts, seed=seed, mean=mean, progress=bar)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()

@@ -1,6 +1,5 @@
 """The command `duat context`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from duat_jax.analysis.context_tasks import PAIRS
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _require_holding
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -37,11 +37,10 @@ def context(
             help="Compare drawn demonstrations with others, not with hidden ones: exchanged, redrawn, a task."
         ),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the layers' parts to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    model: Model = None,
+    dtype: Kept = Dtype.float32,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Split what demonstrations add to a language model's answer, exactly, over what they move.
 
@@ -49,7 +48,7 @@ def context(
     """
     with one_line_errors():
         check_outputs(plot, json_file)
-        start_jax()
+        start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.analysis.context import ledger
         from duat_jax.analysis.context_controls import exchange
@@ -78,7 +77,7 @@ def context(
                 other = question_of(tokenizer, instead, question or "", answer or "")
         compared = asked.task if other is None else exchange(asked, other)
         with loading_bar() as progress:
-            loaded = duat.load(model, progress=progress)
+            loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Splitting", "steps") as progress:
             found = ledger(loaded, compared, progress=progress)
         for what, completeness in (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import DoesNotHold, check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
@@ -16,14 +17,6 @@ if TYPE_CHECKING:
 
     from duat_jax.forms.completeness import Completeness
     from duat_jax.models.config import Config
-
-
-class Dtype(StrEnum):
-    """What the parameters are kept in; everything is computed in float32 at least."""
-
-    float32 = "float32"
-    float64 = "float64"
-    bfloat16 = "bfloat16"
 
 
 class Carries(StrEnum):
@@ -119,9 +112,7 @@ def explain(
     ] = None,
     pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None,
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads in a text's place.")] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
-    ] = None,
+    model: Model = None,
     head: Annotated[
         str | None,
         typer.Option(help="What is read out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
@@ -170,12 +161,10 @@ def explain(
             help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
         ),
     ] = None,
-    dtype: Annotated[
-        Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
-    ] = Dtype.float32,
+    dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list, or heads and neurons.")] = 10,
-    plot: Annotated[Path | None, typer.Option(help="Write the layer × token picture to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Show one output of a model as a complete table of who contributed what, summing to it exactly.
 

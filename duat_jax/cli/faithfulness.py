@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Dtype, Json, Kept, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -41,6 +42,7 @@ def faithfulness(
             help="A language model or a sentence encoder, directory or GGUF file; if absent the embedded one."
         ),
     ] = None,
+    dtype: Kept = Dtype.float32,
     text: Annotated[
         Path | None, typer.Option(help="A file with one text a line. If absent, sentences of Python's manual.")
     ] = None,
@@ -56,13 +58,13 @@ def faithfulness(
     work: Annotated[
         Path | None, typer.Option(help="Keep what is finished in this file; with it, a killed run goes on.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the curves to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Try which methods find the tokens that matter: take tokens away in their order, and run the model again."""
     with one_line_errors():
         check_outputs(plot, json_file, work)
-        start_jax()
+        start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.analysis.deletion_picture import TITLES, draw
         from duat_jax.analysis.deletion_study import manual, study
@@ -71,7 +73,7 @@ def faithfulness(
         lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
         tokenizer = duat.load_tokenizer(model)
         with loading_bar() as progress:
-            loaded = duat.load(model, progress=progress)
+            loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Texts", "texts") as report:
             found = study(
                 *(loaded, tokenizer, lines, method or ()),

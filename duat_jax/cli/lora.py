@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 lora = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-Model = Annotated[Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")]
-Plot = Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")]
-Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")]
 Adapter = Annotated[Path, typer.Argument(help="Directory with adapter_config.json and adapter_model.safetensors.")]
 
 
@@ -136,6 +134,7 @@ def diff(
     adapter: Adapter,
     text: Annotated[str, typer.Argument(help="The text that the model reads.")],
     model: Model = None,
+    dtype: Kept = Dtype.float32,
     target: Annotated[
         str | None,
         typer.Option(help="Token to explain, or class; the adapted model's most probable one if absent."),
@@ -151,7 +150,7 @@ def diff(
     """Say exactly what adapters change: by term of the closed form, by adapter, and how far each parameter moved."""
     with one_line_errors():
         check_outputs(plot, json_file)
-        start_jax()
+        start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.analysis.lora.change import lora_change
         from duat_jax.analysis.lora.parameters import as_dict, moved_parameters
@@ -173,7 +172,7 @@ def diff(
 
         asked = output(target, "target"), output(contrast, "contrast")
         with loading_bar() as progress:
-            base = duat.load(model, progress=progress)
+            base = duat.load(model, dtype=dtype.value, progress=progress)
         adapters = load_adapters(adapter, base)
         found = lora_change(
             base, adapters, ids, asked[0], contrast=asked[1], against=other, position=position, tokenizer=tokenizer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Json, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -42,9 +43,7 @@ def prune(
     text: Annotated[list[Path], typer.Option(help="A text file to calibrate on. Give several by several --text.")],
     fraction: Annotated[list[float], typer.Option(help="Which share of them goes, from 0 up to 1.")],
     what: Annotated[str, typer.Option(help="What goes: the MLPs' neurons, or whole layers.")] = "neurons",
-    model: Annotated[
-        Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")
-    ] = None,
+    model: Model = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,8 +72,8 @@ def prune(
     work: Annotated[
         Path | None, typer.Option(help="Keep what is finished in this file; a killed run goes on from it.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the losses to this PNG file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    plot: Plot = None,
+    json_file: Json = None,
 ) -> None:
     """Prune a language model's neurons or layers by calibration text, and measure what is lost on other pieces."""
     with one_line_errors():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duat_jax.cli.options import Json
 from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, deliver, one_line_errors, to_json
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def verify(
         str | None, typer.Option(help="paper, paper-residual, pre-norm, post-norm or parallel; all if absent.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="A checkpoint directory, in the place of random networks.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")] = None,
+    json_file: Json = None,
 ) -> None:
     """Compare the symbolic form with the numeric closed form and the forward pass of real networks, in float64."""
     with one_line_errors():

@@ -13,7 +13,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.families.tensor_map import part_at
 from duat_jax.models.lora.places import Place, chosen, places
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION, Linear, alike
+from duat_jax.nn.linear import PRECISION, Linear, alike, computed_in
 
 
 class Adapter(NamedTuple):
@@ -22,7 +22,7 @@ class Adapter(NamedTuple):
     Args:
         down: `A`, `[inputs, rank]`.
         up: `B`, `[rank, outputs]`.
-        scale: `s`, what the product is multiplied by.
+        scale: `s`, what the product is multiplied by, in float32 at least.
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, Eq. 3; Wang & Li, Eq. 17.
     """
@@ -67,7 +67,9 @@ def new_adapters(
     def new(place: Place) -> Adapter:
         bound = place.inputs**-0.5
         down = jnp.asarray(random.uniform(-bound, bound, (place.inputs, rank)), dtype)
-        return Adapter(down, jnp.zeros((rank, place.stored_outputs), dtype), jnp.asarray(alpha / rank, dtype))
+        return Adapter(
+            down, jnp.zeros((rank, place.stored_outputs), dtype), jnp.asarray(alpha / rank, computed_in(dtype))
+        )
 
     return {name: new(known[name]) for name in names}
 
@@ -168,7 +170,8 @@ def merge(model: Transformer, adapters: Adapters) -> Transformer:
     for name, path, part in _parts(model, adapters):
         down, _, scale = adapters[name]
         kernel = part_at(changed, f"{path}.kernel")
-        kernel.set_value(kernel[...] + scale * jnp.matmul(down, part, precision=PRECISION))
+        added = scale * jnp.matmul(alike(down, scale), alike(part, scale), precision=PRECISION)
+        kernel.set_value((alike(kernel[...], scale) + added).astype(kernel.dtype))
     return changed
 
 

@@ -21,6 +21,7 @@ from duat_jax.models.lora.adapter import Adapter, Adapters
 from duat_jax.models.lora.places import Place, places
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import computed_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -141,7 +142,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         module: Adapter(
             jnp.asarray(read[halves[module]["A"]].T),
             jnp.asarray(read[halves[module]["B"]].T),
-            jnp.asarray(scales.scale(_full(model, module)), dtype),
+            jnp.asarray(scales.scale(_full(model, module)), computed_in(dtype)),
         )
         for module in known
         if module in halves

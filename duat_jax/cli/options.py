@@ -1,0 +1,23 @@
+"""The options that several commands have."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Dtype(StrEnum):
+    """What the parameters are kept in; everything is computed in float32 at least."""
+
+    float32 = "float32"
+    float64 = "float64"
+    bfloat16 = "bfloat16"
+
+
+Model = Annotated[Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")]
+Kept = Annotated[
+    Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
+]
+Plot = Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")]
+Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")]

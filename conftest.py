@@ -72,6 +72,14 @@ def optimised() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
 
 
+@pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """A test that puts something wrong in a part's place compiles everything anew, and so do the tests after it."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
 """Where Linux lists a process's pieces of memory, of which it may have 65,530; every compiled program takes several."""
 

@@ -184,6 +184,7 @@ def test_scores_of_many_keys_are_mapped():
     close(pairs[2], pairs[0] - pairs[1])
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_a_bias_that_is_dropped_is_noticed(monkeypatch):
     pull_back = library.pull_back
 
@@ -195,11 +196,13 @@ def test_a_bias_that_is_dropped_is_noticed(monkeypatch):
     assert split(jnp.array([1.0, 0.0, 0.0]))[1].verdict == FAILS
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_a_constant_without_a_mark_that_is_dropped_is_noticed(monkeypatch):
     monkeypatch.setattr(library, "at_zero", lambda *args: jnp.zeros((3, 1, 4)))
     assert split(jnp.array([1.0, 0.0, 0.0]))[1].verdict == FAILS
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_a_rotation_by_another_position_is_noticed(monkeypatch):
     readout = library._readout
     turned = Rotary(rotary_frequencies(4))

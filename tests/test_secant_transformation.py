@@ -249,6 +249,7 @@ LIES = {
 }
 
 
+@pytest.mark.usefixtures("compiled_anew")
 @pytest.mark.parametrize("name", [None, *LIES])
 def test_a_rule_that_is_broken_is_noticed_by_the_sum(name, monkeypatch):
     if name is not None:

@@ -107,7 +107,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = N
     recording = record_kinds(fn, x, _KINDS)
     parts = decomposition.contributions(recording)
     collapsed = affine_form.collapsed_contributions(recording)
-    change = None if against is None else jax.jit(secant(fn))(x, against)
+    change = None if against is None else secant(fn)(x, against)
     parts, collapsed, change = jax.device_get((parts, collapsed, change))
     rows, columns, _ = x.shape
     return ImageMaps(

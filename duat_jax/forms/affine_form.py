@@ -16,6 +16,7 @@ from duat_jax.forms.subject import Model, from_embeddings
 from duat_jax.operators.base import LinearMap
 from duat_jax.operators.function import LinearFunction
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
@@ -132,6 +133,9 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
     return given
 
 
+_compiled_slopes = compiled(_slopes, static_argnames=("carries",))
+
+
 @dataclass(frozen=True)
 class _Collapsed:
     factors: frozenset[Site]
@@ -140,13 +144,13 @@ class _Collapsed:
         return _carry(*data, x, self.factors)
 
 
-@partial(jax.jit, static_argnames="factors")
+@partial(compiled, static_argnames=("factors",))
 def _carry(recording: Recording, given: Seen, x: Array, factors: frozenset[Site]) -> Array:
     question = _question(recording, None, factors)
     return jax.jvp(lambda x: ask(recording, question, None, [x], given), (jnp.zeros_like(x),), (x,))[1]
 
 
-@partial(jax.jit, static_argnames="factors")
+@partial(compiled, static_argnames=("factors",))
 def _bias(recording: Recording, given: Seen, factors: frozenset[Site]) -> Any:
     question = _question(recording, None, factors)
     return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], given)
@@ -170,7 +174,7 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
         )
     require_flowing(recording)
     factors = shared_factors(recording, carries)
-    given = jax.jit(_slopes, static_argnames="carries")(recording, carries)
+    given = _compiled_slopes(recording, carries)
     x, shared = recording.arguments[0], frozenset(factors)
     linear = LinearFunction(_Collapsed(shared), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
     bias = _bias(recording, given, shared)
@@ -238,7 +242,7 @@ def collapsed_contributions(
     return _contributions(recording, readout, target, carries)
 
 
-@partial(jax.jit, static_argnames=("target", "carries"))
+@partial(compiled, static_argnames=("target", "carries"))
 def _contributions(recording: Recording, readout: Any, target: Target, carries: str | None) -> CollapsedContributions:
     factors, given = shared_factors(recording, carries), _slopes(recording, carries)
     question = _question(recording, target, factors)

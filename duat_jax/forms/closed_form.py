@@ -17,6 +17,7 @@ from duat_jax.forms.subject import Model, from_embeddings
 from duat_jax.operators.base import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Step
 from duat_jax.transform.query import (
@@ -257,14 +258,14 @@ def _zeros(recording: Recording, *kinds: str) -> Seen:
     return {site: jnp.zeros_like(recording.seen[site]) for site in recording.program.of_kind(*kinds)}
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@partial(compiled, static_argnames=("target", "terms"))
 def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
     given = {} if terms else _zeros(recording, marks.ACTIVATION)
     zero = jnp.zeros_like(recording.arguments[0])
     return ask(recording, question_of(recording, target), target, [zero], given)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@partial(compiled, static_argnames=("target", "before"))
 def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
     question = question_of(recording, target, linear=[before.site])
     given = _zeros(recording, marks.ACTIVATION)
@@ -272,14 +273,14 @@ def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
     return ask(recording, question, target, recording.arguments, given)
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(compiled, static_argnames=("term",))
 def _activate(recording: Recording, z: Array, term: Step) -> Array:
     given = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
     activation = _activation(term)
     return activations_of(recording, given)[activation.site][activation.iteration]
 
 
-@jax.jit
+@compiled
 def _evaluate(recording: Recording) -> Any:
     def sweep(_: Any, activations: Seen) -> Seen:
         return activations_of(recording, pre_activations_of(recording, recording.arguments, activations))

@@ -5,12 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from duat_jax.forms.affine_form import _question, _slopes, shared_factors
 from duat_jax.forms.decomposition import checked_readout
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
@@ -59,7 +59,7 @@ def coefficients(
     return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, carries)
 
 
-@partial(jax.jit, static_argnames=("sites", "slopes", "carries"))
+@partial(compiled, static_argnames=("sites", "slopes", "carries"))
 def _coefficients(
     recording: Recording, readout: Any, sites: tuple[Site, ...], slopes: bool, carries: str | None
 ) -> Seen:

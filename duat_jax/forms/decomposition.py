@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.query import Target, at_zero, is_float, pull_back, question_of, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
@@ -174,7 +175,7 @@ def contributions(
     return _contributions(recording, readout, target, neurons)
 
 
-@partial(jax.jit, static_argnames=("target", "neurons"))
+@partial(compiled, static_argnames=("target", "neurons"))
 def _contributions(recording: Recording, readout: Any, target: Target, neurons: bool) -> Decomposition:
     program, seen, affinity = recording.program, recording.seen, recording.traced.affinity
     outputs = {

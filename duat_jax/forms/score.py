@@ -12,6 +12,7 @@ from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.decomposition import inputs_times, require_flowing, times
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.keys import Marked, Site, Step
 from duat_jax.transform.query import at_zero, pull_back, question_of, require_affine
 from duat_jax.transform.recording import Recording
@@ -131,7 +132,7 @@ def split_score(
     return _split_score(recording, queries, keys, query, key, through)
 
 
-@partial(jax.jit, static_argnames=("queries", "keys", "through"))
+@partial(compiled, static_argnames=("queries", "keys", "through"))
 def _split_score(
     recording: Recording, queries: Step, keys: Step, query: ScoreSide, key: ScoreSide, through: tuple[Site, ...]
 ) -> Score:

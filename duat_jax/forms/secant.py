@@ -12,9 +12,10 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.difference import Sources, carry, distance_at
 from duat_jax.transform.difference_flow import movement, part
-from duat_jax.transform.difference_plan import Plan, make_plan
+from duat_jax.transform.difference_plan import make_plan
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace
@@ -98,7 +99,8 @@ def secant(
     write one function may split its difference differently.
 
     It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
-    a function that is asked more than once is compiled once under `jax.jit(secant(fn))`.
+    a function that is asked more than once is compiled once for each shape, and under `jax.jit(secant(fn))` also traced
+    once.
 
     Args:
         fn: a pure function of one pytree of arrays, returning a scalar.
@@ -203,7 +205,7 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
     read = frozenset(s for s in program.of_kind(*kinds) if s in plan.marks) | held
 
     xs, ys = (list(map(jnp.asarray, jax.tree.leaves(tree))) for tree in (x, y))
-    found = _split(program, plan, held, read, constants, xs, ys)
+    found = _split(program, held, read, constants, xs, ys)
     marked = {s: found.multipliers[s] for s in program.of_kind(*kinds) if s in read}
     in_tree = jax.tree.structure(x)
     return Secant(
@@ -231,16 +233,16 @@ class _Split(NamedTuple):
     unrecognised: dict[str, Array]
 
 
-@partial(jax.jit, static_argnames=("program", "plan", "held", "read"))
+@partial(compiled, static_argnames=("program", "held", "read"))
 def _split(
     program: Program,
-    plan: Plan,
     held: frozenset[Site],
     read: frozenset[Site],
     constants: list[Any],
     xs: list[Array],
     ys: list[Array],
 ) -> _Split:
+    plan = make_plan(program, held)
     (output,) = program.jaxpr.outvars
     dtype = jnp.result_type(output.aval)
     sources = Sources(

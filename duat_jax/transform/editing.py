@@ -1,6 +1,7 @@
 """Change marked values, and compute everything after them from the changed values."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Array
 from duat_jax.errors import DuatError
 from duat_jax.operators.base import shown
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Site
 from duat_jax.transform.liveness import Question, liveness
@@ -63,12 +65,16 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
     def edited(x: Any) -> Any:
         program, constants = trace(fn, x)
         arguments = jax.tree.leaves(x)
-        given = _given(program, constants, arguments, edits)
-        # Marks that nothing needs any more are read by a recording all the same.
-        live = liveness(program, Question(wanted=frozenset(program.places)))
-        return evaluate(program, constants, arguments, Question(marked=True), given, live)[0]
+        return _value(program, constants, arguments, _given(program, constants, arguments, edits))
 
     return edited
+
+
+@partial(compiled, static_argnames=("program",))
+def _value(program: Program, constants: list[Any], arguments: list[Any], given: Seen) -> Any:
+    # Marks that nothing needs any more are read by a recording all the same.
+    live = liveness(program, Question(wanted=frozenset(program.places)))
+    return evaluate(program, constants, arguments, Question(marked=True), given, live)[0]
 
 
 def _given(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:

@@ -307,6 +307,39 @@ def while_of(equation: core.JaxprEqn) -> While:
     return While(condition, body, _parameter(equation, "cond_nconsts"), _parameter(equation, "body_nconsts"))
 
 
+def without_derivative(equation: core.JaxprEqn) -> dict[str, Any]:
+    """Return the parameters of an equation but the derivative of a `custom_jvp`.
+
+    Args:
+        equation: any equation.
+    """
+    return {name: value for name, value in equation.params.items() if name != "jvp_jaxpr_fun"}
+
+
+def derivative_of(equation: core.JaxprEqn) -> Any:
+    """Return the derivative of a `custom_jvp` as the program that it is, or the function if that can't be traced alone.
+
+    Args:
+        equation: any equation; another one has none.
+    """
+    rule = equation.params.get("jvp_jaxpr_fun")
+    if rule is None or equation.params.get("symbolic_zeros", True):
+        return rule
+    try:
+        return tuple(rule.call_wrapped(*[False] * (len(equation.invars) - _parameter(equation, "num_consts"))))
+    except Exception:  # where it is needed, the error is met
+        return rule
+
+
+def context_of(equation: core.JaxprEqn) -> Any:
+    """Return the settings of JAX under which an equation was made.
+
+    Args:
+        equation: any equation.
+    """
+    return equation.ctx
+
+
 def settings_of(equation: core.JaxprEqn) -> frozenset[tuple[str, Any]]:
     """Return all parameters of an equation, by which two of one primitive may be told apart.
 

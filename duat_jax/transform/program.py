@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
+from duat_jax.transform.content import Content, content_of, described
 from duat_jax.transform.identities import mark_p
 from duat_jax.transform.keys import Key, Site, Step
 from duat_jax.transform.parameters import (
@@ -79,6 +80,9 @@ class Gated(NamedTuple):
 class Program:
     """A traced function: its equations, its marks, and the structure of its result.
 
+    Two that have the same content are equal, so that JAX compiles a question to a function once, however often the
+    function is traced.
+
     Args:
         jaxpr: the equations; what the function closes over are its `constvars`.
         out_tree: structure of the function's result.
@@ -94,6 +98,17 @@ class Program:
     places: dict[Site, Place]
     around: frozenset[Path]
     gated: dict[Path, Gated]
+
+    @cached_property
+    def content(self) -> Content:
+        """All that the program computes, without what its variables are called."""
+        return Content((content_of(self.jaxpr), *map(described, (self.out_tree, tuple(self.places.items())))))
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Program) and self.content == other.content)
 
     def place(self, site: Site) -> Place:
         """Return where a mark stands, or where a value that a question gives belongs.

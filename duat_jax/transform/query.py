@@ -12,6 +12,7 @@ from jaxtyping import Array
 from duat_jax.errors import DuatError
 from duat_jax.operators.function import LinearFunction
 from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Marked, Site, Step
 from duat_jax.transform.liveness import Question
@@ -222,7 +223,7 @@ class Between:
         return _carry(recording, change, self.source, self.target)
 
 
-@partial(jax.jit, static_argnames=("source", "target"))
+@partial(compiled, static_argnames=("source", "target"))
 def _carry(recording: Recording, change: Array, source: Step | None, target: Target) -> Array:
     place = (
         None
@@ -328,7 +329,12 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
         seen = seen_of(chosen)
         _require_recorded(program, seen)
         recording = Recording(constants, arguments, None, seen, Traced(program), in_tree)
-        linear = program.of_kind(marks.ACTIVATION, marks.OFFSET)
-        return ask(recording, question_of(recording, None, linear=linear), None, arguments, {})
+        return _value(recording)
 
     return replayed
+
+
+@compiled
+def _value(recording: Recording) -> Any:
+    linear = recording.program.of_kind(marks.ACTIVATION, marks.OFFSET)
+    return ask(recording, question_of(recording, None, linear=linear), None, recording.arguments, {})

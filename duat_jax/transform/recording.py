@@ -1,8 +1,8 @@
 """One forward pass of a function, kept with its program: what every question about this input is asked of."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +11,9 @@ from jaxtyping import Array
 
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import Affinity
+from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
-from duat_jax.transform.keys import Marked, Step
+from duat_jax.transform.keys import Marked, Site, Step
 from duat_jax.transform.liveness import Live, Question, liveness
 from duat_jax.transform.program import Program, trace
 from duat_jax.transform.rounding import Rounding, rounding_of
@@ -58,6 +59,12 @@ class Traced:
         self.program = program
         self._live: dict[Question, Live] = {}
         self._rounding: dict[Question, Rounding] = {}
+
+    def __hash__(self) -> int:
+        return hash(self.program)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Traced) and self.program == other.program
 
     @cached_property
     def affinity(self) -> Affinity:
@@ -174,10 +181,16 @@ def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Reco
     leaves, in_tree = jax.tree.flatten(x)
     # A Python number isn't an array yet.
     arguments = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in leaves]
-    traced = Traced(program)
-    question = Question(wanted=frozenset(program.of_kind(*kinds)))
-    value, seen = evaluate(program, constants, arguments, question, {}, traced.live(question))
-    return Recording(constants, arguments, value, seen, traced, in_tree)
+    traced, wanted = Traced(program), frozenset(program.of_kind(*kinds))
+    recording = _forward_pass(traced, wanted, constants, arguments)
+    return replace(recording, constants=constants, arguments=arguments, in_tree=in_tree)
+
+
+@partial(compiled, static_argnames=("traced", "wanted"))
+def _forward_pass(traced: Traced, wanted: frozenset[Site], constants: list[Any], arguments: list[Array]) -> Recording:
+    question = Question(wanted=wanted)
+    value, seen = evaluate(traced.program, constants, arguments, question, {}, traced.live(question))
+    return Recording([], [], value, seen, traced, None)
 
 
 def record(fn: Callable[[Any], Any]) -> Callable[[Any], Recording]:

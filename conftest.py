@@ -21,6 +21,8 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
+from tests.slow_cases import listed
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # The suite compiles thousands of small programs, takes half its time for that, and runs each once or twice: they are
@@ -44,8 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", help="which part of the tests, such as 2/3")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other parts."""
+    """Mark the cases that were measured to be slow, and leave out the tests of other parts."""
+    slow = listed()
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker("slow")
     part, parts = map(int, config.getoption("part").split("/"))
 
     def elsewhere(item: pytest.Item) -> bool:

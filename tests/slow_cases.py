@@ -1,0 +1,41 @@
+"""Which cases of tests go behind `slow`, by how long they took: those over a limit, but the quickest of each test.
+
+Run `pytest -n auto -m "not slow" --durations=0 > LOG`, and `python -m tests.slow_cases LOG`; it writes slow_cases.txt,
+which `conftest.py` reads.  Empty the file first to measure every case anew.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+LIST = Path(__file__).with_suffix(".txt")
+LIMIT, LIMIT_OF_THE_QUICKEST = 1.5, 3.0
+"""Seconds of a case; of the quickest case of a test, which stands for the others in `make test`."""
+
+
+def listed() -> frozenset[str]:
+    """Return the names of the cases that are slow."""
+    return frozenset(LIST.read_text(encoding="utf-8").splitlines())
+
+
+def slow_cases(log: str) -> set[str]:
+    """Return the names of the slow cases.
+
+    Args:
+        log: what pytest printed.
+    """
+    of_tests: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for seconds, name in re.findall(r"^([\d.]+)s call +(.*\S)$", log, re.MULTILINE):
+        of_tests[name.partition("[")[0]].append((float(seconds), name))
+    return {
+        name
+        for cases in of_tests.values()
+        for i, (seconds, name) in enumerate(sorted(cases))
+        if seconds > (LIMIT if i else LIMIT_OF_THE_QUICKEST)
+    }
+
+
+if __name__ == "__main__":
+    found = listed() | slow_cases(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    LIST.write_text("".join(f"{name}\n" for name in sorted(found)), encoding="utf-8")

@@ -21,9 +21,13 @@ from test_readme import ROOT, blocks, check_shown
 
 import duat_jax as duat
 from benchmarks import smollm2
+from duat_jax.analysis.context import ledger
+from duat_jax.analysis.context_runs import Task
+from duat_jax.analysis.lora.change import lora_change
 from duat_jax.explanation.others import check_contrast
 from duat_jax.forms.completeness import completeness_of
 from duat_jax.models.config import Head
+from duat_jax.models.lora import new_adapters
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
 
@@ -236,22 +240,40 @@ def test_a_router_that_chooses_otherwise_is_a_part_by_name():
     assert all(name in str(contrast) for name in jumped)
 
 
-def test_a_softmax_that_is_not_recognised_is_noted(monkeypatch):
+def adapted(model):
+    adapters = new_adapters(model, ["c_attn"], rank=2)
+    return lora_change(model, {name: one._replace(up=one.up + 3) for name, one in adapters.items()}, [1, 2, 3], 5)
+
+
+def account(model):
+    hidden = jnp.array([True, False, False])
+    return ledger(model, Task(jnp.array([1, 2, 3]), hidden, jnp.array([2]), jnp.array([5])), run_again=False)
+
+
+ASK = {
+    "contrast": lambda model: duat.contrast(model, [1, 2, 3], [1, 4, 3], 5),
+    "intervene": lambda model: duat.intervene(model, [1, 2, 3], duat.Stream(0, tokens=0).steer(jnp.arange(10.0)), 5),
+    "lora": adapted,
+    "ledger": account,
+}
+
+
+@pytest.mark.parametrize("name", ASK)
+def test_a_softmax_that_is_not_recognised_is_noted(name, monkeypatch, compiled_anew):
     def softmax(scores, axis=-1, **_):
         powers = jnp.exp(scores - scores.max(axis, keepdims=True))
         return powers / (powers.sum(axis, keepdims=True) + 1e-9)
 
     monkeypatch.setattr(jax.nn, "softmax", softmax)
-    # No other test's model has this width, so that nothing compiled is shared.
     block = BlockConfig(arrangement="pre-norm", features=10, heads=2, neurons=6)
     head = Head(kind="next token", outputs=11, tied=True)
     config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
     model = randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), scale=3.0)
-    found = duat.contrast(model, [1, 2, 3], [1, 4, 3], 5)
+    found = ASK[name](model)
     (note,) = found.notes
     assert "isn't recognised as softmax" in note
     assert " ".join(note.split()) in " ".join(str(found).split())
-    assert found.as_dict("a model")["notes"] == [note]
+    assert (found.as_dict() if name == "ledger" else found.as_dict("a model"))["notes"] == [note]
 
 
 IDS_OF = {"given": IDS, "other": OTHER}

@@ -1,14 +1,20 @@
 """Where parts miss a value, the value in double precision tells whose fault it is: the parts' or the forward pass'."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 from flax import nnx
 
 import duat_jax as duat
+from duat_jax.analysis import context
+from duat_jax.analysis.context_runs import Task
+from duat_jax.analysis.lora import change as lora
+from duat_jax.analysis.lora.change import lora_change
 from duat_jax.cli.explain import _require_holding
 from duat_jax.cli.output import DoesNotHold
 from duat_jax.explanation import attends, contrast, double_precision, intervention, run
 from duat_jax.models.config import Head
+from duat_jax.models.lora import new_adapters
 from duat_jax.nn import BlockConfig
 
 IDS, OTHER, TOKEN, LARGE = [1, 2, 3], [1, 4, 3], 5, 2.0**20
@@ -28,11 +34,23 @@ def make_model(large=LARGE):
     return model
 
 
+def change(model):
+    adapters = new_adapters(model, ["c_attn"], rank=2)
+    return lora_change(model, {name: one._replace(up=one.up + 1) for name, one in adapters.items()}, IDS, TOKEN)
+
+
+def account(model):
+    hidden = jnp.array([True, False, False])
+    return context.ledger(model, Task(jnp.array(IDS), hidden, jnp.array([2]), jnp.array([TOKEN])), run_again=False)
+
+
 ASK = {
     "explain": (run, lambda model: duat.explain(model, IDS, TOKEN)),
     "contrast": (contrast, lambda model: duat.contrast(model, IDS, OTHER, TOKEN)),
     "intervene": (intervention, lambda model: duat.intervene(model, IDS, duat.Heads(0, 1).set(0), TOKEN)),
     "attends": (attends, lambda model: duat.attends(model, IDS, layer=1, head=0, key=1)),
+    "lora": (lora, change),
+    "ledger": (context, account),
 }
 """Questions, and where each is split."""
 
@@ -61,7 +79,8 @@ def test_a_forward_pass_that_cancels_large_numbers_is_named(name):
     assert completeness.verdict == "fails"
     assert "ill-conditioned in float32" in completeness.note
     assert completeness.note in " ".join(str(found).split())
-    assert found.as_dict("a model")["completeness"]["note"] == completeness.note
+    told = found.as_dict() if name == "ledger" else found.as_dict("a model")
+    assert told["completeness"]["note"] == completeness.note
     with pytest.raises(DoesNotHold, match="ill-conditioned"):
         _require_holding("the table", completeness)
 
@@ -69,19 +88,23 @@ def test_a_forward_pass_that_cancels_large_numbers_is_named(name):
 @pytest.mark.parametrize("name", ASK)
 def test_a_wrong_part_is_not_the_forward_passs_fault(name, monkeypatch):
     where, ask = ASK[name]
-    split = where._split
+    split = "_closure" if name == "lora" else "_split"
+    right = getattr(where, split)
 
     def more(found):
-        right = found.completeness
-        return found._replace(completeness=right._replace(sum=right.sum + 1, error=right.error + 1))
+        if name == "lora":
+            return found._replace(sum=found.sum + 1, error=found.error + 1)
+        return found._replace(
+            completeness=found.completeness._replace(sum=found.completeness.sum + 1, error=found.completeness.error + 1)
+        )
 
     def wrong(*given):
-        found = split(*given)
+        found = right(*given)
         if name == "explain":
             return [more(parts) for parts in found[0]], found[1]
         return (more(found[0]), *found[1:]) if name == "attends" else more(found)
 
-    monkeypatch.setattr(where, "_split", wrong)
+    monkeypatch.setattr(where, split, wrong)
     completeness = ask(make_model(large=1.0)).completeness
     assert completeness.verdict == "fails"
     assert completeness.in_float64 == pytest.approx(float(completeness.value), abs=1e-3)

@@ -21,9 +21,10 @@ from duat_jax.analysis.context_runs import Reading, Task, mean_log_probability, 
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.explanation.batch import bucket
 from duat_jax.explanation.contrast import HEADS
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.run import beside
 from duat_jax.forms.completeness import Completeness
-from duat_jax.forms.secant import secant
+from duat_jax.forms.secant import notes_of, secant
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
@@ -54,6 +55,7 @@ class _Parts(NamedTuple):
     reads: Float[Array, "layers"]
     completeness: Completeness
     reads_completeness: Completeness
+    unrecognised: dict[str, Array]
 
 
 def _jumps_of_layer(i: int, jumps: dict[str, Array], dtype: Any) -> Array:
@@ -87,6 +89,7 @@ def _split(model: Transformer, task: Task) -> _Parts:
         flowing.parts.streams.sum((1, 2)) + jumps,
         found.completeness,
         flowing.completeness,
+        found.unrecognised | flowing.unrecognised,
     )
 
 
@@ -165,6 +168,10 @@ def ledger(
     form = jax.device_get(moved_form(model, padded))
     progress(2, 3)
     first, second = parts.values
+
+    def difference(model: Transformer) -> Array:
+        return jnp.subtract(*plainly(model, padded))
+
     again = layers_again(model, task) if run_again else (None, None)
     progress(3, 3)
     return Ledger(
@@ -177,12 +184,13 @@ def ledger(
         jumps={name: float(part) for name, part in parts.jumps.items()},
         heads=parts.heads,
         reads=parts.reads,
-        form=form,
+        form=form._replace(completeness=judged(form.completeness, model, difference)),
         again_at=again[0],
         again_from=again[1],
         # The difference is that of the plain forward passes.
-        completeness=beside(parts.completeness, first - second),
-        reads_completeness=beside(parts.reads_completeness, first - second),
+        completeness=judged(beside(parts.completeness, first - second), model, difference),
+        reads_completeness=judged(beside(parts.reads_completeness, first - second), model, difference),
+        notes=notes_of(parts.unrecognised),
     )
 
 

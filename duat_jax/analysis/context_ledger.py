@@ -50,6 +50,7 @@ class Ledger(Shown):
         completeness: the difference of the plain forward passes, the sum of `inputs`, `within`, `patterns`, `held` and
             `jumps`, error and tolerance.
         reads_completeness: the same of `reads`.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
     values: tuple[float, float]
@@ -66,6 +67,7 @@ class Ledger(Shown):
     again_from: Float[np.ndarray, "layers"] | None
     completeness: Completeness
     reads_completeness: Completeness
+    notes: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -94,6 +96,7 @@ class Ledger(Shown):
         |---|---|
         | `first`, `second`, `difference` | the mean log-probability of both runs, from plain forward passes |
         | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
+        | `notes` | what to know of the parts though they sum; none as a rule |
         | `inputs` | the parts of every token's moved embedding; absent where the part is masked |
         | `columns`, `layers` | the parts of moved parameters by layer; the last row is what comes after all layers |
         | `tokens` | the parts of attention to every token, by layer |
@@ -110,6 +113,7 @@ class Ledger(Shown):
             "second": self.values[1],
             "difference": self.difference,
             "completeness": completeness_as_dict(self.completeness),
+            "notes": list(self.notes),
             "inputs": None if self.inputs is None else self.inputs.tolist(),
             "columns": list(COLUMNS),
             "layers": self.layers.tolist(),

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.analysis.context_form import Moved
-from duat_jax.explanation.table import completeness_line, new_table, number
+from duat_jax.explanation.table import completeness_line, new_table, note_lines, number
 
 if TYPE_CHECKING:
     from duat_jax.analysis.context_ledger import Ledger
@@ -77,6 +77,7 @@ def render(ledger: "Ledger") -> RenderableType:
         _layers(ledger),
         *jumps,
         completeness_line(ledger.completeness, "difference"),
+        *note_lines(ledger.notes),
         "",
         Text("The same in the closed form's parameters", style="bold"),
         _form(ledger.form, masked=masked),

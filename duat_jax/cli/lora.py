@@ -186,6 +186,7 @@ def diff(
             if one.verdict == "fails":
                 raise DoesNotHold(
                     f"{what} misses its value by {float(one.error):+.1e}, more than {float(one.tolerance):.1e}"
+                    + (f". {one.note}" if one.note else "")
                 )
         moved = moved_parameters(base, adapters, ids)
         content = to_json({**found.as_dict(_name(model)), "moved": as_dict(moved)})

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from duat_jax.explanation.table import COLUMNS, completeness_line, new_table, number, spoken, token_label
+from duat_jax.explanation.table import COLUMNS, completeness_line, new_table, note_lines, number, spoken, token_label
 from duat_jax.transform.keys import Key
 
 if TYPE_CHECKING:
@@ -129,6 +129,6 @@ def render(contrast: "Contrast", count: int = UNITS) -> RenderableType:
         *_named("What was held at its midpoint, and moved", moved),
         *_named("What jumped: it has no slope between the two", contrast.jumps),
         completeness_line(contrast.completeness, "difference"),
-        *(Text(note, style="yellow") for note in contrast.notes),
+        *note_lines(contrast.notes),
         Text(LESS if contrast.leaves_out else NOTE, style="dim"),
     )

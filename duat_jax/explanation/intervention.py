@@ -21,7 +21,7 @@ from duat_jax.explanation.run import beside, readers_of
 from duat_jax.explanation.words import Words, words_of
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.decomposition import KINDS
-from duat_jax.forms.secant import secant
+from duat_jax.forms.secant import notes_of, secant
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
 from duat_jax.models.target.base import ForwardPass, Reading
@@ -136,6 +136,7 @@ def intervene(
         completeness=judged(
             beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])), model, difference
         ),
+        notes=notes_of(parts.unrecognised),
     )
 
 
@@ -201,6 +202,7 @@ class _Parts(NamedTuple):
     secant: dict[Site, Array]
     jumps: dict[str, Array]
     completeness: Completeness
+    unrecognised: dict[str, Array]
 
 
 def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
@@ -247,6 +249,7 @@ def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: 
         {site: kept + added for site, (kept, added) in found.parts.items()},
         found.jumps,
         found.completeness,
+        found.unrecognised,
     )
 
 

@@ -50,6 +50,7 @@ class Intervention(Shown):
         effects: what each change did.
         jumps: parts of what has no slope between the two runs, such as a router's choice, by line of the program.
         completeness: the difference, the sum of the secant column and the jumps, error and tolerance.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
     family: str
@@ -60,6 +61,7 @@ class Intervention(Shown):
     effects: tuple[Effect, ...]
     jumps: dict[str, float]
     completeness: Completeness
+    notes: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -80,6 +82,7 @@ class Intervention(Shown):
         value that is changed; `alone`, measured |
         | `jumps` | parts of what jumped, by name |
         | `completeness` | `sum` of the secants and jumps, `error`, `tolerance`, `largest` part, and the `verdict` |
+        | `notes` | what to know of the parts though they sum; none as a rule |
 
         Args:
             model: name of the model.
@@ -105,6 +108,7 @@ class Intervention(Shown):
             ],
             "jumps": self.jumps,
             "completeness": completeness_as_dict(self.completeness),
+            "notes": list(self.notes),
         }
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.explanation.table import completeness_line, new_table, number
+from duat_jax.explanation.table import completeness_line, new_table, note_lines, number
 
 if TYPE_CHECKING:
     from duat_jax.explanation.intervention_result import Intervention
@@ -51,5 +51,6 @@ def render(found: "Intervention") -> RenderableType:
         table,
         "",
         completeness_line(found.completeness, "difference"),
+        *note_lines(found.notes),
         Text(NOTE if found.difference else NOTHING, style="dim"),
     )

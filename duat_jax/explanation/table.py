@@ -1,5 +1,6 @@
 """An explanation as a table that a person can read, in a terminal and in a notebook."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,6 +134,15 @@ def completeness_line(completeness: Completeness, what: str = "value") -> Text:
         (verdict, "bold green" if verdict == HOLDS else "bold red"),
         *([] if completeness.note is None else [f"\n{completeness.note}"]),
     )
+
+
+def note_lines(notes: Iterable[str]) -> list[Text]:
+    """Return what to know of parts that sum, each in a line of its own.
+
+    Args:
+        notes: sentences.
+    """
+    return [Text(note, style="yellow") for note in notes]
 
 
 def render(explanation: "Explanation", count: int = TERMS) -> RenderableType:

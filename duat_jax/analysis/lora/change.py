@@ -10,13 +10,14 @@ from jaxtyping import Array
 
 from duat_jax.analysis.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.errors import BadText, NotFinite
+from duat_jax.explanation.double_precision import judged
 from duat_jax.explanation.inputs import Inputs, check, is_many
 from duat_jax.explanation.number import fixed
 from duat_jax.explanation.run import beside, readers_of, say
 from duat_jax.explanation.words import words_of
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
-from duat_jax.forms.secant import Secant, secant
+from duat_jax.forms.secant import Secant, notes_of, secant
 from duat_jax.models.lora.adapter import Adapters, adapt, scaled
 from duat_jax.models.target.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
@@ -117,6 +118,14 @@ def lora_change(
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
     asked_of = model, adapters, one, readers[1]
     split, first_order, alone = jax.device_get((_split(*asked_of), _first_order(*asked_of), _alone(*asked_of)))
+    whole = jax.device_get(_closure(difference, columns, list(corners.values())))
+
+    def change(both: tuple[Transformer, Adapters]) -> Array:
+        base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
+        read = (fixed(_first(readers_of(run, [(asked,)])[0]), after) for run in (base, adapted))
+        numbers = [_read(run, one, reader)[0].value for run, reader in zip((base, adapted), read, strict=True)]
+        return numbers[1] - numbers[0]
+
     said = [() if each is None else words.predictions(*jax.device_get(each)) for each in (said_before, said_after)]
     return LoraChange(
         family=model.config.family,
@@ -138,9 +147,10 @@ def lora_change(
         first_order=float(sum(first_order.values())),
         first_order_held=float(_first_order_held(model, adapters, one, held[0], before)),
         jumps={name: float(part) for name, part in split.jumps.items()},
-        completeness=jax.device_get(_closure(difference, columns, list(corners.values()))),
+        completeness=judged(whole, (model, adapters), change),
         corners=tuple(corner.completeness for corner in corners.values()),
-        by_adapter=beside(split.completeness, np.asarray(difference)),
+        by_adapter=judged(beside(split.completeness, np.asarray(difference)), (model, adapters), change),
+        notes=notes_of(split.unrecognised),
     )
 
 

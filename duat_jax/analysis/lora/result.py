@@ -87,6 +87,7 @@ class LoraChange(Shown):
         corners: how exactly the parts of each of four runs sum to it: base and adapted weights, each under the dynamic
             parameters of the base's run and of the adapted one's.
         by_adapter: the difference, and the sum of the adapters' parts.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
     family: str
@@ -103,6 +104,7 @@ class LoraChange(Shown):
     completeness: Completeness
     corners: tuple[Completeness, ...]
     by_adapter: Completeness
+    notes: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -157,6 +159,7 @@ class LoraChange(Shown):
         | `first_order`, `first_order_held` | of the whole; of the adapters' column |
         | `jumps` | what jumped between the two runs, by name |
         | `completeness`, `by_adapter`, `corners` | `sum`, `error`, `tolerance`, `largest` part and `verdict` |
+        | `notes` | what to know of the parts though they sum; none as a rule |
         | `top_neurons` | those whose parts changed most |
 
         Args:
@@ -182,6 +185,7 @@ class LoraChange(Shown):
             "completeness": completeness_as_dict(self.completeness),
             "by_adapter": completeness_as_dict(self.by_adapter),
             "corners": [completeness_as_dict(corner) for corner in self.corners],
+            "notes": list(self.notes),
             "top_neurons": self.top_neurons(count),
         }
 

@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.explanation.table import completeness_line, new_table, number, spoken
+from duat_jax.explanation.table import completeness_line, new_table, note_lines, number, spoken
 
 if TYPE_CHECKING:
     from duat_jax.analysis.lora.parameters import Moved
@@ -47,6 +47,7 @@ def render(found: "LoraChange") -> RenderableType:
         _columns(found),
         "",
         completeness_line(found.completeness, "difference"),
+        *note_lines(found.notes),
         "",
         _adapters(found),
         "",

@@ -208,6 +208,26 @@ def test_a_whole_number_that_is_held_is_edited_as_one():
         duat.edit(fn, {site: duat.Edit(kept=0.5)})(x)
 
 
+def test_what_is_added_between_an_activation_and_its_outer_map_has_a_secant_and_no_closed_form():
+    x = make_input(TOKENS)
+
+    def fn(x):
+        outer = lambda a: duat.point(a, "neurons") @ OUTER  # noqa: E731
+        return x + duat.term(jnp.tanh, x @ W[3], "mlp", outer=outer)
+
+    added = numbers(TOKENS, HIDDEN, key=3)
+    for kind in ("point", "activation"):
+        edited = duat.edit(fn, {the_site(fn, kind, x): duat.Edit(added=added)})
+        close(edited(x), x + (jnp.tanh(x @ W[3]) + added) @ OUTER)
+        assert duat.secant(lambda x, edited=edited: edited(x).sum())(x, 2 * x).completeness.holds
+        recording = duat.record(edited)(x)
+        if kind == "activation":
+            close(duat.replay(edited, recording.dynamics)(x), recording.value)
+        else:
+            with pytest.raises(duat.NotAffine, match="adds a constant to the activation's own part"):
+                duat.replay(edited, recording.dynamics)(x)
+
+
 def test_every_edit_that_does_not_fit_is_named_with_what_there_is():
     site = the_site(block, "stream", make_input())
     edits = {

@@ -40,6 +40,10 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
     At every given mark `m ↦ kept · m + added`.  The marks stay, with the changed values: the new function can be
     recorded, and edited again.  It composes with `jit`, `vmap` and `grad`, also in what is kept and added.
 
+    A term's output is linear in its activation.  What is added at a point between the two, such as `mlp.neurons`, is no
+    part of either: the new function has its `secant`, but is no sum of terms and can't be replayed or unrolled.  What
+    is added at the activation itself can.
+
     Args:
         fn: a pure function of one pytree of arrays, with marks.
         edits: of each mark that is changed, how; arrays that broadcast to its value as `record` gives it: inside a scan

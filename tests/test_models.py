@@ -4,14 +4,19 @@ import dataclasses
 import itertools
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import ENCODER, GOLDEN
+from flax import nnx
 from helpers import close
 
 import duat_jax as duat
+from duat_jax.models.config import Head
+from duat_jax.models.head import ReadOut
 from duat_jax.models.loader import skeleton
+from duat_jax.nn import BlockConfig
 
 CHECKPOINTS = ("bert", "gpt2", "llama", "mixtral")
 
@@ -59,3 +64,26 @@ def test_a_text_longer_than_the_context_is_an_error_of_ours():
     model = duat.load(GOLDEN / "gpt2")
     with pytest.raises(duat.BadText, match="17 tokens, but the model's context is 16"):
         model(jnp.zeros(17, int))
+
+
+@pytest.mark.parametrize("rows", [50_257, 49_152, 30_522])
+def test_a_read_out_at_one_token_copies_no_unembedding(rows):
+    """Whether its rows are a multiple of the blocks' size or not: GPT-2's and BERT's aren't."""
+    block, outputs = (
+        BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=8),
+        Head(kind="next token", outputs=rows),
+    )
+    config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=outputs)
+    head = ReadOut(config, dtype=jnp.float32, rngs=nnx.Rngs(0))
+    state, weights = jnp.ones(8, jnp.float32), jnp.ones(rows, jnp.float32)
+
+    def read(head, state):
+        return head.at(state, None).values
+
+    def carried_back(head, weights):
+        return jax.linear_transpose(lambda state: read(head, state), state)(weights)
+
+    for program, given in ((read, state), (carried_back, weights)):
+        memory = jax.jit(program).lower(head, given).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < 0.5 * head.unembedding[...].nbytes
+    close(read(head, state), head.logits(state, None))

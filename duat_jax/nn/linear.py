@@ -15,8 +15,8 @@ PRECISION = jax.lax.Precision.HIGHEST
 
 INITIAL_SCALE = 0.02
 
-BLOCK = 512
-"""Of a vocabulary, so many rows are summed up at once."""
+BLOCK, SMALLEST = 512, 4
+"""Of a vocabulary, so many rows are summed up at once, at most; in how many at least, without copying them."""
 
 
 def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> nnx.Param:
@@ -59,13 +59,20 @@ def computed_in(dtype: DTypeLike) -> jnp.dtype:
 
 
 def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block *columns"]:
-    """Return rows in blocks, with zeros at the end: one long sum over a vocabulary would lose digits.
+    """Return rows in blocks of one size: one long sum over a vocabulary would lose digits.
+
+    Blocks that divide the rows copy nothing.  Where there are none, as for a prime number of rows, zeros are added.
 
     Args:
         rows: `[rows, *columns]`.
+
+    Example:
+        >>> in_blocks(jnp.ones((50257, 2))).shape, in_blocks(jnp.ones((521, 2))).shape
+        ((1733, 29, 2), (2, 512, 2))
     """
-    block = min(BLOCK, len(rows))
-    missing = -len(rows) % block
+    count, most = len(rows), min(BLOCK, len(rows))
+    block = next((size for size in range(most, SMALLEST - 1, -1) if count % size == 0), most)
+    missing = -count % block
     return jnp.pad(rows, ((0, missing), *[(0, 0)] * (rows.ndim - 1))).reshape(-1, block, *rows.shape[1:])
 
 

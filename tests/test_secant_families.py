@@ -31,7 +31,8 @@ def test_parts_sum_to_the_difference_at_every_layer(name, dtype):
     found = jax.jit(duat.secant(fn, at=("stream",)))(x, y)
     assert found.completeness.verdict == HOLDS
     difference, jumps = float(fn(x) - fn(y)), sum(map(float, found.jumps.values()))
-    allowed = TOLERANCE[dtype] * abs(difference)
+    # Parts and jumps may be larger than what they sum to.
+    allowed = TOLERANCE[dtype] * max(abs(difference), float(found.completeness.largest))
     assert abs(found.parts.sum() + jumps - difference) <= allowed
     if not any(found.jumps.values()):
         for key, parts in found.contributions.streams.items():

@@ -304,6 +304,7 @@ SMOOTH = {
     "atan": (jnp.arctan, mpmath.atan, HUGE),
     "atan2, above": (lambda z: jnp.arctan2(z, 0.7), lambda z: mpmath.atan2(z, 0.7), (1e-4, *ANYWHERE)),
     "atan2, below": (lambda z: jnp.arctan2(0.7, z), lambda z: mpmath.atan2(0.7, z), ANYWHERE),
+    "atan2, behind": (lambda z: jnp.arctan2(z, -0.7), lambda z: mpmath.atan2(z, -0.7), ANYWHERE),
     "atan2, near its origin": (lambda z: jnp.arctan2(z, 1e-5), lambda z: mpmath.atan2(z, 1e-5), (1e-5, -3e-5)),
     "atanh": (jnp.arctanh, mpmath.atanh, WITHIN),
     "bessel_i0e": (lax.bessel_i0e, lambda z: mpmath.besseli(0, z) * mpmath.exp(-abs(z)), POSITIVE),

@@ -176,7 +176,7 @@ def of_angle(k: int, other: Array, x: Array, y: Array, otherwise: Array) -> Arra
         other: the one that doesn't.
         x: one point.
         y: the other one.
-        otherwise: what is taken where the angle is more than a right one, and at the origin.
+        otherwise: what is taken where the angle is more than a right one, at the origin, and across the cut behind it.
     """
     unit = jnp.maximum(jnp.abs(other), jnp.maximum(jnp.abs(x), jnp.abs(y)))
     unit = jnp.where(unit == 0, 1, unit)
@@ -184,7 +184,8 @@ def of_angle(k: int, other: Array, x: Array, y: Array, otherwise: Array) -> Arra
     apart = (x - y) / unit
     angle = jnp.arctan2(sine * apart, cosine)
     found = jnp.where(apart == 0, sine / jnp.where(cosine == 0, 1, cosine), angle / jnp.where(apart == 0, 1, apart))
-    return jnp.where((cosine > 0) & (jnp.abs(angle) < pi / 2), found / unit, otherwise)
+    cut = (k == 0) & (other < 0) & (jnp.signbit(x) != jnp.signbit(y))
+    return jnp.where((cosine > 0) & (jnp.abs(angle) < pi / 2) & ~cut, found / unit, otherwise)
 
 
 def of_power(k: int, other: Array, x: Array, y: Array, otherwise: Array) -> Array:

@@ -160,8 +160,9 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
     def derivative(z: Array) -> Array:
         return jax.jvp(of, (z,), (jnp.ones_like(z),))[1]
 
-    straight = name in STRAIGHT
-    found = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=not straight, straight=straight)
+    # The derivative of an angle is smooth across its cut, where its values jump.
+    straight, smooth = name in STRAIGHT, name not in STRAIGHT | {"atan2"}
+    found = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=smooth, straight=straight)
     if name == "atan2":
         return of_angle(k, operands[1 - k], x, y, found).astype(dtype)
     if name == "pow" and jnp.issubdtype(operands[1 - k].dtype, jnp.floating):

@@ -80,7 +80,7 @@ def test_the_secant_finds_a_program_that_the_size_of_changes_does_not():
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READ)
 def test_the_page_shows_what_is_measured_again(read, optimised):
-    """As users compile it: where a pre-activation is zero up to rounding, gradients layer by layer follow the rounding."""
+    """As users compile it: where a pre-activation is nearly zero, gradients layer by layer follow its rounding."""
     results = json.loads(KEPT.read_text(encoding="utf-8"))["areas"][read]["histogram"]
     again = areas("histogram", read)
     fixed = [name for name in METHODS if name != "random"]

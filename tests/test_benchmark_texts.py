@@ -31,6 +31,7 @@ def test_the_studies_read_held_out_files(trained, held_out, monkeypatch):
     monkeypatch.setattr(pruning, "Subject", lambda *asked: asked)
     _, _, calibration, evaluation, _ = pruning.embedded()
     assert set(calibration) < set(trained) and evaluation == held_out
+    monkeypatch.setattr(pruning.smollm2, "path", lambda: None)
     _, _, calibration, evaluation, _ = pruning.smollm2_135m()
     assert calibration and evaluation and not set(calibration) & set(evaluation)
 

@@ -23,6 +23,7 @@ from rich.progress import track
 import duat_jax as duat
 from benchmarks import smollm2 as smollm2_file
 from benchmarks.environment import environment
+from duat_jax.explanation.result import completeness_as_dict
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 
@@ -120,7 +121,7 @@ def measure(
             / (result["forward"]["peak_mb"] - result["forward"]["result_mb"]),
         }
     completeness = compiled["with_neurons"](model, ids).completeness
-    result["completeness"] = {key: float(value) for key, value in completeness._asdict().items()}
+    result["completeness"] = completeness_as_dict(completeness) | {"value": float(completeness.value)}
     return result
 
 

@@ -73,7 +73,7 @@ def _as_a_user(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def optimised() -> Iterator[None]:
-    """What is claimed of compiled programs is claimed of them as a user compiles them."""
+    """Compile with all optimisations, as a user does."""
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)
@@ -81,7 +81,7 @@ def optimised() -> Iterator[None]:
 
 @pytest.fixture
 def compiled_anew() -> Iterator[None]:
-    """A test that puts something wrong in a part's place compiles everything anew, and so do the tests after it."""
+    """Forget compiled programs before and after a test that replaces a part of the library."""
     jax.clear_caches()
     yield
     jax.clear_caches()

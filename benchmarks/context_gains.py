@@ -20,7 +20,7 @@ def log_of_answer(reply: dict[str, float]) -> float:
     return reply["of_task"] + reply["among_task"]
 
 
-def others(task: str) -> list[str]:
+def other_tasks(task: str) -> list[str]:
     """Return the tasks that aren't this one."""
     return [name for name in TASKS if name != task]
 
@@ -85,7 +85,7 @@ def replies(pieces: Pieces) -> list[str]:
             of_task, among_task = (split(pieces, task, count, of) for of in (OF_TASK, AMONG_TASK))
             cells = [mean(parts[name]) for parts in (of_task, among_task) for name in PARTS]
             finer.append([*first, *cells, ratio(of_task["all"], columns["all"])])
-        kinds = (others(task), ["redrawn"], ["exchanged"], ["None"])
+        kinds = (other_tasks(task), ["redrawn"], ["exchanged"], ["None"])
         accuracy.append([*first, rights(every, ["None"], "hidden"), *(rights(every, kind) for kind in kinds)])
     if not whole:
         return []
@@ -121,7 +121,7 @@ def _of_other_tasks(pieces: Pieces) -> list[str]:
     rows = []
     measured = {(task, count) for task, count, _ in _measured(pieces)}
     for task in TASKS:
-        for other in others(task):
+        for other in other_tasks(task):
             cells = [mean(added(pieces, task, n, other)) if (task, n) in measured else "" for n in COUNTS]
             parts = [
                 mean(added(pieces, task, 4, other, of)) if (task, 4) in measured else "" for of in (OF_TASK, AMONG_TASK)

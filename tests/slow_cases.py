@@ -1,4 +1,4 @@
-"""Which cases of tests go behind `slow`, by how long they took: those over a limit, but the quickest of each test.
+"""The list of slow test cases: those that took longer than a limit, except the quickest case of each test.
 
 Run `pytest -n auto -m "not slow" --durations=0 > LOG`, and `python -m tests.slow_cases LOG`; it writes slow_cases.txt,
 which `conftest.py` reads.  Empty the file first to measure every case anew.

@@ -15,14 +15,13 @@ from damaged import copy_checkpoint, damage
 from flax import nnx
 from helpers import close, near
 from test_cli import run
+from test_double_precision import account
 from test_heads import BERT, CONFIGS, GIVEN, IDS, PIXELS, SQUARE, load
 from test_heads import model_of as model_of_heads
 from test_readme import ROOT, blocks, check_shown
 
 import duat_jax as duat
 from benchmarks import smollm2
-from duat_jax.analysis.context import ledger
-from duat_jax.analysis.context_runs import Task
 from duat_jax.analysis.lora.change import lora_change
 from duat_jax.explanation.others import check_contrast
 from duat_jax.forms.completeness import completeness_of
@@ -243,11 +242,6 @@ def test_a_router_that_chooses_otherwise_is_a_part_by_name():
 def adapted(model):
     adapters = new_adapters(model, ["c_attn"], rank=2)
     return lora_change(model, {name: one._replace(up=one.up + 3) for name, one in adapters.items()}, [1, 2, 3], 5)
-
-
-def account(model):
-    hidden = jnp.array([True, False, False])
-    return ledger(model, Task(jnp.array([1, 2, 3]), hidden, jnp.array([2]), jnp.array([5])), run_again=False)
 
 
 ASK = {

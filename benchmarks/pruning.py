@@ -19,8 +19,8 @@ import numpy as np
 import duat_jax as duat
 from benchmarks import smollm2
 from benchmarks.environment import environment
-from benchmarks.page import Fields, cells, write_pages
-from benchmarks.pruning_page import tables
+from benchmarks.page import Fields, write_pages
+from benchmarks.pruning_page import numbers, tables
 from benchmarks.texts import held_out_sources, manual, trained_sources
 from duat_jax.analysis.journal import Journal, fingerprint
 from duat_jax.analysis.pruning import layers as of_layers
@@ -285,8 +285,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    text = tables({name: one["found"] for name, one in results["models"].items()}, FRACTIONS)
-    return {"tables": text, **cells(text)}
+    found = {name: one["found"] for name, one in results["models"].items()}
+    return {"tables": tables(found, FRACTIONS), **numbers(found, FRACTIONS)}
 
 
 def main() -> None:

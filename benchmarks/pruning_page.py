@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.page import interval
+import numpy as np
+
+from benchmarks.page import Fields, cells, interval
 from duat_jax.analysis.pruning.compensation import COMPENSATIONS
 from duat_jax.analysis.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.analysis.pruning.layers import RANKINGS
@@ -115,6 +117,22 @@ def _cost(found: Found) -> list[str]:
         if name.startswith("seconds of calibration")
     ]
     return _table(["removed; a forward pass of 8 pieces", "parameters", "by the clock", "of all cores together"], rows)
+
+
+def numbers(results: dict[str, Found], fractions: Sequence[float]) -> Fields:
+    """Return every cell of a model's tables, and of every way to prune it how much more the loss is than before.
+
+    Args:
+        results: what was found about each model.
+        fractions: which shares of neurons were removed.
+    """
+    fields: Fields = {}
+    for model, found in results.items():
+        fields |= {f"{model} / {name}": cell for name, cell in cells(tables({model: found}, fractions)).items()}
+        for piece in dict.fromkeys(name.partition(", ")[2] for name in found if name.startswith("seed ")):
+            losses = [each["loss"] if isinstance(each, dict) else each for each in _over_seeds(found, piece)]
+            fields[f"{model} / {piece} / added loss"] = f"{np.mean(losses) - found['dense']:.3f}"
+    return fields
 
 
 def tables(results: dict[str, Found], fractions: Sequence[float]) -> str:

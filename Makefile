@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark circuits ground-truth approximation context digits faithfulness lora parallel pruning pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,7 +36,7 @@ demo: $(VENV)/.base  ## explain a prompt with the embedded model, and contrast t
 	@echo "The pictures are in demo.png and flow.png"
 
 demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched first
-	$(BIN)/duat explain "The capital of France is" --model $$($(BIN)/python -m benchmarks.smollm2) --plot demo-llm.png
+	$(BIN)/duat explain "The capital of France is" --model $$($(BIN)/python -m experiments.smollm2) --plot demo-llm.png
 	@echo "The picture is in demo-llm.png"
 
 test: $(VENV)/.test  ## everything but the slow rest
@@ -69,25 +69,22 @@ benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.symbolic
 
-circuits: $(VENV)/.test $(VENV)/.smollm2  ## try which units carry a task, by every method; write docs/circuits.md
-	$(BIN)/python -m benchmarks.circuits
-
 ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are known; write docs/ground-truth.md
-	$(BIN)/python -m benchmarks.ground_truth
+	$(BIN)/python -m experiments.ground_truth.run
 
 # The papers' claims, measured: each writes docs/, goes on where it was stopped, and takes up to some hours.
-MEASURED := approximation context digits faithfulness lora parallel pruning
-$(MEASURED): $(VENV)/.test $(VENV)/.smollm2
-	$(BIN)/python -m benchmarks.$@
+EXPERIMENTS := approximation circuits faithfulness images in_context lora pruning
+$(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
+	$(BIN)/python -m experiments.$@.run
 
 pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
-	$(BIN)/python -m benchmarks.page
+	$(BIN)/python -m experiments.pages
 
 train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
 	$(BIN)/python -m training.train --output duat_jax/models/embedded
 
 evaluate: $(VENV)/.test
-	$(BIN)/python -m training.evaluate --json benchmarks/results/language_model.json
+	$(BIN)/python -m training.evaluate --json experiments/results/language_model.json
 
 $(REFERENCE)/.reference: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(REFERENCE)
@@ -95,13 +92,13 @@ $(REFERENCE)/.reference: pyproject.toml constraints.txt
 	@touch $@
 
 parity: $(REFERENCE)/.reference  ## every family and switch against Hugging Face transformers, live (installs torch)
-	$(REFERENCE)/bin/python -m pytest -n auto tests/reference
+	$(REFERENCE)/bin/python -m pytest -n auto tests/parity
 
 families: $(REFERENCE)/.reference  ## write docs/families.md: parity and exactness, measured
-	$(REFERENCE)/bin/python -m tests.reference.table
+	$(REFERENCE)/bin/python -m tests.parity.table
 
 goldens: $(REFERENCE)/.reference  ## write the checkpoints of tests/golden and what the reference computes with them
-	$(REFERENCE)/bin/python -m tests.reference.goldens
+	$(REFERENCE)/bin/python -m tests.parity.goldens
 
 test-lowest:  ## the core's tests with the oldest supported version of every dependency
 	$(PYTHON) -m venv .venv-lowest

@@ -35,10 +35,12 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 # Every annotation of a shape is checked while the suite runs.  What walks programs has none, and many small functions.
 _ROOMS = (
-    *("analysis", "explanation", "forms", "models", "nn", "operators", "reference"),
-    *("transform.marks", "verification"),
+    *("attribution", "display", "evaluation", "forms", "in_context", "inputs", "interpret", "lora"),
+    *("models", "nn", "operators", "pruning", "reference", "transform.marks", "verification"),
 )
-install_import_hook([f"duat_jax.{room}" for room in _ROOMS], "beartype.beartype")
+install_import_hook(
+    ["experiments.approximation", "experiments.images", *(f"duat_jax.{room}" for room in _ROOMS)], "beartype.beartype"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

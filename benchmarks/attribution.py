@@ -18,10 +18,10 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from benchmarks import smollm2
-from benchmarks.environment import environment
-from duat_jax.analysis.attribution import METHODS
-from duat_jax.analysis.prompts import logit_difference
+from duat_jax.attribution.units import METHODS
+from duat_jax.inputs.prompts import logit_difference
+from experiments import smollm2
+from experiments.environment import environment
 
 TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
 NAMES = " Frank", " Henry"

@@ -18,8 +18,8 @@ from flax import nnx
 from rich.progress import track
 
 import duat_jax as duat
-from benchmarks.environment import environment
 from benchmarks.table import CONFIG
+from experiments.environment import environment
 
 TEXTS, TOKENS, TARGET = 16, 64, 11
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.page import Fields, kept
+from experiments.pages import Fields, kept
 
 
 def _times(measured: dict[str, Any]) -> str:

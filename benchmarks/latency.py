@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.environment import environment
+from experiments.environment import environment
 
 REPEATS = 7
 TEXTS = ("def get(self, key, default=None): return self.data.get(key,", "for i in range(10", "import os\nimport sys\n")
@@ -39,7 +39,7 @@ SMOLLM2 = """
 import json, sys, time
 import jax
 import duat_jax as duat
-from benchmarks.smollm2 import path
+from experiments.smollm2 import path
 began = time.perf_counter()
 model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
 jax.block_until_ready(jax.tree.leaves(model))

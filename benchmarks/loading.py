@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
-from benchmarks.environment import environment
+from experiments.environment import environment
 
 FEATURES, NEURONS, LAYERS, VOCAB, HEADS, KEY_VALUE_HEADS = 2048, 5632, 22, 32_000, 32, 4
 DTYPES = ("bfloat16", "float32")

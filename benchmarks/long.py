@@ -15,8 +15,8 @@ from typing import Any
 from flax import nnx
 
 import duat_jax as duat
-from benchmarks.environment import environment
 from benchmarks.table import CONFIG, measure
+from experiments.environment import environment
 
 # A vocabulary of 50,257 would be a third of the weights, and no part of what is measured.
 LONG = dataclasses.replace(CONFIG, vocab=4096, positions=4096, head=dataclasses.replace(CONFIG.head, outputs=4096))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.environment import environment
+from experiments.environment import environment
 
 TOKENS = (128, 512)
 THEIRS = """

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.environment import environment
-from benchmarks.page import Fields, write_pages
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
+from experiments.environment import environment
+from experiments.pages import Fields, write_pages
 
 RESULTS = Path("benchmarks/results/parallel.json")
 DEPTH, WIDTHS = 64, (16, 32, 64, 128, 256)

@@ -22,8 +22,8 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from benchmarks import smollm2
-from benchmarks.environment import environment
+from experiments import smollm2
+from experiments.environment import environment
 
 TEXT = (
     "When John and Mary went to the store to buy a bottle of milk for the family, he looked around for a while, and"

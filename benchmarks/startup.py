@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.environment import environment
+from experiments.environment import environment
 
 PROGRAMS = {
     "jax_and_flax": "import jax, flax.nnx",

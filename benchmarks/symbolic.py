@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import sympy
 
-from benchmarks.environment import environment
+from experiments.environment import environment
 
 PROGRAMS = {
     "proof_of_all_blocks": "from symbolic.catalogue import derive; work = lambda: derive('proof')",

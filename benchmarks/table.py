@@ -21,11 +21,10 @@ from flax import nnx
 from rich.progress import track
 
 import duat_jax as duat
-from benchmarks import smollm2 as smollm2_file
-from benchmarks.environment import environment
-from duat_jax.explanation.result import completeness_as_dict
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
+from experiments import smollm2 as smollm2_file
+from experiments.environment import environment
 
 CONFIG = duat.Config(
     family="gpt2",
@@ -121,7 +120,7 @@ def measure(
             / (result["forward"]["peak_mb"] - result["forward"]["result_mb"]),
         }
     completeness = compiled["with_neurons"](model, ids).completeness
-    result["completeness"] = completeness_as_dict(completeness) | {"value": float(completeness.value)}
+    result["completeness"] = completeness.as_dict() | {"value": float(completeness.value)}
     return result
 
 

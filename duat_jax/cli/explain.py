@@ -57,7 +57,7 @@ def _read_text(
 ) -> "tuple[Tokenizer | None, Any, list[Any]]":
     """Return the tokenizer, what the model reads, and what it is contrasted with."""
     import duat_jax as duat
-    from duat_jax.explanation import inputs
+    from duat_jax.inputs import request as inputs
 
     if config.image is not None:
         if image is None or text is not None or pair is not None:
@@ -78,7 +78,7 @@ def _read_text(
 def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | None", against: str | None) -> Any:
     """Return the text or the image that an encoder's one is compared with."""
     import duat_jax as duat
-    from duat_jax.explanation import inputs
+    from duat_jax.inputs import request as inputs
 
     if against is None:
         return None
@@ -98,7 +98,7 @@ def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
 
 def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, what: str) -> int | str | None:
     """Return the token or the class that a text names."""
-    from duat_jax.explanation import inputs
+    from duat_jax.inputs import request as inputs
 
     if text is None or tokenizer is None or config.head.kind == "classes":
         # A class's number is short; what isn't one stays a name.
@@ -186,10 +186,11 @@ def explain(
         import numpy as np
 
         import duat_jax as duat
-        from duat_jax.explanation import contrast_table, table
-        from duat_jax.explanation.inputs import check
-        from duat_jax.explanation.others import check_contrast
-        from duat_jax.models.asked import require_gated
+        from duat_jax.inputs.baselines import check_contrast
+        from duat_jax.inputs.request import check
+        from duat_jax.interpret.contrast import table as contrast_table
+        from duat_jax.interpret.explain import table
+        from duat_jax.models.validation import require_gated
 
         config, gauge = duat.load_config(model, head=head), None if carries is None else carries.value
         require_gated(config, gauge)

@@ -15,7 +15,7 @@ from duat_jax.cli.progress import loading_bar, progress_bar
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duat_jax.analysis.deletion_study import Row
+    from duat_jax.evaluation.deletion_study import Row
 
 NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
 """What is read of a model with each kind of head."""
@@ -66,9 +66,9 @@ def faithfulness(
         check_outputs(plot, json_file, work)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.analysis.deletion_picture import TITLES, draw
-        from duat_jax.analysis.deletion_study import manual, study
-        from duat_jax.analysis.text import read_texts
+        from duat_jax.evaluation.deletion_plot import TITLES, draw
+        from duat_jax.evaluation.deletion_study import manual, study
+        from duat_jax.evaluation.running_text import read_texts
 
         lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
         tokenizer = duat.load_tokenizer(model)

@@ -80,11 +80,11 @@ def train(
             raise BadText("training needs optax: pip install 'duat-jax[train]'")
         start_jax()
         import duat_jax as duat
-        from duat_jax.analysis.lora.training import Settings
-        from duat_jax.analysis.lora.training import train as train_adapters
-        from duat_jax.analysis.text import mean_loss, read_texts, stream, windows
-        from duat_jax.models.lora import adapt, new_adapters, save_adapters
-        from duat_jax.models.lora.adapter import parameters_of
+        from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
+        from duat_jax.lora import adapt, new_adapters, save_adapters
+        from duat_jax.lora.adapter import parameters_of
+        from duat_jax.lora.training import Settings
+        from duat_jax.lora.training import train as train_adapters
 
         texts, config = read_texts(text), duat.load_config(model)
         if length > config.positions:
@@ -152,11 +152,11 @@ def diff(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.analysis.lora.change import lora_change
-        from duat_jax.analysis.lora.parameters import as_dict, moved_parameters
-        from duat_jax.analysis.lora.table import render, render_moved
-        from duat_jax.explanation.inputs import encode, encode_token
-        from duat_jax.models.lora import load_adapters
+        from duat_jax.inputs.request import encode, encode_token
+        from duat_jax.lora import load_adapters
+        from duat_jax.lora.change import lora_change
+        from duat_jax.lora.parameters import as_dict, moved_parameters
+        from duat_jax.lora.table import render, render_moved
 
         config = duat.load_config(model)
         if config.image is not None:
@@ -207,7 +207,7 @@ def merge(
         start_jax()
         import duat_jax as duat
         from duat_jax.cli.output import show
-        from duat_jax.models.lora import load_adapters, save_merged
+        from duat_jax.lora import load_adapters, save_merged
 
         with loading_bar() as progress:
             base = duat.load(model, progress=progress)

@@ -176,7 +176,7 @@ def show(*shown: "RenderableType") -> None:
     """
     from rich.console import Console
 
-    from duat_jax.explanation.shown import WIDTH
+    from duat_jax.display.result import WIDTH
 
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)

@@ -83,15 +83,15 @@ def prune(
         import jax.numpy as jnp
 
         import duat_jax as duat
-        from duat_jax.analysis.journal import Journal, fingerprint
-        from duat_jax.analysis.pruning.layers import how_many_layers, prune_layers
-        from duat_jax.analysis.pruning.picture import draw
-        from duat_jax.analysis.pruning.pruner import check
-        from duat_jax.analysis.pruning.pruner import prune as prune_model
-        from duat_jax.analysis.pruning.stored import require_writable, save_pruned
-        from duat_jax.analysis.pruning.study import Pruner, losses_of
-        from duat_jax.analysis.text import mean_loss, read_texts, stream, windows
+        from duat_jax.evaluation.journal import Journal, fingerprint
+        from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
         from duat_jax.models.checkpoint.new_directory import check_new_directory
+        from duat_jax.pruning.checkpoint import require_writable, save_pruned
+        from duat_jax.pruning.layers import how_many_layers, prune_layers
+        from duat_jax.pruning.plot import draw
+        from duat_jax.pruning.pruner import check
+        from duat_jax.pruning.pruner import prune as prune_model
+        from duat_jax.pruning.study import Pruner, losses_of
 
         asked = [
             Pruner(one, how, share, budget, what)

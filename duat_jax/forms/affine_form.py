@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
+from duat_jax.forms.analysed_function import Model, from_embeddings
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness, together
 from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, products, require_flowing
-from duat_jax.forms.subject import Model, from_embeddings
-from duat_jax.operators.base import LinearMap
 from duat_jax.operators.function import LinearFunction
+from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
@@ -22,7 +22,7 @@ from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
 from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
-from duat_jax.transform.secants import slope
+from duat_jax.transform.secant.slopes import slope
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""

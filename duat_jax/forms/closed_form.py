@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
+from duat_jax.forms.analysed_function import Model, from_embeddings
 from duat_jax.forms.completeness import Completeness, entrywise_completeness
 from duat_jax.forms.decomposition import require_flowing
 from duat_jax.forms.residual_term import ResidualTerm, Term
-from duat_jax.forms.subject import Model, from_embeddings
-from duat_jax.operators.base import LinearMap
+from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled

@@ -79,6 +79,11 @@ class Completeness(NamedTuple):
             return FAILS
         return HOLDS if np.all(self.says_something) else SAYS_NOTHING
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return its numbers, its verdict, and a note where the forward pass is ill-conditioned, for JSON."""
+        numbers = {name: float(getattr(self, name)) for name in ("sum", "error", "tolerance", "largest")}
+        return numbers | {"verdict": self.verdict} | ({} if self.note is None else {"note": self.note})
+
     @property
     def note(self) -> str | None:
         """A sentence where the forward pass itself is ill-conditioned: in double precision it is nearer to the sum."""

@@ -13,15 +13,15 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
-from duat_jax.transform.difference import Sources, carry, distance_at
-from duat_jax.transform.difference_flow import movement, part
-from duat_jax.transform.difference_plan import make_plan
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace
 from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
 from duat_jax.transform.rounding import rounding_of
+from duat_jax.transform.secant.difference import Sources, carry, distance_at
+from duat_jax.transform.secant.flow import movement, part
+from duat_jax.transform.secant.plan import make_plan
 
 
 class Secant(NamedTuple):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.base import LinearMap, fits, shown
+from duat_jax.operators.linear_map import LinearMap, fits, shown
 
 NUMBERS = 2**22
 """So many numbers are applied at once: enough to keep a processor busy, and small beside a model."""

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.base import LinearMap
 from duat_jax.operators.entries import at_once, require_square, summed
+from duat_jax.operators.linear_map import LinearMap
 
 
 class Estimate(NamedTuple):

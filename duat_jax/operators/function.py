@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float
 
-from duat_jax.operators.base import LinearMap, pytree, rebuilt
+from duat_jax.operators.linear_map import LinearMap, pytree, rebuilt
 
 
 @pytree("data")

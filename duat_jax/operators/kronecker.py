@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.base import LinearMap, pytree, shown
+from duat_jax.operators.linear_map import LinearMap, pytree, shown
 
 
 @pytree("left", "right")

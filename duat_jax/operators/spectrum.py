@@ -11,7 +11,7 @@ from matfree.decomp import bidiag
 from matfree.eig import svd_partial
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.base import LinearMap, shown
+from duat_jax.operators.linear_map import LinearMap, shown
 
 
 class SingularTriplets(NamedTuple):

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sympy import Expr, MatrixExpr, Symbol
 
-from symbolic.equality.word import Atom, PairAtom, Word, indices_of
+from symbolic.equality.word import Atom, Form, Notation, PairAtom, Sides, Word, indices_of
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import IndexedSum
-
-if TYPE_CHECKING:
-    from symbolic.equality.form import NormalForm
-    from symbolic.equality.index_notation import IndexNotation, Sides
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +24,7 @@ class ActivationAtom(Atom):
         function: its name.
     """
 
-    argument: NormalForm
+    argument: Form
     order: int
     function: str
 
@@ -62,7 +57,7 @@ class ActivationAtom(Atom):
         argument = self.argument.vec()
         return Word((ActivationAtom.of(argument.shape, argument, self.order, self.function),), argument.shape)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `σ(Z)_{rc}`."""
         return notation.activation(self)
 
@@ -91,7 +86,7 @@ class DiagonalAtom(Atom):
         """Return itself."""
         return self
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `v_r`, with the same index for rows and columns."""
         rows, _ = notation.word(self.vector)
         return rows, rows
@@ -126,7 +121,7 @@ class HadamardAtom(PairAtom):
         factor, vector = sorted((self.left.vec(), self.right.vec()), key=lambda word: word.data)
         return diagonal(factor).times(vector)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `A_{rc} B_{rc}`."""
         (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
         notation.join(a, b)
@@ -173,7 +168,7 @@ class SumAtom(Atom):
         """Return the sum of the `vec`."""
         return summed(self.word.vec(), self.index, self.first, self.last)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write the entries of the summand, with a new index of summation."""
         return notation.summand(self)
 

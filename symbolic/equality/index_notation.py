@@ -11,21 +11,14 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from functools import cache, lru_cache
 from itertools import accumulate, count, pairwise, permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sympy import Basic, Expr, Mul, S, Symbol, Tuple
 from sympy.core.symbol import Str
 
-from symbolic.equality.word import Word
+from symbolic.equality.atoms import ActivationAtom, SumAtom
+from symbolic.equality.word import Form, Side, Sides, Word
 from symbolic.expressions.indexed_sum import Index
-
-if TYPE_CHECKING:
-    from symbolic.equality.atoms import ActivationAtom, SumAtom
-    from symbolic.equality.form import NormalForm
-
-Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
-
-Sides = tuple[Side, Side]
 
 Factor = list[tuple[int, tuple[Any, ...]]]  # its number and its indices, in every way to read it
 
@@ -353,7 +346,7 @@ def word_key(word: Word) -> tuple[Hashable, Expr]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parts(form: NormalForm) -> tuple[Expr, ...]:
+def _parts(form: Form) -> tuple[Expr, ...]:
     """Return the sizes of the indices that all words of a form have, rows and columns in one row."""
     common: list[Expr] | None = None
     for word in form.words:
@@ -368,7 +361,7 @@ def _parts(form: NormalForm) -> tuple[Expr, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _arranged(
-    form: NormalForm,
+    form: Form,
     environment: tuple[tuple[Symbol, Expr], ...],
     named: int,
     parts: tuple[Expr, ...],

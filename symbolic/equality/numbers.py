@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sympy import Expr, Identity, MatrixExpr, Pow, Symbol, Trace, srepr
 
 from symbolic.equality.atoms import ActivationAtom
-from symbolic.equality.word import Atom, Word, indices_of
+from symbolic.equality.word import Atom, Form, Notation, Sides, Word, indices_of
 from symbolic.expressions.matrix import MatrixProduct
 from symbolic.expressions.scalar import Entry
-
-if TYPE_CHECKING:
-    from symbolic.equality.form import NormalForm
-    from symbolic.equality.index_notation import IndexNotation, Sides
 
 
 class _Number(Atom):
@@ -55,7 +50,7 @@ class EntryAtom(_Number):
         """The indices of sums around it that occur in its matrix or its place."""
         return self.matrix.free | indices_of(self.row, self.column)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `A_{rc}` with values for `r` and `c`."""
         rows, columns = notation.word(self.matrix)
         notation.fix(rows, self.row)
@@ -83,7 +78,7 @@ class TraceAtom(_Number):
         """The indices of sums around it that occur in its matrix."""
         return self.matrix.free
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `A_{rr}`."""
         notation.join(*notation.word(self.matrix))
         return (), ()
@@ -100,7 +95,7 @@ class PowerAtom(ActivationAtom):
     exponent: Expr
 
     @staticmethod
-    def to_the(argument: NormalForm, exponent: Expr) -> Atom:
+    def to_the(argument: Form, exponent: Expr) -> Atom:
         """Return a number to a power.
 
         Args:

@@ -6,9 +6,10 @@ An atom is a class that knows how it is written, its transpose, its `vec`, and i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from sympy import Basic, Expr, Identity, Integer, MatrixExpr, Mul, Symbol
 
@@ -19,10 +20,11 @@ from symbolic.expressions.parameter import Ones, Parameter, Variable
 from symbolic.expressions.scalar import Entry
 from symbolic.expressions.vec import Vec
 
-if TYPE_CHECKING:
-    from symbolic.equality.index_notation import IndexNotation, Sides
-
 Shape = tuple[Expr, Expr]
+
+Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
+
+Sides = tuple[Side, Side]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -164,6 +166,59 @@ def _shared(atom: Atom) -> Atom:
     return atom
 
 
+class Notation(Protocol):
+    """The index notation of a word, as atoms write themselves into it: `IndexNotation`."""
+
+    def index(self, size: Expr) -> Side:
+        """Return a new index."""
+
+    def word(self, word: Word) -> Sides:
+        """Write a word down."""
+
+    def join(self, left: Side, right: Side) -> None:
+        """Identify two sides' indices."""
+
+    def fix(self, side: Side, place: Expr) -> None:
+        """Give the indices of a side one value."""
+
+    def factor(self, expression: Basic, *sides: Side) -> None:
+        """Write a factor down."""
+
+    def summand(self, total: Any) -> Sides:
+        """Write a sum with symbolic bounds down."""
+
+    def activation(self, atom: Any) -> Sides:
+        """Write an activation down."""
+
+
+class Form(Protocol):
+    """A sum of words, as the argument of an activation is one: `NormalForm`."""
+
+    shape: Shape
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def words(self) -> Mapping[Word, Expr]:
+        """The words with their coefficients."""
+
+    @property
+    def free(self) -> frozenset[Symbol]:
+        """The indices of sums around it that occur in it."""
+
+    def expression(self) -> MatrixExpr:
+        """Return it as a sympy expression."""
+
+    def number(self) -> Expr:
+        """Return it as a number, if it is 1 × 1."""
+
+    def transposed(self) -> Form:
+        """Return the transpose."""
+
+    def vec(self) -> Form:
+        """Return its `vec`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Atom(ABC):
     """One factor of a word.
@@ -236,7 +291,7 @@ class Atom(ABC):
         return word if self.shape[1] == 1 else Word((VecAtom.of(shape, word),), shape)
 
     @abstractmethod
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write its entries down in index notation, and return the indices of its rows and of its columns.
 
         Args:
@@ -280,7 +335,7 @@ class ParameterAtom(Atom):
         """Return `Wᵀ`."""
         return TransposeAtom.of(self.shape[::-1], self)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `W_{rc}`."""
         sides = notation.index(self.shape[0]), notation.index(self.shape[1])
         if not isinstance(self.parameter, Ones):  # whose entries are 1, and no factor
@@ -312,7 +367,7 @@ class TransposeAtom(Atom):
         """Return what is transposed."""
         return self.inner
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `W_{cr}`."""
         rows, columns = self.inner.sides(notation)
         return columns, rows
@@ -349,7 +404,7 @@ class KroneckerAtom(PairAtom):
         """The Kronecker product."""
         return Kronecker(self.left.expression(), self.right.expression())
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `A_{ac} B_{bd}`, with the pairs `ab` for its rows and `cd` for its columns."""
         (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
         return a + b, c + d
@@ -384,7 +439,7 @@ class VecAtom(Atom):
         """Return `vec(X)ᵀ`."""
         return TransposeAtom.of(self.shape[::-1], self)
 
-    def sides(self, notation: IndexNotation) -> Sides:
+    def sides(self, notation: Notation) -> Sides:
         """Write `X_{rc}`, with the pair `rc` for its rows."""
         rows, columns = notation.word(self.matrix)
         return rows + columns, ()

@@ -1,1 +1,0 @@
-"""What low-rank adapters change in a model, and how they are trained."""

@@ -1,0 +1,1 @@
+"""Attribution methods: scores of tokens, neurons, heads and streams."""

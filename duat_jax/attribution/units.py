@@ -1,0 +1,299 @@
+"""Methods that say how much each unit of a model matters for what changes between two texts."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.forms import affine_form
+from duat_jax.forms.coefficients import coefficients
+from duat_jax.forms.secant import secant
+from duat_jax.inputs.prompts import logit_difference
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import Attention
+from duat_jax.nn.block import Block
+from duat_jax.nn.linear import PRECISION, Linear, alike
+from duat_jax.nn.mlp import MLP, GatedMLP
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.keys import Site
+from duat_jax.transform.program import Program, trace
+from duat_jax.transform.query import seen_of
+from duat_jax.transform.recording import record_kinds
+
+KINDS = (marks.POINT, marks.STREAM)
+"""The kinds of mark that units stand on."""
+
+
+class Scores(NamedTuple):
+    """A number for each unit: how much of the difference between two texts it is said to carry.
+
+    Args:
+        neurons: of each neuron at each token, `[layers, tokens, neurons]`; none where a method has none.
+        heads: of what each head mixes at each token, `[layers, tokens, heads]`; none where a method has none.
+        streams: of the stream before each layer and after the last one at each token, `[layers + 1, tokens]`; none
+            where a method has none.
+    """
+
+    neurons: Float[Array, "*prompts layers tokens neurons"] | None
+    heads: Float[Array, "*prompts layers tokens heads"] | None
+    streams: Float[Array, "*prompts streams tokens"] | None
+
+
+class _Units(NamedTuple):
+    """Where units are marked, layer by layer; or of every entry of theirs a value, a change, a coefficient.
+
+    Args:
+        neurons: entries `[layers, tokens, neurons]`.
+        heads: `[layers, tokens, heads, head_features]`.
+        streams: `[layers + 1, tokens, features]`.
+    """
+
+    neurons: Any
+    heads: Any
+    streams: Any
+
+
+Read = Callable[[Array], Array]
+"""From a text's embeddings to by how much a model prefers one token to another after it."""
+Rule = Callable[[Read, Array, Array], _Units]
+"""From that function and the embeddings of the clean and the corrupted text to what each entry carries."""
+Method = Callable[[Transformer, Array, Array, Array, Array], Scores]
+"""From a model, the clean and the corrupted text, `[tokens]`, the right and the wrong token to every unit's score."""
+
+
+def _reader(model: Transformer, right: Array, wrong: Array) -> Read:
+    return lambda x: logit_difference(model, x, right, wrong)
+
+
+def _sites(program: Program) -> _Units:
+    def called(kind: str, name: str) -> tuple[Site, ...]:
+        return tuple(site for site in program.of_kind(kind) if site.key.name == name)
+
+    return _Units(
+        called(marks.POINT, "mlp.neurons"), called(marks.POINT, "attention.mixed"), called(marks.STREAM, "layer")
+    )
+
+
+def _stacked(sites: _Units, values: Seen) -> _Units:
+    return _Units(*(jnp.stack([values[site] for site in of_a_kind]) for of_a_kind in sites))
+
+
+def _edits(sites: Iterable[Site], added: Array, kept: float = 1.0) -> dict[Site, Edit]:
+    return {site: Edit(kept, values) for site, values in zip(sites, added, strict=True)}
+
+
+def _values(read: Read, x: Array) -> _Units:
+    recording = record_kinds(read, x, KINDS)
+    return _stacked(_sites(recording.program), recording.seen)
+
+
+def _times(coefficients: _Units, values: _Units) -> _Units:
+    return jax.tree.map(jnp.multiply, coefficients, values)
+
+
+def _minus(values: _Units, others: _Units) -> _Units:
+    return jax.tree.map(jnp.subtract, values, others)
+
+
+def _gradient(read: Read, x: Array) -> tuple[_Units, _Units]:
+    """Return the derivative in every entry, with everything flowing, and the entries: one pass and its transpose."""
+    sites = _sites(trace(read, x)[0])
+
+    def run(added: _Units) -> tuple[Array, _Units]:
+        edits = [_edits(*pair) for pair in zip(sites, added, strict=True)]
+        recording = record_kinds(edit(read, edits[0] | edits[1] | edits[2]), x, KINDS)
+        return recording.value, _stacked(sites, recording.seen)
+
+    like = jax.eval_shape(partial(_values, read), x)
+    return jax.grad(run, has_aux=True)(jax.tree.map(lambda values: jnp.zeros(values.shape, values.dtype), like))
+
+
+def _gradient_times_change(read: Read, x: Array, y: Array) -> _Units:
+    gradient, values = _gradient(read, x)
+    return _times(gradient, _minus(values, _values(read, y)))
+
+
+def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> _Units:
+    program = trace(read, x)[0]
+    names = {site.key.name for site in program.of_kind(marks.HOLD)} if patterns_held else ()
+    held = [name for name in names if name.startswith("attention.") or name.endswith(".scale")]
+    return _stacked(_sites(program), seen_of(secant(read, at=KINDS, held=held)(x, y).contributions))
+
+
+def _mean(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
+    """Return the mean of something over the middles of equal steps from 0 to 1, one after the other."""
+    total = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), jax.eval_shape(at, jnp.zeros((), dtype)))
+    middles = (jnp.arange(steps, dtype=dtype) + 0.5) / steps
+    total, _ = jax.lax.scan(lambda total, t: (jax.tree.map(jnp.add, total, at(t)), None), total, middles)
+    return jax.tree.map(lambda values: values / steps, total)
+
+
+def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+    """Return gradients averaged on the straight line between the embeddings, times the units' change."""
+    gradient = _mean(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
+    return _times(gradient, _minus(_values(read, x), _values(read, y)))
+
+
+def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+    """Return gradients averaged on the line on which all units of a kind move together, times their change.
+
+    All streams together are no place to move: the last one alone would be read.
+    """
+    sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
+
+    def carried(at: tuple[Site, ...], clean: Array, corrupted: Array) -> Array:
+        def gradient(t: Array) -> Array:
+            def run(values: Array) -> Array:
+                return edit(read, _edits(at, values, kept=0.0))(y + t * (x - y))
+
+            return jax.grad(run)(corrupted + t * (clean - corrupted))
+
+        return _mean(steps, x.dtype, gradient) * (clean - corrupted)
+
+    of_neurons, of_heads = (carried(*kind) for kind in zip(sites[:2], clean[:2], corrupted[:2], strict=True))
+    return _Units(of_neurons, of_heads, None)
+
+
+def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+    """Return gradients averaged on the line on which one layer's units move, the text clean, times their change."""
+    sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
+
+    def carried(at: tuple[Site, ...], corrupted: Array, change: Array) -> Array:
+        def of_layer(layer: Array) -> Array:
+            moves = [layer == i for i in range(len(at))]
+
+            def gradient(t: Array) -> Array:
+                def run(values: Array) -> Array:
+                    edits = {
+                        site: Edit(1 - here.astype(x.dtype), jnp.where(here, values, 0))
+                        for site, here in zip(at, moves, strict=True)
+                    }
+                    return edit(read, edits)(x)
+
+                return jax.grad(run)(corrupted[layer] + t * change[layer])
+
+            return _mean(steps, x.dtype, gradient) * change[layer]
+
+        return jax.lax.map(of_layer, jnp.arange(len(at)))
+
+    return _Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
+
+
+def _held(read: Read, x: Array, *, slopes: bool = False, carries: str | None = None) -> tuple[_Units, _Units]:
+    """Return what every entry's coefficient is with patterns and norms held, and the entries."""
+    recording = record_kinds(read, x, {*affine_form.KINDS, *KINDS})
+    sites = _sites(recording.program)
+    found = coefficients(recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, carries=carries)
+    return _stacked(sites, found), _stacked(sites, recording.seen)
+
+
+def _two_secants(read: Read, x: Array, y: Array) -> _Units:
+    """Return the parts of both halves of the way, each by its own secant."""
+    middle = (x + y) / 2
+    return jax.tree.map(jnp.add, _secant(read, x, middle), _secant(read, middle, y))
+
+
+def _contributions(read: Read, x: Array, y: Array) -> _Units:
+    return _times(*_held(read, x))
+
+
+def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, carries: str | None = None) -> _Units:
+    coefficient, values = _held(read, x, slopes=slopes, carries=carries)
+    return _times(coefficient, _minus(values, _values(read, y)))
+
+
+def _blocks(model: Transformer) -> list[Block]:
+    return [block for block in model.stack.blocks if isinstance(block, Block)]
+
+
+def _method(rule: Rule) -> Method:
+    def scores(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+        neurons, heads, streams = rule(_reader(model, right, wrong), model.embed(clean), model.embed(corrupted))
+        return Scores(neurons, heads.sum(-1), None if streams is None else streams.sum(-1))
+
+    return scores
+
+
+def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+    """Return the length of what each unit's change adds to the stream; experts' neurons have no one output each."""
+    read = _reader(model, right, wrong)
+    change = _minus(_values(read, model.embed(clean)), _values(read, model.embed(corrupted)))
+    mlps = [block.mlp.output for block in _blocks(model) if isinstance(block.mlp, MLP | GatedMLP)]
+    attentions = [block.attention.output for block in _blocks(model) if isinstance(block.attention, Attention)]
+    neurons = heads = None
+    if len(mlps) == len(change.neurons):
+        lengths = jnp.linalg.norm(_kernels(mlps, change.neurons), axis=-1)
+        neurons = jnp.abs(change.neurons) * lengths[:, None]
+    if len(attentions) == len(change.heads):
+        kernels = _kernels(attentions, change.heads)
+        kernels = kernels.reshape(len(kernels), *change.heads.shape[2:], -1)
+        added = jnp.einsum("lthi,lhif->lthf", change.heads, kernels, precision=PRECISION)
+        heads = jnp.linalg.norm(added, axis=-1)
+    return Scores(neurons, heads, jnp.linalg.norm(change.streams, axis=-1))
+
+
+def _kernels(maps: Iterable[Linear], x: Array) -> Float[Array, "maps inputs outputs"]:
+    return jnp.stack([alike(one.kernel[...], x) for one in maps])
+
+
+def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+    """Return numbers drawn from a seed that the texts make."""
+    neurons, heads, streams = jax.eval_shape(partial(_values, _reader(model, right, wrong)), model.embed(clean))
+    seed = jax.random.key(0)
+    keys = jax.random.split(jax.random.fold_in(seed, jnp.polyval(jnp.concatenate([clean, corrupted]), 31)), 3)
+    shapes = neurons.shape, heads.shape[:-1], streams.shape[:-1]
+    return Scores(*(jax.random.normal(k, shape, neurons.dtype) for k, shape in zip(keys, shapes, strict=True)))
+
+
+def slopes_times_change(carries: str | None = None) -> Method:
+    """Return the method that multiplies what the collapse gives as a unit's coefficient by the unit's change.
+
+    Args:
+        carries: what carries gated terms, as in `duat.collapse`.
+    """
+    return _method(partial(_held_times_change, slopes=True, carries=carries))
+
+
+METHODS: dict[str, Method] = {
+    "secant": _method(_secant),
+    "secant, two half-steps": _method(_two_secants),
+    "secant, patterns held": _method(partial(_secant, patterns_held=True)),
+    "half rule": slopes_times_change(),
+    "gradient x change": _method(_gradient_times_change),
+    **{
+        f"integrated gradients, {steps} steps": _method(partial(_integrated_gradients, steps=steps))
+        for steps in (2, 5, 10)
+    },
+    "integrated gradients, all layers together": _method(partial(_integrated_together, steps=10)),
+    "integrated gradients, layer by layer": _method(partial(_integrated_layer_by_layer, steps=5)),
+    "contributions": _method(_contributions),
+    "contributions x change": _method(partial(_held_times_change, slopes=False)),
+    "norm of change x W_out": _norm_of_change,
+    "random": _random,
+}
+"""Every method by its name. With the change `Δ` of a unit from the corrupted to the clean text and its value `h` on the
+clean one, a score is
+
+| method | score |
+|---|---|
+| secant | `D Δ`: the multiplier between both texts, everything flowing |
+| two half-steps | the same from the corrupted embeddings to the mean of both, and on to the clean ones, added |
+| patterns held | `D Δ` with patterns and norms held at their midpoints |
+| half rule | `c Δ`: the collapse's coefficient, half of each factor of a gated term carrying |
+| gradient x change | `∇ Δ`, the gradient at the clean text |
+| integrated gradients | the mean of `∇` along the straight line between the embeddings, times `Δ` |
+| all layers together | the same where all neurons, or all heads, move on a straight line, in 10 steps |
+| layer by layer | the same where those of one layer do and the text is clean, in 5 steps |
+| contributions | `u h`: the closed form's coefficient, terms held |
+| contributions x change | `u Δ` |
+| norm of change x W_out | `‖Δ W_out‖` |
+
+Sources: Sundararajan et al., "Axiomatic Attribution for Deep Networks", 2017 (integrated gradients); Syed et al.,
+"Attribution Patching Outperforms Automated Circuit Discovery", 2023 (gradient x change); Hanna et al., "Have Faith in
+Faithfulness", 2024 (gradients along the line between two texts' embeddings, times the change of units; layer by layer,
+there at the right end of each step and not in its middle)."""

@@ -1,0 +1,40 @@
+"""The neurons with the largest parts."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.transform.keys import Key, Marked
+
+
+class Neuron(NamedTuple):
+    """One entry of the table at its finest level.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: index of the token at which the neuron fired.
+        neuron: index of the neuron.
+        contribution: what it adds to the explained value.
+    """
+
+    term: Key
+    token_index: int
+    neuron: int
+    contribution: float
+
+
+def largest_entries(parts: Marked[Float[np.ndarray, "tokens units"]], count: int) -> list[tuple[Key, int, int, float]]:
+    """Return the largest entries by size: of which part, at which token, of which unit, and how much.
+
+    Args:
+        parts: a number for each unit at each token, by what it is a part of.
+        count: how many.
+    """
+    found: list[tuple[Key, int, int, float]] = []
+    for key, part in parts.items():
+        sizes = -np.abs(part.reshape(-1))
+        chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]
+        places = (divmod(int(i), part.shape[-1]) for i in chosen)
+        found += [(key, token, unit, float(part[token, unit])) for token, unit in places]
+    return sorted(found, key=lambda entry: -abs(entry[-1]))[:count]

@@ -1,0 +1,60 @@
+"""Elements of pictures: the colours of a sign, images, and parts laid over an image."""
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+
+from duat_jax.inputs.images import SeenImage
+
+RED, BLUE = "#c0504d", "#4a7fb5"
+"""The colours of what raises the value and of what lowers it."""
+
+LABELLED = 80
+"""Up to this many tokens every token is labelled; beyond, every n-th."""
+
+ACROSS = 7
+"""How many small pictures stand side by side."""
+
+PATCHES = slice(1, None)
+"""The tokens after that of the whole."""
+
+
+def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:
+    """Show the image: of three channels in colour, of others as their mean; or in light grey, for what lies over it.
+
+    Args:
+        axes: where.
+        image: the image.
+        grey: whether something lies over it.
+    """
+    pixels = np.moveaxis(image.pixels, 0, -1).astype(float)
+    least, most = pixels.min(), pixels.max()
+    pixels = (pixels - least) / ((most - least) or 1.0)
+    if grey or pixels.shape[-1] != 3:
+        axes.imshow(pixels.mean(-1), cmap="gray", vmin=-0.8 if grey else 0, vmax=1)
+    else:
+        axes.imshow(pixels)
+    axes.set_axis_off()
+
+
+def overlay(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "patches"], limit: float) -> AxesImage:
+    """Lay patches over the image, the smaller ones more transparent.
+
+    Args:
+        axes: where.
+        image: the image.
+        numbers: of each patch, `[patches]`.
+        limit: the size of what has the strongest colour.
+    """
+    show(axes, image, grey=True)
+    table = numbers.reshape(image.rows, image.columns)
+    height, width = image.pixels.shape[1:]
+    return axes.imshow(
+        table,
+        cmap="RdBu_r",
+        vmin=-limit,
+        vmax=limit,
+        alpha=0.1 + 0.8 * np.abs(table) / limit,
+        extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+    )

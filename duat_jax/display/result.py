@@ -1,0 +1,69 @@
+"""Results that display themselves: as a table in a terminal and in a notebook, and as a picture."""
+
+import io
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+WIDTH = 110
+"""How wide a table is where there is no terminal."""
+
+
+class Displayed:
+    """A result that `print` and a notebook show as its table.
+
+    The table is what `render` in `table.py` makes of it, in the package in which the result's class stands.
+    """
+
+    def __str__(self) -> str:
+        return as_text(_view(self, "table").render(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(_view(self, "table").render(self))
+
+
+class Plotted(Displayed):
+    """A result that has a picture too: what `draw` in `plot.py` makes of it, in the same package."""
+
+    def plot(self) -> "Figure":
+        """Return the result as a picture."""
+        return _view(self, "plot").draw(self)
+
+
+def _view(result: Displayed, name: str) -> ModuleType:
+    # Imported when it is needed: matplotlib and rich take longer to import than all results.
+    return import_module(f"{type(result).__module__.rpartition('.')[0]}.{name}")
+
+
+def as_text(table: "RenderableType") -> str:
+    """Return a table as plain text.
+
+    Args:
+        table: what `render` returns.
+    """
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
+    with console.capture() as captured:
+        console.print(table, soft_wrap=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def as_html(table: "RenderableType") -> str:
+    """Return a table for a notebook.
+
+    Args:
+        table: what `render` returns.
+    """
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
+    console.print(table)
+    return console.export_html(
+        inline_styles=True,
+        code_format='<pre style="font-family:monospace;line-height:1.25;white-space:pre">{code}</pre>',
+    )

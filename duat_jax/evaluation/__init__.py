@@ -1,0 +1,1 @@
+"""Evaluation of attributions: circuits, deletion and insertion of tokens, statistics."""

@@ -1,0 +1,122 @@
+"""A study: several methods tried on several tasks with one model."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duat_jax.attribution.units import METHODS
+from duat_jax.errors import BadText
+from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
+from duat_jax.evaluation.circuits import UNITS, measure
+from duat_jax.evaluation.comparison import Row, as_dict, compare
+from duat_jax.inputs.prompts import Drawn, draw
+from duat_jax.inputs.tasks import TASKS
+from duat_jax.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Study(NamedTuple):
+    """What was tried, and what came out.
+
+    Args:
+        drawn: the prompts of each task.
+        curves: for each task and each kind of units, the curve of each method.
+    """
+
+    drawn: dict[str, Drawn]
+    curves: dict[str, dict[str, dict[str, Curve]]]
+
+    def tables(self, tasks: Sequence[str]) -> dict[str, dict[str, Row]]:
+        """Return for each kind of units the row of each method, its mean over tasks.
+
+        Args:
+            tasks: names of tasks of the study.
+        """
+        return {kind: compare([self.curves[task][kind] for task in tasks]) for kind in self.curves[tasks[0]]}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+
+        def plain(tasks: Sequence[str]) -> dict[str, Any]:
+            return {kind: as_dict(table) for kind, table in self.tables(tasks).items()}
+
+        return {
+            "fractions": FRACTIONS,
+            "tasks": {
+                task: {
+                    "prompts": len(drawn.cases),
+                    "read": drawn.read,
+                    "tokens": drawn.prompts.clean.shape[1],
+                    "example": drawn.cases[0]._asdict(),
+                    "units": plain([task]),
+                }
+                for task, drawn in self.drawn.items()
+            },
+            "mean": plain(list(self.drawn)),
+        }
+
+
+def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) -> None:
+    """Raise for names that nothing has.
+
+    Args:
+        tasks: names in `TASKS`.
+        methods: names in `METHODS`.
+        units: names in `UNITS`.
+
+    Raises:
+        BadText: naming all of them.
+    """
+    asked: tuple[tuple[str, Iterable[str], Mapping], ...] = (
+        ("task", tasks, TASKS),
+        ("method", methods, METHODS),
+        ("kind of units", units, UNITS),
+    )
+    problems = [
+        f"there is no {what} {name!r}: choose one of {'; '.join(known)}"
+        for what, names, known in asked
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise BadText("; ".join(problems))
+
+
+def study(
+    model: Transformer,
+    tokenizer: "Tokenizer",
+    tasks: Sequence[str],
+    methods: Sequence[str],
+    units: Sequence[str],
+    *,
+    prompts: int,
+    progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    seed: int = 0,
+    mean: bool = False,
+) -> Study:
+    """Try the circuits that methods find on prompts which a model answers rightly.
+
+    Args:
+        model: a language model.
+        tokenizer: its tokenizer.
+        tasks: names in `TASKS`.
+        methods: names in `METHODS`; the others are compared with the first one.
+        units: names in `UNITS`.
+        prompts: how many of each task, at least 2.
+        progress: gives for each task what `measure` reports its progress to.
+        seed: which prompts.
+        mean: whether units are corrupted by the mean of their values over all corrupted texts.
+
+    Raises:
+        BadText: naming what there isn't, or if the model answers too few prompts rightly.
+    """
+    check(tasks, methods, units)
+    chosen = {name: METHODS[name] for name in methods}
+    drawn = {task: draw(model, tokenizer, task, prompts, seed=seed) for task in tasks}
+    curves = {}
+    for task, one in drawn.items():
+        with progress(task) as report:
+            curves[task] = measure(model, one.prompts, chosen, units, mean=mean, progress=report)
+    return Study(drawn, curves)

@@ -1,1 +1,0 @@
-"""One number that a model computed, explained: inputs, run, result, table, picture."""

@@ -1,0 +1,1 @@
+"""In-context learning: what a part of a text adds to the answer."""

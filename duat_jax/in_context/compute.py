@@ -1,0 +1,258 @@
+"""In-context learning as a ledger: what a part of a text adds to the answer, or another part in its place takes away.
+
+Either the same text stands in both runs, and in one of them nothing after the part attends to it; then no input moves,
+because the part is masked and not removed.  Or another part of as many tokens stands in its place, such as the same
+demonstrations with their answers exchanged; then inputs and parameters both move.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float
+
+from duat_jax.errors import BadText, NotFinite
+from duat_jax.forms.completeness import Completeness
+from duat_jax.forms.secant import notes_of, secant
+from duat_jax.in_context.parameters import moved_form
+from duat_jax.in_context.result import PATTERN, Ledger
+from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number, plainly, readings
+from duat_jax.inputs.batching import bucket
+from duat_jax.interpret.contrast.compute import HEADS
+from duat_jax.interpret.double_precision import judged
+from duat_jax.interpret.explain.compute import beside
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import LONGEST_STORED, Attention
+from duat_jax.nn.position import Rotary
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Key, Marked
+
+SHORTEST = 32
+"""Shorter texts are padded to so many tokens, so that one program splits them all."""
+
+SOFT_CAP = "attention.soft_cap"
+"""The soft cap of attention scores; like the pattern it has an axis of heads before that of the queries."""
+
+LOGITS_CAP = "head.soft_cap"
+"""The soft cap of the logits; it has an axis of the asked places, where other parameters have one of tokens."""
+
+AT_ONCE = 10
+"""How many runs of the model are made together."""
+
+
+class _Parts(NamedTuple):
+    values: Float[Array, "two"]
+    inputs: Float[Array, "tokens"]
+    within: Marked[Float[Array, ""]]
+    patterns: Float[Array, "layers heads tokens"]
+    held: Marked[Float[Array, ""]]
+    jumps: dict[str, Float[Array, ""]]
+    heads: Float[Array, "layers heads"]
+    reads: Float[Array, "layers"]
+    completeness: Completeness
+    reads_completeness: Completeness
+    unrecognised: dict[str, Array]
+
+
+def _jumps_of_layer(i: int, jumps: dict[str, Array], dtype: Any) -> Array:
+    return sum((part for name, part in jumps.items() if name.startswith(f"layers.{i}:")), start=jnp.zeros((), dtype))
+
+
+@jax.jit
+def _split(model: Transformer, task: Task) -> _Parts:
+    runs, layers = readings(model, task), range(len(model.stack.blocks))
+    reading = partial(number, model, task)
+    if task.other is None:
+        found = secant(reading, at=marks.POINT, held=True)(*runs)
+        inputs = jnp.zeros(len(task.ids))
+    else:
+        of_text = partial(_number_of_text, model, task)
+        found = secant(of_text, at=marks.POINT, held=True)(model.embed(task.ids), model.embed(task.other))
+        inputs = found.parts.sum(-1)
+    flowing = secant(reading)(*runs)
+    inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in found.moved.items()}
+    after = {key: part - inside[key] for key, part in found.moved.items()}
+    points, after_part = found.contributions.points, ~task.hidden[:, None, None]
+    jumps = jnp.stack([_jumps_of_layer(i, flowing.jumps, found.values[0].dtype) for i in layers])
+    return _Parts(
+        plainly(model, task),
+        inputs,
+        Marked({key: part.sum() for key, part in inside.items()}),
+        jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
+        Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
+        found.jumps,
+        jnp.stack([jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
+        flowing.parts.streams.sum((1, 2)) + jumps,
+        found.completeness,
+        flowing.completeness,
+        found.unrecognised | flowing.unrecognised,
+    )
+
+
+def _number_of_text(model: Transformer, task: Task, x0: Array) -> Array:
+    return mean_log_probability(model, model.states(x0), task)
+
+
+def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
+    """Return where a parameter's parts stand at some tokens; what caps the logits that are asked stands at none."""
+    axis = -2 % part.ndim if key.name in (PATTERN, SOFT_CAP) else 0
+    chosen = jnp.zeros(part.shape[axis], bool) if key.name == LOGITS_CAP else tokens
+    return jnp.expand_dims(chosen, [i for i in range(part.ndim) if i != axis])
+
+
+@jax.jit
+def _run_again(model: Transformer, task: Task) -> Float[Array, "two layers"]:
+    """Return the number while one layer reads what it reads in the second run, and while all from it on do."""
+    runs, layers = readings(model, task), len(model.stack.blocks)
+    other = jnp.concatenate([jnp.eye(layers, dtype=bool), jnp.tri(layers, dtype=bool).T])
+
+    def run(other: Array) -> Array:
+        def chosen(first: Array, second: Array) -> Array:
+            return jnp.where(jnp.expand_dims(other, range(1, first.ndim)), second, first)
+
+        return number(model, task, Reading(*map(chosen, *runs)))
+
+    return jax.lax.map(run, other, batch_size=AT_ONCE).reshape(2, layers)
+
+
+def ledger(
+    model: Transformer,
+    task: Task,
+    *,
+    run_again: bool = True,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Ledger:
+    """Split what a part of a text adds to the log-probability of what comes after it, exactly, over what moves.
+
+    `f(first run) − f(second run) = ⟨D_0, Δx_0⟩ + Σ ⟨D_m, Δm⟩` over the moved inputs and every dynamic parameter `m`:
+    attention patterns, norm scales, gates; `D` is the secant's multiplier with all of them held at their midpoints.
+    Where the second run hides the part, `Δx_0 = 0` because the same text is masked: that is no finding.  Attention to
+    the hidden part is then a moved pattern, and credited to the tokens attended to.  Where another text stands in the
+    second run (`task.other`), inputs and parameters move, and which of them carry the difference is measured.  With
+    nothing held, and everything flowing, the same difference is split over what each layer reads of the part.
+
+    Args:
+        model: a causal language model.
+        task: the text, its part, and what is asked after it.
+        run_again: whether the model is also run with layers that read of the part what they read in the second run,
+            twice as often as it has layers.
+        progress: called with the number of steps done so far and that of all.
+
+    Raises:
+        BadText: if the model is no causal language model, the text is too long for it, or the other text differs from
+            it outside of the part.
+        NotFinite: if the number is NaN or infinite.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> import jax.numpy as jnp
+        >>> ids, hidden = jnp.array([5, 6, 7, 6]), jnp.array([False, True, True, False])
+        >>> found = ledger(duat.load(), Task(ids, hidden, jnp.array([3]), jnp.array([7])))
+        >>> found.patterns.shape, found.completeness.verdict
+        ((6, 4, 4), 'holds')
+
+    Source: Wang & Li, Section 4.2, as a sum.
+    """
+    padded = _padded(model, task)
+    tokens = len(task.ids)
+    parts: Any = jax.device_get(_split(model, padded))
+    if not np.isfinite(parts.values).all():
+        raise NotFinite(
+            f"the log-probability is {parts.values[0]} in the first run, {parts.values[1]} in the second one"
+        )
+    progress(1, 3)
+    form = jax.device_get(moved_form(model, padded))
+    progress(2, 3)
+    first, second = parts.values
+
+    def difference(model: Transformer) -> Array:
+        return jnp.subtract(*plainly(model, padded))
+
+    again = layers_again(model, task) if run_again else (None, None)
+    progress(3, 3)
+    return Ledger(
+        values=(float(first), float(second)),
+        hidden=np.asarray(task.hidden),
+        inputs=None if task.other is None else parts.inputs[:tokens],
+        within=Marked({key: float(part) for key, part in parts.within.items()}),
+        patterns=parts.patterns[..., :tokens],
+        held=Marked({key: float(part) for key, part in parts.held.items()}),
+        jumps={name: float(part) for name, part in parts.jumps.items()},
+        heads=parts.heads,
+        reads=parts.reads,
+        form=form._replace(completeness=judged(form.completeness, model, difference)),
+        again_at=again[0],
+        again_from=again[1],
+        # The difference is that of the plain forward passes.
+        completeness=judged(beside(parts.completeness, first - second), model, difference),
+        reads_completeness=judged(beside(parts.reads_completeness, first - second), model, difference),
+        notes=notes_of(parts.unrecognised),
+    )
+
+
+def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "layers"], Float[np.ndarray, "layers"]]:
+    """Return by how much less is added where layers read of the part what they read in the second run, measured.
+
+    Args:
+        model: a causal language model.
+        task: the text, its part, and what is asked after it.
+
+    Returns:
+        Of each layer, how much less where it alone does; and where it and all later ones do.
+
+    Raises:
+        BadText: as `ledger` does.
+    """
+    padded = _padded(model, task)
+    first, found = jax.device_get((plainly(model, padded)[0], _run_again(model, padded)))
+    return first - found[0], first - found[1]
+
+
+def _padded(model: Transformer, task: Task) -> Task:
+    """Return a task whose text is filled up, so that few programs split all; raise if it can't be asked."""
+    task = jax.tree.map(jnp.asarray, task)
+    _check(model, task)
+    tokens = len(task.ids)
+    length = min(max(SHORTEST, bucket(tokens, LONGEST_STORED)), model.config.positions)
+    if any(rotary.longer is not None for rotary in _rotaries(model)):  # whose angles depend on the text's length
+        length = tokens
+    padding = (0, length - tokens)
+    ids, hidden = jnp.pad(task.ids, padding), jnp.pad(task.hidden, padding)
+    return task._replace(ids=ids, hidden=hidden, other=None if task.other is None else jnp.pad(task.other, padding))
+
+
+def _rotaries(model: Transformer) -> list[Rotary]:
+    attentions = [one for _, one in nnx.iter_graph(model) if isinstance(one, Attention)]
+    return [one.rotary for one in attentions if one.rotary is not None]
+
+
+def _check(model: Transformer, task: Task) -> None:
+    config, tokens = model.config, len(task.ids)
+    problems = []
+    if config.head.kind != "next token" or not all(block.causal for block in config.blocks):
+        problems.append("in-context learning is asked of causal language models: load one")
+    longest = min(LONGEST_STORED, config.positions)
+    if not 0 < tokens <= longest:
+        problems.append(f"the text has {tokens} tokens: give 1 to {longest}, whose patterns are stored")
+    vocab, places, answers = config.vocab, np.asarray(task.places), np.asarray(task.answers)
+    if not 0 < len(places) == len(answers):
+        problems.append(
+            f"{len(places)} places and {len(answers)} answers are given: give one answer for each, one at least"
+        )
+    if ((places < 0) | (places >= tokens)).any():
+        problems.append(f"places are counted from 0 to {tokens - 1}, the text's last token")
+    elif np.asarray(task.hidden)[places].any():
+        problems.append("what is asked stands in the hidden part: ask after it")
+    other = np.asarray(task.ids if task.other is None else task.other)
+    if other.shape != (tokens,):
+        problems.append(f"the text has {tokens} tokens, the other one {len(other)}: give two of one length")
+    elif (other != np.asarray(task.ids))[~np.asarray(task.hidden)].any():
+        problems.append("the other text differs outside of the hidden part: give one with the same tokens there")
+    if any(((of < 0) | (of >= vocab)).any() for of in (np.asarray(task.ids), other, answers)):
+        problems.append(f"tokens and answers are token ids from 0 to {vocab - 1}")
+    if problems:
+        raise BadText("; ".join(problems))

@@ -1,0 +1,181 @@
+"""The difference that a part of a text makes, in the parameters of the closed form: each `W'` and each bias."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.forms.decomposition import contributions
+from duat_jax.forms.secant import secant
+from duat_jax.in_context.runs import Task, mean_log_probability
+from duat_jax.models.transformer import Transformer
+from duat_jax.transform import marks
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.query import activations_of, pre_activations_of
+from duat_jax.transform.recording import Recording, record
+
+
+class Moved(NamedTuple):
+    """`⟨u, x_L⟩` of the first run minus the second, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, by what moved.
+
+    With means over both runs `x̄_0`, `C̄_j`, `B̄_j`, `σ̄_j`, `P̄`, and `S` the secant of the activation,
+    `Δx_L = P̄ Δx_0 + ΔP x̄_0 + Δq + Σ_j ΔC_j σ̄_j + C̄_j S (B̄_j Δx_0 + ΔB_j x̄_0 + Δc_j)`.  Where two entries stand beside
+    each other, the first is that of the tokens after the part, the second that of the part's tokens.
+
+    Args:
+        inputs: `⟨u, P̄ Δx_0⟩`; zero where the part is masked.
+        inner_inputs: `⟨u, C̄_j S B̄_j Δx_0⟩`, `[terms]`; zero where the part is masked.
+        path: `⟨u, ΔP x̄_0⟩`, `[2]`.
+        bias: `⟨u, Δq⟩`.
+        outer: `⟨u, ΔC_j σ̄_j⟩`, `[terms, 2]`.
+        inner: `⟨u, C̄_j S ΔB_j x̄_0⟩`, `[terms, 2]`.
+        inner_bias: `⟨u, C̄_j S Δc_j⟩`, `[terms]`: `c_j` has the earlier terms in it.
+        completeness: the sum of all beside the difference.
+    """
+
+    inputs: Float[Array, ""]
+    inner_inputs: Float[Array, "terms"]
+    path: Float[Array, "two"]
+    bias: Float[Array, ""]
+    outer: Float[Array, "terms two"]
+    inner: Float[Array, "terms two"]
+    inner_bias: Float[Array, "terms"]
+    completeness: Completeness
+
+
+class _Form(NamedTuple):
+    """One run's closed form, read by `u`: `uᵀP`, and of each term `[terms, tokens, neurons]`."""
+
+    path: Float[Array, "tokens features"]
+    bias: Float[Array, ""]
+    outer: Float[Array, "terms tokens neurons"]
+    activations: Float[Array, "terms tokens neurons"]
+    inner_change: Float[Array, "terms tokens neurons"]
+    inner_after: Float[Array, "terms tokens neurons"]
+    inner_part: Float[Array, "terms tokens neurons"]
+    inner_bias: Float[Array, "terms tokens neurons"]
+
+
+INSIDE = ("activations", "inner_change", "inner_after", "inner_part", "inner_bias")
+"""What is computed at a token before it is read out."""
+
+
+def _stacked(values: Sequence[Array]) -> Array:
+    """Return the values of all terms, those with fewer neurons filled up with zeros."""
+    widest = max(value.shape[-1] for value in values)
+    return jnp.stack([jnp.pad(value, ((0, 0), (0, widest - value.shape[-1]))) for value in values])
+
+
+def _of_terms(recording: Recording, values: Seen, kind: str) -> Array:
+    return _stacked([values[site] for site in recording.program.of_kind(kind)])
+
+
+def _pre_activations(recording: Recording, x: Array) -> Array:
+    """Return `B_j x + c_j` of every term, everything else as recorded."""
+    return _of_terms(recording, pre_activations_of(recording, [x], {}), marks.PRE_ACTIVATION)
+
+
+def _form(recording: Recording, task: Task, inputs: tuple[Array, Array], readout: Array) -> _Form:
+    mean, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
+    # The contribution of an input of ones is the read-out, carried back.
+    parts = contributions(replace(recording, arguments=[jnp.ones_like(mean)]), readout)
+    bias = _pre_activations(recording, jnp.zeros_like(mean))
+
+    def carried(x: Array) -> Array:
+        return _pre_activations(recording, x) - bias
+
+    pre_activations, of_part = _of_terms(recording, recording.seen, marks.PRE_ACTIVATION), task.hidden[:, None]
+    own, of_change = pre_activations - bias, jnp.zeros_like(bias)
+    if task.other is not None:
+        of_change, own = carried(change), carried(mean)
+    inner_part = carried(jnp.where(of_part, mean, 0))
+    return _Form(
+        parts.input,
+        sum((part.sum() for part in parts.offsets.values()), parts.unmarked),
+        _stacked(list(parts.coefficients.values())),
+        _of_terms(recording, recording.seen, marks.ACTIVATION),
+        of_change,
+        own - inner_part,
+        inner_part,
+        bias,
+    )
+
+
+def _slopes(one: Recording, other: Recording) -> Array:
+    """Return the secant of every activation between both pre-activations."""
+    sites = one.program.of_kind(marks.PRE_ACTIVATION)
+
+    def total(values: list[Array]) -> Array:
+        found = activations_of(one, dict(zip(sites, values, strict=True)))
+        return jnp.stack([activation.sum() for activation in found.values()]).sum()
+
+    found = secant(total)(*([recording.seen[site] for site in sites] for recording in (one, other)))
+    return _stacked(found.multiplier)
+
+
+@jax.jit
+def moved_form(model: Transformer, task: Task) -> Moved:
+    """Split what a part of a text adds over the parameters of the closed form.
+
+    What reads the last stream, the final norm and the log-probabilities, is carried by its own secant `u`.
+
+    Args:
+        model: a causal language model.
+        task: the text, its part, and what is asked after it.
+    """
+
+    def run(x: Array, seen: Bool[Array, "tokens"]) -> Array:
+        return model.stack(model.first(x), seen)
+
+    def read(x: Array) -> Array:
+        x = x if model.final_norm is None else model.final_norm(x)
+        return mean_log_probability(model, model.head.states(x), task)
+
+    all_seen, x0 = jnp.ones(len(task.ids), bool), model.embed(task.ids)
+    other, seen = (x0, ~task.hidden) if task.other is None else (model.embed(task.other), all_seen)
+    recordings = record(partial(run, seen=all_seen))(x0), record(partial(run, seen=seen))(other)
+    found = secant(read)(*(recording.value for recording in recordings))
+    first, second = (_form(recording, task, (x0, other), found.multiplier) for recording in recordings)
+    if task.other is None:
+        # What a hidden part computes is read in the first run only: in the second one it may as well be the same.
+        second = second._replace(
+            **{name: _with(task.hidden, getattr(first, name), getattr(second, name)) for name in INSIDE}
+        )
+    return _moved(first, second, _slopes(*recordings), task.hidden, (x0, other), found.difference)
+
+
+def _with(hidden: Array, first: Array, second: Array) -> Array:
+    return jnp.where(hidden[:, None], first, second)
+
+
+def _moved(
+    first: _Form, second: _Form, slopes: Array, hidden: Array, inputs: tuple[Array, Array], difference: Array
+) -> Moved:
+    mean_input, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
+    mean: Any = jax.tree.map(lambda a, b: (a + b) / 2, first, second)
+    moved: Any = jax.tree.map(jnp.subtract, first, second)
+    carried = mean.outer * slopes
+
+    def by_side(parts: Array) -> Array:
+        return jnp.stack([jnp.where(hidden, 0, parts).sum(-1), jnp.where(hidden, parts, 0).sum(-1)], -1)
+
+    def over_neurons(parts: Array) -> Array:
+        return parts.sum((1, 2))
+
+    found = (
+        (mean.path * change).sum(),
+        over_neurons(carried * mean.inner_change),
+        by_side((moved.path * mean_input).sum(-1)),
+        moved.bias,
+        by_side((moved.outer * mean.activations).sum(-1)),
+        jnp.stack([over_neurons(carried * part) for part in (moved.inner_after, moved.inner_part)], -1),
+        over_neurons(carried * moved.inner_bias),
+    )
+    runs = zip((first, second), inputs, strict=True)
+    rounded = [part for form, x in runs for part in (form.path * x, form.outer * form.activations)]
+    return Moved(*found, completeness_of(difference, list(found), [*found, *rounded]))

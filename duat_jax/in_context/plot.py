@@ -1,0 +1,77 @@
+"""The in-context ledger and the reach of attention as pictures."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from duat_jax.in_context.reach import Reach
+from duat_jax.in_context.result import COLUMNS, Ledger
+
+
+def draw(ledger: Ledger) -> Figure:
+    """Return the parts of every layer as bars, and beside them the model run again with layers that read otherwise.
+
+    Args:
+        ledger: what to draw.
+    """
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    parts, places = ledger.layers, np.arange(len(ledger.layers))
+    low, high = np.zeros(len(parts)), np.zeros(len(parts))
+    groups = [pair for pair in zip(COLUMNS, parts.T, strict=True) if ledger.inputs is not None or pair[1].any()]
+    for name, column in groups:
+        bottom = np.where(column < 0, low, high)
+        left.bar(places, column, bottom=bottom, label=name)
+        low, high = low + np.minimum(column, 0), high + np.maximum(column, 0)
+    left.plot(places, parts.sum(1), "k.", label="sum of the layer")
+    if ledger.inputs is not None:
+        left.axhline(ledger.inputs.sum(), color="black", linestyle=":", label="moved inputs, all together")
+    right.plot(ledger.reads, ".-", label="part of what this layer reads, nothing held")
+    if ledger.again_at is not None and ledger.again_from is not None:
+        kind = "hidden from" if ledger.inputs is None else "the other part for"
+        right.plot(ledger.again_at, ".-", label=f"run again: {kind} this layer alone")
+        right.plot(ledger.again_from, ".-", label=f"run again: {kind} it and all later ones")
+    left.use_sticky_edges = False
+    left.set_ylabel("part of the difference, nats")
+    left.set_xlabel("layer; the last one is the read-out")
+    right.set_xlabel("layer")
+    for axis in (left, right):
+        axis.axhline(0, color="black", linewidth=0.6)
+        axis.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
+    """Return how far back each output position reads, in every layer, beside convolutions over the last tokens.
+
+    Args:
+        reach: what to draw.
+        kernels: the convolutions' kernels.
+    """
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    layers, tokens = reach.distance.shape
+    places, back = np.arange(tokens), np.arange(1, tokens + 1)
+    late = slice(tokens // 2, None)
+    colours = ScalarMappable(Normalize(0, max(1, layers - 1)), "viridis")
+    within = 1 - np.stack([reach.beyond(int(kernel))[:, late].mean(1) for kernel in back], 1)
+    for distance, share, colour in zip(reach.distance, within, colours.to_rgba(np.arange(layers)), strict=True):
+        left.plot(places, distance, color=colour, linewidth=0.9)
+        right.plot(back, share, color=colour, linewidth=0.9)
+    left.plot(places, places / 2, "k:")
+    alike = np.minimum(back[:, None] / (places[late] + 1), 1).mean(1)
+    right.plot(back, alike, "k:", label="all tokens before it alike")
+    for kernel, line in zip(kernels, ("-", "--", "-."), strict=False):
+        left.plot(places, np.minimum(places, kernel - 1) / 2, line, color="tab:red")
+        right.plot(back, np.minimum(back / kernel, 1), line, color="tab:red", label=f"convolution, kernel {kernel}")
+    left.set_xlabel("output position")
+    left.set_ylabel("distance of what is written, mean in tokens")
+    right.set_xlabel("last tokens")
+    right.set_ylabel("share of the squared norms of what is written")
+    right.set_xscale("log")
+    right.legend(frameon=False, fontsize="small")
+    figure.colorbar(colours, ax=right, label="attention in layer")
+    return figure

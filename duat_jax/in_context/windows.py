@@ -1,0 +1,84 @@
+"""What a language model loses where each layer sees a part of the text only, such as the last tokens."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.in_context.runs import logits_of
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import LONGEST_STORED
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.recording import record_kinds
+
+PATTERN = "attention.pattern"
+
+
+def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarray, "queries keys"]:
+    """Return which tokens a position sees: the last ones, itself included, and some places of the text always.
+
+    Args:
+        tokens: the text's length.
+        kernel: how many of the last tokens.
+        kept: the places that every position sees, such as `[0]` for the first token, into which language models put
+            the attention that nothing else needs.
+
+    Example:
+        >>> window(4, 2, [0]).astype(int)
+        array([[1, 1, 0, 0],
+               [1, 1, 1, 0],
+               [1, 1, 1, 1],
+               [1, 0, 1, 1]])
+
+    Source: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2024.
+    """
+    places = np.arange(tokens)
+    return (np.abs(places[:, None] - places) < kernel) | np.isin(places, kept)
+
+
+def window_losses(
+    model: Transformer, ids: Int[np.ndarray, "texts tokens"], visible: Bool[np.ndarray, "queries keys"]
+) -> Float[np.ndarray, "texts"]:
+    """Return the mean loss on each text where every layer's patterns are cut to what is visible and made to sum to one.
+
+    A softmax over fewer tokens is the whole one's entries there, divided by their sum.
+
+    Args:
+        model: a language model; its own mask stays.
+        ids: token ids of texts of one length.
+        visible: which tokens (keys) each position (query) sees; of the model's own mask, at least one each.
+
+    Raises:
+        BadText: if the texts are too long to store their patterns.
+    """
+    if ids.shape[1] > LONGEST_STORED:
+        raise BadText(f"the texts have {ids.shape[1]} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
+    return np.asarray(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
+
+
+@jax.jit
+def _losses(model: Transformer, ids: Array, visible: Array) -> Array:
+    def of_text(ids: Array) -> Array:
+        x = model.first(model.embed(ids))
+        for block in model.stack.blocks:
+            recording = record_kinds(block, x, (marks.HOLD,))
+            edits = {
+                site: Edit(kept=0, added=_cut(recording.seen[site], visible))
+                for site in recording.program.of_kind(marks.HOLD)
+                if site.key.name == PATTERN
+            }
+            x = edit(block, edits)(x)
+        x = x if model.final_norm is None else model.final_norm(x)
+        logits = logits_of(model, model.head.states(x)[:-1])
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[1:, None], -1).mean()
+
+    return jax.lax.map(of_text, ids)
+
+
+def _cut(pattern: Array, visible: Array) -> Array:
+    seen = jnp.where(visible, pattern, 0)
+    return seen / seen.sum(-1, keepdims=True)

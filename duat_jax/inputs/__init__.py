@@ -1,0 +1,1 @@
+"""Inputs of a model: validation, batching, images, baselines, prompts and the labels of tokens."""

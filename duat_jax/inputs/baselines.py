@@ -1,0 +1,229 @@
+"""What an input is contrasted with, checked before anything is computed: other inputs, or baselines made of it."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from duat_jax.errors import BadText
+from duat_jax.inputs import request as inputs
+from duat_jax.inputs.request import Inputs
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.tokenizer import one_error
+from duat_jax.models.config import Config, Image
+from duat_jax.models.targets.base import Target
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TOKENS = {"mask": inputs.MASKS, "pad": ("[PAD]", "<pad>", "<|pad|>")}
+"""What tokenizers call the tokens that can stand in every token's place."""
+
+BASELINES = {
+    "mask": "a text of masks",
+    "pad": "a text of padding",
+    "mean": "the vocabulary's mean",
+    "blur": "the blurred image",
+}
+"""What can be made of an input, and what it is."""
+
+MEAN_IMAGE = "the image's mean"
+
+
+class Other(NamedTuple):
+    """What an input is contrasted with, one or many of them: a pytree.
+
+    Args:
+        inputs: what the model reads.
+        averaged: at which tokens the vocabulary's mean embedding stands in the place of the token's own,
+            `[..., tokens]`.
+    """
+
+    inputs: Inputs
+    averaged: Bool[np.ndarray, "... tokens"]
+
+
+class Contrasted(NamedTuple):
+    """An input and what it is contrasted with.
+
+    Args:
+        given: the input.
+        target: the number, with positions counted from the input's beginning.
+        others: what it is contrasted with.
+        names: what each of these is, in words.
+        texts: of each, whether it is a text of its own, and no baseline and no image.
+    """
+
+    given: Inputs
+    target: Target
+    others: tuple[Other, ...]
+    names: tuple[str, ...]
+    texts: tuple[bool, ...]
+
+
+def check_contrast(
+    config: Config,
+    given: Any,
+    other: Any,
+    target: Any = None,
+    contrast: Any = None,
+    against: Any = None,
+    position: Any = None,
+    alignment: Any = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> Contrasted:
+    """Return a contrast that a model can answer.
+
+    Args:
+        config: the model's parts.
+        given: token ids of a text, a `Text`, or an image's pixels.
+        other: the same of another one, or a name in `BASELINES`; or a list of several.
+        target: the token or class whose logit is asked for, or a target; `None` for the most probable.
+        contrast: the one whose logit is subtracted, or `None`.
+        against: for an encoder, what both are compared with, or `None`.
+        position: at which token the logit is read.
+        alignment: pairs of indices, of the text's tokens and of those of the other that stand in their places.
+        tokenizer: knows the mask, the padding, and which tokens are special: those stay in a baseline.
+
+    Raises:
+        BadText: naming everything that is wrong at once.
+    """
+    problems: list[str] = []
+    kind = "text" if config.image is None else "image"
+    read = [
+        each if isinstance(each, str) else inputs.checked_input(config, each, f"the other {kind}", problems)
+        for each in _several(config, other)
+    ]
+    if not read:
+        problems.append("there is nothing to contrast with: give at least one")
+    try:
+        question = inputs.check(config, given, target, contrast, against, position, tokenizer)
+    except BadText as error:
+        raise BadText("; ".join([str(error), *problems])) from None
+    if question.many_inputs or question.many_targets:
+        raise BadText("a contrast is of one input and one target: ask for each on its own")
+    (one,), ((asked,),) = question.inputs, question.targets
+    found = [
+        _baseline(config, one, each, tokenizer, problems)
+        if isinstance(each, str)
+        else (f"the other {kind}", as_it_is(_aligned(one, each, alignment, problems)))
+        for each in read
+    ]
+    for name, each in found:
+        if not problems and _same(one, each):
+            problems.append(
+                f"the {kind} and {name} are the same for the model: the difference is zero, and so is every part;"
+                " give another"
+            )
+    if problems:
+        raise BadText("; ".join(dict.fromkeys(problems)))
+    texts = tuple(config.image is None and not isinstance(each, str) for each in read)
+    return Contrasted(one, asked, tuple(each for _, each in found), tuple(name for name, _ in found), texts)
+
+
+def _several(config: Config, other: Any) -> list[Any]:
+    many = isinstance(other, list | tuple) and (any(isinstance(each, str) for each in other) or len(other) == 0)
+    return list(other) if many or inputs.is_many(config, other) else [other]
+
+
+def as_it_is(one: Inputs) -> Other:
+    """Return an input as what can be contrasted.
+
+    Args:
+        one: what the model reads.
+    """
+    return Other(one, np.zeros(len(one.real), bool))
+
+
+def _baseline(
+    config: Config, one: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str]
+) -> tuple[str, Other]:
+    fitting = ("blur", "mean") if config.image is not None else ("mask", "pad", "mean")
+    if kind not in fitting:
+        problems.append(
+            f"{shown(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}, or what it reads"
+        )
+        return kind, as_it_is(one)
+    if config.image is not None:
+        if kind == "blur":
+            return BASELINES[kind], as_it_is(one._replace(given=_blurred(config.image, one.given)))
+        mean = one.given.mean((1, 2), keepdims=True, dtype=one.given.dtype)
+        return MEAN_IMAGE, as_it_is(one._replace(given=np.broadcast_to(mean, one.given.shape)))
+    replaced = ~np.isin(one.given, special_tokens(tokenizer))
+    if kind == "mean":
+        return BASELINES[kind], Other(one, replaced)
+    tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
+    if not tokens:
+        why = f"a {kind} token isn't known" if tokenizer is None else f"the tokenizer has no {kind} token"
+        problems.append(f"{why}: give mean, or the other text's token ids")
+        return BASELINES[kind], as_it_is(one)
+    return BASELINES[kind], as_it_is(one._replace(given=np.where(replaced, tokens[0], one.given)))
+
+
+def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
+    """Return the tokens that are no part of what a text says: its beginning and end, masks, and those named special.
+
+    Args:
+        tokenizer: a model's tokenizer, if there is one.
+    """
+    if tokenizer is None:
+        return []
+    with one_error("the tokenizer can't say which tokens are special", BadText):
+        named = [number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special]
+        return [*named, *tokenizer.encode("").ids, *_known(tokenizer, TOKENS["mask"])]
+
+
+def _known(tokenizer: "Tokenizer", names: tuple[str, ...]) -> list[int]:
+    return [token for token in map(tokenizer.token_to_id, names) if token is not None]
+
+
+def _blurred(image: Image, pixels: Float[np.ndarray, "channels height width"]) -> Float[np.ndarray, "_ _ _"]:
+    """Return an image blurred by a Gaussian as wide as a patch, which the image's edges cut off."""
+
+    def weights(length: int, width: int) -> Float[np.ndarray, "length length"]:
+        places = np.arange(length)
+        found = np.exp(-(((places[:, None] - places) / width) ** 2) / 2)
+        return found / found.sum(1, keepdims=True)
+
+    rows, columns = weights(image.height, image.patch_height), weights(image.width, image.patch_width)
+    return (rows @ pixels @ columns.T).astype(pixels.dtype)
+
+
+def _aligned(one: Inputs, other: Inputs, alignment: Any, problems: list[str]) -> Inputs:
+    """Return the other text as long as the given one; tokens without a pair stay as they are. An image stays itself."""
+    if other.given.ndim > 1:
+        return other
+    tokens, others = len(one.given), len(other.given)
+    if alignment is None:
+        if tokens == others or not others:  # of what can't be read it has been said
+            return other
+        problems.append(
+            f"the text has {tokens} tokens and the other text {others}: give texts of as many tokens, or an alignment"
+            " of pairs, which token of the other stands in the place of which one (--align 0:0,1:2)"
+        )
+        return other
+    try:
+        pairs = np.asarray(alignment)
+    except (ValueError, TypeError, OverflowError):
+        pairs = np.asarray(None)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        problems.append(f"the alignment must be pairs of whole numbers, not {shown(alignment)}")
+        return other
+    outside = ((pairs < 0) | (pairs >= (tokens, others))).any(1)
+    if outside.any():
+        problems.append(
+            f"the alignment's pair {pairs[outside][0].tolist()} is outside of the texts' {tokens} and {others} tokens"
+        )
+    if len(np.unique(pairs[:, 0])) < len(pairs):
+        problems.append("the alignment puts two tokens in one's place: name each of the text's tokens once")
+    if problems:
+        return other
+    ids = one.given.copy()
+    ids[pairs[:, 0]] = other.given[pairs[:, 1]]
+    return one._replace(given=ids)
+
+
+def _same(one: Inputs, other: Other) -> bool:
+    same = [np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other.inputs), strict=True)]
+    return all(same) and not other.averaged.any()

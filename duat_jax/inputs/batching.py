@@ -1,0 +1,103 @@
+"""Texts of many lengths as few shapes: padded on the right to a bucket's length, a few at a time."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+from jaxtyping import Shaped
+
+from duat_jax.inputs.request import Inputs
+
+SHORTEST, LARGEST_BATCH = 16, 8
+"""The length of the shortest bucket, and how many tables are made at a time."""
+
+
+class Batch(NamedTuple):
+    """Texts of one bucket, or images.
+
+    Args:
+        indices: which ones they are.
+        rows: which one each row is: the indices, and the first one again where rows are left over.
+        inputs: all of them, padded.
+    """
+
+    indices: tuple[int, ...]
+    rows: tuple[int, ...]
+    inputs: Inputs
+
+
+def bucket(tokens: int, longest: int) -> int:
+    """Return the length that a text is padded to: the next power of two, or the longest text that a model takes.
+
+    Args:
+        tokens: the text's length.
+        longest: the longest text that the model takes.
+
+    Example:
+        >>> [bucket(tokens, 100) for tokens in (1, 17, 65)]
+        [16, 32, 100]
+    """
+    return min(max(SHORTEST, _power_of_two(tokens)), longest)
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def shards_of(sharding: NamedSharding | None) -> int:
+    """Return into how many parts a sharding cuts the first axis.
+
+    Args:
+        sharding: the sharding; one part without it.
+    """
+    if sharding is None:
+        return 1
+    return sharding.num_devices // sharding.shard_shape((sharding.num_devices,))[0]
+
+
+def batches(
+    inputs: Sequence[Inputs], longest: int, targets: int, sharding: NamedSharding | None = None
+) -> Iterator[Batch]:
+    """Return all texts or images, padded; the number of rows is a power of two, so that few programs are compiled.
+
+    Args:
+        inputs: each of them.
+        longest: the longest text that the model takes.
+        targets: how many tables are made of each.
+        sharding: over which devices the rows are spread, each getting as many; a single one if absent.
+    """
+    shards = shards_of(sharding)
+    most = shards * max(1, LARGEST_BATCH // _power_of_two(targets))
+    found: dict[int, list[int]] = {}
+    for i, one in enumerate(inputs):
+        found.setdefault(bucket(len(one.real), longest), []).append(i)
+    for length, indices in found.items():
+        for start in range(0, len(indices), most):
+            chosen = indices[start : start + most]
+            each = _power_of_two(-(-len(chosen) // shards))
+            rows = chosen + chosen[:1] * (shards * each - len(chosen))
+            together = jax.tree.map(lambda *same: np.stack(same), *(padded(inputs[i], length) for i in rows))
+            yield Batch(
+                tuple(chosen), tuple(rows), together if sharding is None else jax.device_put(together, sharding)
+            )
+
+
+def padded(one: Inputs, length: int) -> Inputs:
+    """Return a text padded on the right to a length; an image as it is.
+
+    Args:
+        one: what a model reads.
+        length: the number of tokens.
+    """
+
+    def pad(x: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "_"]:
+        return np.pad(x, (0, length - len(x)))
+
+    text = one.given.ndim == 1
+    return Inputs(
+        pad(one.given.astype(np.int32)) if text else one.given,
+        pad(one.real),
+        None if one.segments is None else pad(one.segments.astype(np.int32)),
+    )

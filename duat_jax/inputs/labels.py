@@ -1,0 +1,152 @@
+"""How tokens, classes, places and predictions are called."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.inputs.request import Inputs
+from duat_jax.models.checkpoint.tokenizer import one_error
+from duat_jax.models.config import Config
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PREDICTIONS = 5
+
+
+class Prediction(NamedTuple):
+    """One token that a language model may say, or one class.
+
+    Args:
+        token: its text, or the class's name.
+        probability: between 0 and 1.
+    """
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the tokens of one text are called, or the patches of one image, and what a model says.
+
+    Args:
+        config: the model's parts.
+        tokenizer: the model's tokenizer; without it tokens are called by their numbers.
+        names: the text's tokens, readable.
+    """
+
+    config: Config
+    tokenizer: "Tokenizer | None"
+    names: tuple[str, ...]
+
+    def output(self, output: int) -> str:
+        """Return what one of the model's outputs is called: what a token says, or a class's name.
+
+        Args:
+            output: its number.
+        """
+        if self.config.head.kind != "classes":
+            return readable(self.tokenizer, [output])[0]
+        labels = self.config.head.labels
+        return labels[output] if labels else str(output)
+
+    def place(self, position: int) -> str:
+        """Return where a token stands in the text, and what it says.
+
+        Args:
+            position: its index.
+        """
+        return f"token {position}, {self.names[position]!r}"
+
+    def text(self, ids: Any) -> str:
+        """Return what a row of tokens says.
+
+        Args:
+            ids: their ids, `[tokens]`; or an image's pixels, which say nothing.
+        """
+        return "another image" if self.config.image is not None else readable_text(self.tokenizer, np.asarray(ids))
+
+    def predictions(self, outputs: Any, probabilities: Any) -> tuple[Prediction, ...]:
+        """Return what a model says.
+
+        Args:
+            outputs: the most probable tokens or classes, by number, `[predictions]`.
+            probabilities: their probabilities, `[predictions]`.
+        """
+        return tuple(
+            Prediction(self.output(output), float(probability))
+            for output, probability in zip(outputs.tolist(), probabilities, strict=True)
+        )
+
+
+def words_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Words:
+    """Return how everything is called in one text, or in one image: the whole of it, and each patch by row and column.
+
+    Args:
+        config: the model's parts.
+        one: what it reads.
+        tokenizer: the model's tokenizer, if it has one.
+    """
+    if config.image is None:
+        return Words(config, tokenizer, readable(tokenizer, one.given.tolist()))
+    columns = config.image.width // config.image.patch_width
+    patches = (divmod(i, columns) for i in range(config.image.patches))
+    return Words(config, tokenizer, ("whole", *(f"{row},{column}" for row, column in patches)))
+
+
+def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:
+    """Return the most probable tokens or classes, by number, and their probabilities.
+
+    Args:
+        logits: the logits at one position, `[outputs]`.
+    """
+    probabilities, outputs = jax.lax.top_k(jax.nn.softmax(logits), min(PREDICTIONS, len(logits)))
+    return outputs.astype(jnp.int32), probabilities
+
+
+def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[str, ...]:
+    """Return what each token says.
+
+    Args:
+        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
+        tokens: their ids.
+
+    Raises:
+        BadText: if the tokenizer can't say it.
+    """
+    if tokenizer is None:
+        return tuple(map(str, tokens))
+    with one_error("the tokenizer can't say what its tokens are", BadText):
+        return tuple(_readable(tokenizer, token) for token in tokens)
+
+
+def _readable(tokenizer: "Tokenizer", token: int) -> str:
+    name = tokenizer.id_to_token(token)
+    if name is None:
+        return str(token)
+    # A byte of a split character decodes to nothing printable: then the tokenizer's own name is shown.
+    text = tokenizer.decode([token], skip_special_tokens=False)
+    return text if text and "\ufffd" not in text else name
+
+
+def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:
+    """Return what a row of tokens says.
+
+    Args:
+        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
+        ids: token ids, `[tokens]`.
+
+    Raises:
+        BadText: if the tokenizer can't say it.
+    """
+    if tokenizer is None:
+        return " ".join(map(str, ids))
+    with one_error("the tokenizer can't say what its tokens are", BadText):
+        return tokenizer.decode([int(i) for i in ids])

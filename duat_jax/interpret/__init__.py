@@ -1,0 +1,1 @@
+"""Questions to a model, one folder each: explain, contrast, intervene, attention, images."""

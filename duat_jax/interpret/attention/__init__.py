@@ -1,0 +1,1 @@
+"""Split a head's attention score over pairs of sources."""

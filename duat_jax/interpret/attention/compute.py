@@ -1,0 +1,272 @@
+"""Why a head attends where it does: check what is asked, run the model, split the score, put it in words."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
+from duat_jax.inputs.labels import words_of
+from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
+from duat_jax.interpret.double_precision import judged
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.config import Config
+from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import Places, checked_position, whole
+from duat_jax.nn.linear import alike
+from duat_jax.nn.pattern import attention_mask, cap_ratio
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Key, Site, Step
+from duat_jax.transform.recording import Recording, record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+QUERIES, KEYS, MIXED = "attention.queries", "attention.keys", "attention.mixed"
+THE = {"key": "key", "versus": "key that it is compared with"}
+
+
+class _Asked(NamedTuple):
+    """What is asked, as whole numbers within the model's range."""
+
+    inputs: Inputs
+    layer: int
+    head: int
+    query: int
+    key: int
+    versus: int | None
+
+
+def attends(
+    model: Transformer,
+    given: Any,
+    *,
+    layer: int,
+    head: int,
+    key: int,
+    query: int = -1,
+    versus: int | None = None,
+    through_heads: bool = False,
+    tokenizer: "Tokenizer | None" = None,
+) -> AttentionScore:
+    """Explain why a head attends from one token to another, or to this one rather than to a third.
+
+    The score before the softmax is split exactly over pairs of sources of the query and of the key: the tokens'
+    embeddings, every earlier layer's MLP at every token, and the biases by name, each carried there by earlier held
+    attention. A difference of two scores is the logarithm of the ratio of the attention that the two keys get; where a
+    model caps its scores, they are explained as capped, the cap's ratio held.
+
+    Args:
+        model: a loaded model.
+        given: token ids, `[tokens]`, or a `duat.Text` of several segments; for a vision model an image's pixels.
+        layer: the layer, from 0.
+        head: the head, from 0.
+        key: the token that is attended to; negative counts from the end.
+        query: the token that attends; the last one if absent.
+        versus: the token whose score is subtracted.
+        through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
+            and the layer where it comes from.
+        tokenizer: makes tokens readable; without it they are shown as numbers.
+
+    Returns:
+        The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a
+        terminal.
+
+    Raises:
+        BadText: naming everything that is wrong with what is asked at once.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
+        >>> ids = tokenizer.encode("for i in range(10").ids
+        >>> score = duat.attends(model, ids, layer=2, head=0, key=1, versus=0, tokenizer=tokenizer)
+        >>> score.completeness.verdict
+        'holds'
+        >>> abs(float(score.value - np.log(score.attention[1] / score.attention[0]))) < 1e-4
+        True
+
+    Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
+    """
+    asked = check(model.config, given, layer, head, query, key, versus)
+    at = [asked.key] if asked.versus is None else [asked.key, asked.versus]
+    signs = np.array([1, -1][: len(at)])
+
+    def split(model: Transformer) -> Any:
+        return _split(model, asked.inputs, asked.head, asked.query, np.array(at), signs, asked.layer, through_heads)
+
+    score, query_side, key_side, attention = jax.device_get(split(model))
+    sides = {QUERIES: query_side, KEYS: key_side}
+    query_sources, queries = _named(score.queries)
+    key_sources, keys = _named(score.keys)
+
+    def neurons(side: str, source: Source) -> Array:
+        name = f"attention.{side}"
+        return _neurons(model, asked.inputs, sides[name], source.token, asked.layer, through_heads, name, source.term)
+
+    return AttentionScore(
+        family=model.config.family,
+        tokens=words_of(model.config, asked.inputs, tokenizer).names,
+        layer=asked.layer,
+        head=asked.head,
+        query=asked.query,
+        key=asked.key,
+        versus=asked.versus,
+        attention=attention,
+        query_sources=query_sources,
+        key_sources=key_sources,
+        queries=queries,
+        keys=keys,
+        completeness=judged(score.completeness, model, lambda model: split(model)[0].completeness.value),
+        split=neurons,
+    )
+
+
+def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: Any, versus: Any) -> _Asked:
+    """Return a question about attention that a model can answer.
+
+    Args:
+        config: the model's parts.
+        given: token ids of a text, a `Text`, or an image's pixels.
+        layer: which layer.
+        head: which of its heads.
+        query: the token that attends.
+        key: the token that is attended to.
+        versus: the token whose score is subtracted, or `None`.
+
+    Raises:
+        BadText: naming everything that is wrong at once.
+    """
+    problems: list[str] = []
+    inputs = checked_input(config, given, "the text" if config.image is None else "the image", problems)
+    block = config.blocks[_checked_number(layer, len(config.blocks), "layer", problems)]
+    number = _checked_number(head, block.heads, "head", problems)
+    places = Places(len(inputs.real), "say which token is attended to")
+    at: dict[str, int] = {}
+    for name, place in (("query", query), ("key", key), ("versus", versus)):
+        if name != "versus" or place is not None:
+            found: list[str] = []
+            at[name] = checked_position(place, places, found)
+            problems += [f"{name}: {problem}" for problem in found]
+    if block.attention == "sliced":
+        problems.append("the papers' sliced attention doesn't mark its queries and keys: choose a standard one")
+    if not problems:
+        problems += _unseen(block, len(inputs.real), at)
+    if problems:
+        raise BadText("; ".join(problems))
+    return _Asked(inputs, layer, number, at["query"], at["key"], at.get("versus"))
+
+
+def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> int:
+    found = whole(value)
+    if found is None or not 0 <= found < count:
+        problems.append(f"there is no {what} {shown(value)}: give a number from 0 to {count - 1}")
+        return 0
+    return found
+
+
+def _unseen(block: Any, tokens: int, at: dict[str, int]) -> list[str]:
+    mask = attention_mask(tokens, causal=block.causal, window=block.window)
+    keys = {name: place for name, place in at.items() if name != "query"}
+    problems = [
+        f"the query at token {at['query']} doesn't see token {place}, the {THE[name]}: choose one that it sees"
+        for name, place in keys.items()
+        if mask is not None and not mask[at["query"], place]
+    ]
+    if len(keys) > len(set(keys.values())):
+        problems.append("key and versus are the same token, and the difference of their scores is zero: choose another")
+    return problems
+
+
+def _embeddings(model: Transformer, one: Inputs) -> dict[str, Array]:
+    """Return the summands of the embeddings, by name: of the token, of its segment, of its position."""
+    x, embedding = model.embed(one.given, one.segments), model.embedding
+    if not isinstance(embedding, TokenEmbedding):
+        return {"patch": x}
+    parts = {"token": alike(embedding.token[...][one.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}
+    if embedding.segment is not None:
+        parts["segment"] = alike(embedding.segment[...][one.segments], x)
+    if embedding.position is not None:
+        parts["position"] = x - sum(parts.values())
+    return parts
+
+
+def _recorded(
+    model: Transformer, one: Inputs, layer: int, through_heads: bool
+) -> tuple[Recording, dict[str, Step], tuple[Site, ...]]:
+    """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
+    recording = record_kinds(lambda parts: model.hidden(sum(parts.values())), _embeddings(model, one), KINDS)
+    points = recording.program.steps(marks.POINT)
+    earlier = [step.site for step in points if step.site.key.name == MIXED and _layer_of(step.site.key) < layer]
+    here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
+    return recording, here, tuple(earlier) if through_heads else ()
+
+
+def _layer_of(key: Key) -> int:
+    return int(key.scope[0].removeprefix("layers."))
+
+
+@partial(jax.jit, static_argnames=("layer", "through_heads"))
+def _split(
+    model: Transformer,
+    one: Inputs,
+    head: Int[Array, ""],
+    query: Int[Array, ""],
+    keys: Int[Array, "keys"],
+    signs: Int[Array, "keys"],
+    layer: int,
+    through_heads: bool,
+) -> tuple[Score, ScoreSide, ScoreSide, Float[Array, "tokens"]]:
+    """Return the score, whose query and whose keys it is of, and the row of the pattern."""
+    recording, here, through = _recorded(model, one, layer, through_heads)
+    block: Any = model.stack.blocks[layer]
+    attention = block.attention
+    all_queries, all_keys = (recording.at(here[name]) for name in (QUERIES, KEYS))
+    key_head = head // (attention.heads // attention.key_value_heads)
+    scores = attention.scale * jnp.matmul(all_keys[keys, key_head], all_queries[query, head], precision=PRECISION)
+    ratios = jnp.ones_like(scores) if attention.cap is None else cap_ratio(scores, attention.cap)
+    nothing = jnp.zeros(len(all_keys), scores.dtype)
+    query_side = ScoreSide(head, nothing.at[query].set(1))
+    key_side = ScoreSide(key_head, nothing.at[keys].set(attention.scale * ratios * signs.astype(scores.dtype)))
+    score = split_score(recording, here[QUERIES], here[KEYS], query_side, key_side, through=through)
+    return score, query_side, key_side, attention.pattern(all_queries, all_keys)[head, query]
+
+
+@partial(jax.jit, static_argnames=("layer", "through_heads", "name", "term"))
+def _neurons(
+    model: Transformer,
+    one: Inputs,
+    side: ScoreSide,
+    token: Int[Array, ""],
+    layer: int,
+    through_heads: bool,
+    name: str,
+    term: Key,
+) -> Float[Array, "head_features neurons"]:
+    recording, here, through = _recorded(model, one, layer, through_heads)
+    return neurons_of(recording, here[name], side, Site(marks.ACTIVATION, term), token, through=through)
+
+
+def _named(vector: Vector) -> tuple[tuple[Source, ...], Float[np.ndarray, "head_features sources"]]:
+    """Return the sources of a query or a key that add anything to it, and what they add."""
+    found: list[Source] = []
+    for name, part in sorted(vector.input.items()):
+        found += [Source(name, name, token, None) for token in range(part.shape[1])]
+    for key, part in vector.terms.items():
+        name = f"layer {_layer_of(key)} " + ("MLP" if key.name == "mlp" else key.name)
+        found += [Source(name, name, token, key) for token in range(part.shape[1])]
+    for key, part in vector.heads.items():
+        layer = f"layer {_layer_of(key)}"
+        places = np.ndindex(part.shape[1:])
+        found += [Source(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
+    names = [*map(str, vector.offsets), "unmarked"]
+    found += [Source(name, BIASES, None, None) for name in names]
+    columns = np.asarray(vector.columns)
+    # Of a causal model, what stands behind a token adds nothing to it; and with heads as sources, no other token does.
+    kept = np.flatnonzero(columns.any(0))
+    return tuple(found[i] for i in kept), columns[:, kept]

@@ -1,0 +1,117 @@
+"""Why a head attends, as a table that a person can read, in a terminal and in a notebook."""
+
+import math
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from duat_jax.display.tables import completeness_line, new_table, number, token_label
+from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
+from duat_jax.interpret.explain.table import TERMS
+
+ATTENDED, TOKENS = 5, 8
+"""How many of the most attended tokens, and of the tokens with most, a table shows."""
+
+
+def _table(*columns: str, left: tuple[str, ...]) -> Table:
+    table = new_table()
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right")
+    return table
+
+
+def _pairs(score: AttentionScore, count: int) -> Table:
+    table = _table(
+        "of the query",
+        "token",
+        " ",
+        "of the key",
+        "token ",
+        "  ",
+        "contribution",
+        left=("of the query", "of the key", " ", "  "),
+    )
+
+    def cells(source: Source) -> tuple[str, str, Text]:
+        if source.token is None:
+            return source.part, "", Text("")
+        return source.part, str(source.token), Text(token_label(score.tokens[source.token]))
+
+    for query, key, contribution in score.top(count):
+        table.add_row(*cells(query), *cells(key), number(contribution))
+    return table
+
+
+def _sides(score: AttentionScore) -> tuple[Table, Table]:
+    """Return what each part, and each token, adds on either side."""
+    parts, by_part = score.by_part()
+    of_parts = _table("part", "of the query", "of the key", left=("part",))
+    for name, query, key in zip(parts, by_part.sum(1), by_part.sum(0), strict=True):
+        of_parts.add_row(name, number(float(query)), number(float(key)))
+    total = number(float(by_part.sum()))
+    of_parts.add_row("sum", total, total, style="bold")
+
+    tokens, by_token = score.by_token()
+    query, key = by_token.sum(1), by_token.sum(0)
+    sizes = np.abs(query[:-1]) + np.abs(key[:-1])
+    order = [place for place in np.argsort(-sizes, kind="stable").tolist() if sizes[place]]
+    places, others = sorted(order[:TOKENS]), order[TOKENS:]
+    of_tokens = _table("token", " ", "of the query", "of the key", left=(" ",))
+
+    def add(place: str, label: str, rows: list[int]) -> None:
+        sums = (number(float(side[rows].sum())) for side in (query, key))
+        of_tokens.add_row(place, Text(label), *sums)
+
+    for place in places:
+        add(str(place), token_label(tokens[place]), [place])
+    if others:
+        add("", f"{len(others)} others", others)
+    add("", BIASES, [-1])
+    of_tokens.add_row("", "sum", total, total, style="bold")
+    return of_parts, of_tokens
+
+
+def _attention(score: AttentionScore) -> str:
+    order = np.argsort(-score.attention, kind="stable")[:ATTENDED]
+    return "   ".join(f"{token} {token_label(score.tokens[token])!r} {score.attention[token]:.1%}" for token in order)
+
+
+def _meaning(score: AttentionScore) -> str:
+    if score.versus is None:
+        return (
+            "One score alone says little: what every key's score has in common changes no attention. Name another key,"
+            " and the difference of the two is explained."
+        )
+    key, versus = score.attention[score.key], score.attention[score.versus]
+    return (
+        f"Attention {100 * key:.3g}% against {100 * versus:.3g}%: the difference of the scores is the logarithm of"
+        f" their ratio, {math.exp(score.value):.4g}."
+    )
+
+
+def render(score: AttentionScore, count: int = TERMS) -> RenderableType:
+    """Return the whole table: where the head attends, the biggest pairs, the sums on either side, completeness.
+
+    Args:
+        score: what to show.
+        count: how many of the biggest pairs.
+    """
+    of_parts, of_tokens = _sides(score)
+    return Group(
+        Text.assemble(("The head attends to:  ", "bold"), _attention(score)),
+        Text.assemble(("Explained:  ", "bold"), f"{score.label} = {score.value:+.6f}"),
+        Text(_meaning(score), style="dim"),
+        "",
+        Text(f"The {count} biggest of {score.pairs.size} pairs of sources", style="bold"),
+        _pairs(score, count),
+        "",
+        Text("Each part, with everything on the other side", style="bold"),
+        of_parts,
+        "",
+        Text("Each token, with everything on the other side", style="bold"),
+        of_tokens,
+        "",
+        completeness_line(score.completeness),
+    )

@@ -1,0 +1,172 @@
+"""The user's object: why a model's number is this on one input and that on another, as parts that sum to the change."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.display.neurons import Neuron, largest_entries
+from duat_jax.display.result import Plotted
+from duat_jax.forms.completeness import Completeness
+from duat_jax.inputs.images import SeenImage
+from duat_jax.inputs.labels import Prediction
+from duat_jax.transform.keys import Key, Marked
+
+if TYPE_CHECKING:
+    pass
+
+
+class Compared(NamedTuple):
+    """One of what an input is contrasted with.
+
+    Args:
+        name: what it is, in words.
+        tokens: a text's tokens, readable; empty of a baseline and of an image.
+        value: the number there, from the plain forward pass.
+        predictions: what the model says there.
+    """
+
+    name: str
+    tokens: tuple[str, ...]
+    value: float
+    predictions: tuple[Prediction, ...]
+
+
+class Head(NamedTuple):
+    """What an attention head carries to one token.
+
+    Args:
+        mixed: the mark of what the layer's heads mix.
+        token_index: index of the token that it is carried to.
+        head: index of the head.
+        part: its part of the difference.
+    """
+
+    mixed: Key
+    token_index: int
+    head: int
+    part: float
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast(Plotted):
+    """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
+
+    Every row of `flow` is a cut through the whole network: it sums to the difference, with what moved or jumped after
+    it. Heads and neurons are no cut: what flows through one may flow on through another. With several
+    others, everything is the mean over them.
+
+    Args:
+        family: the checkpoint family.
+        tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
+        target: what is asked for, in words.
+        value: the number on the input, from the plain forward pass.
+        predictions: what the model says on it; empty for an encoder.
+        others: what it is contrasted with.
+        flow: parts of every token in the stream after the embedding and after each layer, `[layers + 1, tokens]`.
+        heads: parts of what each head mixes at every token, `[tokens, heads]`, in the order of computation.
+        neurons: parts of every neuron of every MLP, `[tokens, neurons]`.
+        moved: parts of what was held at its midpoint, by name.
+        jumps: parts of what has no slope between the inputs, such as a router's choice, by name and place.
+        completeness: the difference (from the plain forward passes), the sum of the tokens' parts and of what moved and
+            jumped, error and tolerance.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
+        image: what was read, if it is an image.
+    """
+
+    family: str
+    tokens: tuple[str, ...]
+    target: str
+    value: float
+    predictions: tuple[Prediction, ...]
+    others: tuple[Compared, ...]
+    flow: Float[np.ndarray, "rows tokens"]
+    heads: Marked[Float[np.ndarray, "tokens heads"]]
+    neurons: Marked[Float[np.ndarray, "tokens neurons"]]
+    moved: Marked[float]
+    jumps: dict[str, float]
+    completeness: Completeness
+    notes: tuple[str, ...] = ()
+    image: SeenImage | None = None
+
+    @property
+    def difference(self) -> float:
+        """The number on the input minus that on the other, or minus the mean of those on the others."""
+        return float(self.completeness.value)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether something held moved, or something jumped: rows before it don't have its part."""
+        return any([*self.moved.values(), *self.jumps.values()])
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """What each row of the flow is called."""
+        return ("embedding", *(f"layer {i}" for i in range(len(self.flow) - 1)))
+
+    def top_neurons(self, count: int) -> list[Neuron]:
+        """Return the neurons with the largest parts by size.
+
+        Args:
+            count: how many.
+        """
+        return [Neuron(*entry) for entry in largest_entries(self.neurons, count)]
+
+    def top_heads(self, count: int) -> list[Head]:
+        """Return the heads with the largest parts by size, each with the token that it carries them to.
+
+        Args:
+            count: how many.
+        """
+        return [Head(*entry) for entry in largest_entries(self.heads, count)]
+
+    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+        """Return everything but single neurons as plain numbers, for JSON.
+
+        | field | what it is |
+        |---|---|
+        | `model`, `family` | what was asked |
+        | `tokens` | the text, token by token; the patches of an image |
+        | `target` | what is asked for, in words |
+        | `dtype` | of everything computed |
+        | `value`, `predictions` | the number on the input; what the model says on it: `token`, `probability` |
+        | `others` | the same of each of the others, with its `name` and its `tokens` |
+        | `difference` | the value minus the mean of the others' values |
+        | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
+        | `notes` | what to know of the parts though they sum; none as a rule |
+        | `flow` | by row, the parts of every token; the first row, `embedding`, are the input's parts |
+        | `heads` | by layer, of every token, the parts of what each head mixes |
+        | `moved`, `jumps` | what was held and moved, and what jumped, by name |
+        | `top_heads` | the largest: `mixed`, `token_index`, `head`, `part` |
+        | `top_neurons` | the largest: `term`, `token_index`, `neuron`, `contribution` |
+
+        Args:
+            model: name of the model.
+            count: how many of the largest heads and neurons to list.
+        """
+        return {
+            "model": model,
+            "family": self.family,
+            "tokens": list(self.tokens),
+            "target": self.target,
+            "dtype": str(self.completeness.dtype),
+            "value": self.value,
+            "predictions": [prediction._asdict() for prediction in self.predictions],
+            "others": [
+                other._asdict() | {"predictions": [prediction._asdict() for prediction in other.predictions]}
+                for other in self.others
+            ],
+            "difference": self.difference,
+            "completeness": self.completeness.as_dict(),
+            "notes": list(self.notes),
+            "flow": dict(zip(self.rows, self.flow.tolist(), strict=True)),
+            "heads": {str(key): part.tolist() for key, part in self.heads.items()},
+            "moved": {str(key): part for key, part in self.moved.items()},
+            "jumps": self.jumps,
+            "top_heads": [head._asdict() | {"mixed": str(head.mixed)} for head in self.top_heads(count)],
+            "top_neurons": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top_neurons(count)],
+        }
+
+    def __repr__(self) -> str:
+        return f"Contrast({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

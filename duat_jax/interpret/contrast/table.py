@@ -1,0 +1,132 @@
+"""A contrast as a table that a person can read, in a terminal and in a notebook."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from duat_jax.display.tables import completeness_line, new_table, note_lines, number, spoken, token_label
+from duat_jax.interpret.contrast.result import Contrast
+from duat_jax.interpret.explain.table import COLUMNS
+from duat_jax.transform.keys import Key
+
+UNITS = 5
+"""How many heads and neurons a table shows, where it isn't said."""
+
+NOTE = "Exact for this pair of inputs: in every row the parts sum to the difference. Another pair has other parts."
+LESS = (
+    "Exact for this pair of inputs: in every row the parts of all tokens, with what moved or jumped after it, sum to"
+    " the difference. Another pair has other parts."
+)
+
+
+def token_labels(contrast: Contrast, between: str = " ") -> list[str]:
+    """Return the tokens with their white space visible; where the only other text has another token, that one too.
+
+    Args:
+        contrast: what to show.
+        between: what stands between the two.
+    """
+    labels = [token_label(token) for token in contrast.tokens]
+    if len(contrast.others) > 1 or not contrast.others[0].tokens:
+        return labels
+    others = map(token_label, contrast.others[0].tokens)
+    return [one if one == other else f"{one}{between}({other})" for one, other in zip(labels, others, strict=True)]
+
+
+def layer_of(key: Key) -> str:
+    """Return the layer of a head or a neuron, in words.
+
+    Args:
+        key: its mark.
+    """
+    return " ".join(part.replace("layers.", "layer ") for part in key.scope) or str(key)
+
+
+def _said(contrast: Contrast) -> list[RenderableType]:
+    """Return what the model says on each input, and the number there."""
+    table = new_table()
+    table.add_column("")
+    table.add_column("the number", justify="right")
+    if contrast.predictions:
+        table.add_column("the model says")
+    rows = [(f"the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions)]
+    rows += [(other.name, other.value, other.predictions) for other in contrast.others]
+    for name, value, predictions in rows:
+        table.add_row(name, f"{value:+.4f}", *([spoken(predictions)] if contrast.predictions else []))
+    if len(contrast.others) > 1:
+        table.add_row("the mean of the others", f"{contrast.value - contrast.difference:+.4f}")
+    table.add_row("difference", number(contrast.difference))
+    return [table]
+
+
+def _flow(contrast: Contrast) -> Table:
+    """Return the flow, the tokens with the largest parts."""
+    table, labels = new_table(), token_labels(contrast, "\n")
+    sizes = np.abs(contrast.flow).max(0)
+    shown = np.sort(np.argsort(-sizes)[:COLUMNS])
+    shown = shown[sizes[shown] > 0]
+    rest = np.setdiff1d(np.arange(len(labels)), shown)
+    table.add_column("")
+    for index in shown:
+        table.add_column(Text(labels[index]), justify="right")
+    if len(rest):
+        table.add_column(f"{len(rest)} others", justify="right")
+    table.add_column("all", justify="right", style="bold")
+    for name, row in zip(contrast.rows, contrast.flow, strict=True):
+        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        table.add_row(name, *(number(float(part)) for part in numbers))
+    return table
+
+
+def _units(
+    title: str, kind: str, entries: Sequence[tuple[Key, int, int, float]], contrast: Contrast
+) -> list[RenderableType]:
+    if not entries:
+        return []
+    table, labels = new_table(), token_labels(contrast)
+    for column in ("", "token", " ", kind, "part"):
+        table.add_column(column, justify="left" if column.isspace() else "right")
+    for key, token, unit, part in entries:
+        table.add_row(layer_of(key), str(token), Text(labels[token]), str(unit), number(part))
+    return [Text(title, style="bold"), table, ""]
+
+
+def _named(title: str, parts: dict[str, float]) -> list[RenderableType]:
+    found = {name: part for name, part in parts.items() if part}
+    if not found:
+        return []
+    table = new_table()
+    table.add_column("name")
+    table.add_column("part", justify="right")
+    for name, part in sorted(found.items(), key=lambda item: -abs(item[1])):
+        table.add_row(Text(name), number(part))
+    return [Text(title, style="bold"), table, ""]
+
+
+def render(contrast: Contrast, count: int = UNITS) -> RenderableType:
+    """Return the whole table: what the model said on both, the flow, heads, neurons, and the completeness of it all.
+
+    Args:
+        contrast: what to show.
+        count: how many of the biggest heads and neurons.
+    """
+    moved = {str(key): part for key, part in contrast.moved.items()}
+    several = f", the {COLUMNS} tokens with most" if len(contrast.tokens) > COLUMNS else ""
+    return Group(
+        Text.assemble(("Explained:  ", "bold"), f"the difference of the {contrast.target}"),
+        *_said(contrast),
+        "",
+        Text(f"Where the difference is, after each layer{several}", style="bold"),
+        _flow(contrast),
+        "",
+        *_units("The heads with most, and where they carry it", "head", contrast.top_heads(count), contrast),
+        *_units("The neurons with most", "neuron", contrast.top_neurons(count), contrast),
+        *_named("What was held at its midpoint, and moved", moved),
+        *_named("What jumped: it has no slope between the two", contrast.jumps),
+        completeness_line(contrast.completeness, "difference"),
+        *note_lines(contrast.notes),
+        Text(LESS if contrast.leaves_out else NOTE, style="dim"),
+    )

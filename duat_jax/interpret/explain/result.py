@@ -1,0 +1,163 @@
+"""The user's object: one number that a model computed, as a complete table that sums to it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.display.neurons import largest_entries
+from duat_jax.display.result import Plotted
+from duat_jax.forms.completeness import Completeness
+from duat_jax.inputs.images import SeenImage
+from duat_jax.inputs.labels import Prediction
+from duat_jax.transform.keys import Key, Marked
+
+if TYPE_CHECKING:
+    pass
+
+
+class ActiveNeuron(NamedTuple):
+    """One entry of a table of contributions at its finest level.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: index of the token at which the neuron fired.
+        neuron: index of the neuron.
+        contribution: what it adds to the explained value: coefficient times activation.
+        coefficient: what one unit more of its activation would add, everything held.
+        activation: how strongly it fired.
+    """
+
+    term: Key
+    token_index: int
+    neuron: int
+    contribution: float
+    coefficient: float
+    activation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation(Plotted):
+    """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
+
+    Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
+
+    Args:
+        family: the checkpoint family.
+        tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
+        target: what is explained, in words.
+        predictions: what a language model says at the explained position, or a classifier of the whole; empty for an
+            encoder.
+        embedding: contribution of every token's embedding, `[tokens]`.
+        coefficients: what one unit more of every activation would add to the value, everything held,
+            `[tokens, neurons]`, by term in the order of computation.
+        activations: of every neuron of every term, `[tokens, neurons]`.
+        biases: contribution of every bias and norm offset; zero for those inside a term or a pattern. Of a
+            log-probability also minus the entropy of the model's distribution, `entropy`.
+        input_tokens: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
+        input_bias: what in the collapse doesn't depend on the tokens.
+        completeness: value (from the plain forward pass), sum of all parts, error and tolerance.
+        collapse_completeness: the same for the collapse.
+        image: what was read, if it is an image.
+    """
+
+    family: str
+    tokens: tuple[str, ...]
+    target: str
+    predictions: tuple[Prediction, ...]
+    embedding: Float[np.ndarray, "tokens"]
+    coefficients: Marked[Float[np.ndarray, "tokens neurons"]]
+    activations: Marked[Float[np.ndarray, "tokens neurons"]]
+    biases: Marked[float]
+    input_tokens: Float[np.ndarray, "tokens"]
+    input_bias: float
+    completeness: Completeness
+    collapse_completeness: Completeness
+    image: SeenImage | None = None
+
+    @property
+    def value(self) -> float:
+        """The explained number, from the plain forward pass."""
+        return float(self.completeness.value)
+
+    @cached_property
+    def terms(self) -> Marked[Float[np.ndarray, "tokens neurons"]]:
+        """Contribution of every neuron of every term, `[tokens, neurons]`: its coefficient times its activation."""
+        return Marked({key: u * self.activations[key] for key, u in self.coefficients.items()})
+
+    @property
+    def term_tokens(self) -> Float[np.ndarray, "terms tokens"]:
+        """Contribution of every term at every token: its neurons' sum."""
+        sums = [part.sum(-1) for part in self.terms.values()]
+        return np.stack(sums) if sums else np.zeros((0, len(self.tokens)))
+
+    @property
+    def labels(self) -> dict[Key, str]:
+        """What each term is called in tables: by its layer's number, if it is the layer's only one."""
+        terms_in = Counter(key.scope for key in self.terms)
+        return {
+            key: f"layer {key.scope[0].removeprefix('layers.')}" if key.scope and terms_in[key.scope] == 1 else str(key)
+            for key in self.terms
+        }
+
+    def top(self, count: int) -> list[ActiveNeuron]:
+        """Return the neurons with the largest contributions by size.
+
+        Args:
+            count: how many.
+        """
+        return [
+            ActiveNeuron(
+                key, token, neuron, part, *(float(v[key][token, neuron]) for v in (self.coefficients, self.activations))
+            )
+            for key, token, neuron, part in largest_entries(self.terms, count)
+        ]
+
+    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+        """Return everything but single neurons as plain numbers, for JSON.
+
+        | field | what it is |
+        |---|---|
+        | `model`, `family` | what was asked |
+        | `tokens` | the text, token by token; the patches of an image |
+        | `target` | what is explained, in words |
+        | `dtype` | of everything computed |
+        | `predictions` | the most probable tokens or classes: `token`, `probability`; empty for an encoder |
+        | `value` | the explained number, from the plain forward pass |
+        | `completeness` | `sum` of all parts, `error = sum − value`, `tolerance`, `largest` part, and the `verdict`: \
+        `"holds"`, `"fails"` or `"says nothing"` |
+        | `contributions` | `embedding`: of every token; `terms`: by term, of every token; `biases`: by name |
+        | `collapse` | `tokens`: contribution of every token by `W(x0) x0`; `bias`: `b(x0)`; its own `completeness` |
+        | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution`, `coefficient`, `activation` |
+
+        Args:
+            model: name of the model.
+            count: how many of the largest neurons to list.
+        """
+        return {
+            "model": model,
+            "family": self.family,
+            "tokens": list(self.tokens),
+            "target": self.target,
+            "dtype": str(self.completeness.dtype),
+            "predictions": [prediction._asdict() for prediction in self.predictions],
+            "value": self.value,
+            "completeness": self.completeness.as_dict(),
+            "contributions": {
+                "embedding": self.embedding.tolist(),
+                "terms": dict(zip(map(str, self.terms), self.term_tokens.tolist(), strict=True)),
+                "biases": {str(key): value for key, value in self.biases.items()},
+            },
+            "collapse": {
+                "tokens": self.input_tokens.tolist(),
+                "bias": self.input_bias,
+                "completeness": self.collapse_completeness.as_dict(),
+            },
+            "top": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top(count)],
+        }
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"

@@ -1,0 +1,119 @@
+"""An explanation as a table that a person can read, in a terminal and in a notebook."""
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from duat_jax.display.tables import completeness_line, new_table, number, spoken, token_label
+from duat_jax.interpret.explain.result import Explanation
+
+TERMS, COLUMNS, BIASES = 10, 6, 5
+"""How many terms, token columns and biases a table shows."""
+
+USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --versus TEXT."
+"""What the table of a single input is for."""
+
+
+def _terms(explanation: Explanation, count: int) -> Table:
+    table = new_table()
+    for column in ("term", "token", "", "neuron", "contribution", "= coefficient", "× activation"):
+        table.add_column(column, justify="left" if column in ("", "term") else "right")
+    labels = explanation.labels
+    for one in explanation.top(count):
+        label = Text(token_label(explanation.tokens[one.token_index]))
+        factors = (Text(f"{factor:+.4f}") for factor in (one.coefficient, one.activation))
+        table.add_row(
+            labels[one.term], str(one.token_index), label, str(one.neuron), number(one.contribution), *factors
+        )
+    return table
+
+
+def _layers(explanation: Explanation) -> Table:
+    terms, embedding = explanation.term_tokens, explanation.embedding
+    totals = embedding + terms.sum(0)
+    shown = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
+    rest = np.setdiff1d(np.arange(len(totals)), shown)
+    table = new_table()
+    table.add_column("")
+    for index in shown:
+        table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
+    if len(rest):
+        table.add_column(f"{len(rest)} others", justify="right")
+    table.add_column("all", justify="right", style="bold")
+
+    def add(name: str, row: np.ndarray) -> None:
+        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        table.add_row(name, *(number(float(one)) for one in numbers))
+
+    add("embedding", embedding)
+    for label, row in zip(explanation.labels.values(), terms, strict=True):
+        add(label, row)
+    add("sum", totals)
+    add("collapse", explanation.input_tokens)
+    return table
+
+
+def _on_the_linear_path(explanation: Explanation) -> list[tuple[str, float]]:
+    """Return the biases by size, without those inside a term or a held pattern, which have none of their own."""
+    found = ((str(key), value) for key, value in explanation.biases.items() if value != 0)
+    return sorted(found, key=lambda item: -abs(item[1]))
+
+
+def _biases(explanation: Explanation) -> list[RenderableType]:
+    """Return the biggest biases; nothing of a model without any."""
+    ordered = _on_the_linear_path(explanation)
+    if not ordered:
+        return []
+    table = new_table()
+    table.add_column("name")
+    table.add_column("contribution", justify="right")
+    for name, value in ordered[:BIASES]:
+        table.add_row(name, number(value))
+    others = ordered[BIASES:]
+    if others:
+        table.add_row(f"{len(others)} others", number(sum(value for _, value in others)))
+    title = f"The biggest of {len(ordered)} biases and norm offsets on the linear path"
+    return [Text(title, style="bold"), table, ""]
+
+
+def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
+    """Return the whole table: what the model said, the biggest terms, layer × token, biases, and their completeness.
+
+    Args:
+        explanation: what to show.
+        count: how many of the biggest terms.
+    """
+    head: list[RenderableType] = []
+    if explanation.predictions:
+        head.append(Text.assemble(("The model says:  ", "bold"), spoken(explanation.predictions)))
+    head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
+    collapse_note = (
+        "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"
+        f" b(x0) = {explanation.input_bias:+.4f}"
+    )
+    total = explanation.embedding.sum(), explanation.term_tokens.sum(), sum(explanation.biases.values())
+    return Group(
+        *head,
+        "",
+        Text(f"The {count} biggest terms", style="bold"),
+        _terms(explanation, count),
+        "",
+        Text(
+            "Term × token" + (f", the {COLUMNS} tokens with most" if len(explanation.tokens) > COLUMNS else ""), "bold"
+        ),
+        _layers(explanation),
+        Text(collapse_note, style="dim"),
+        "",
+        *_biases(explanation),
+        Text.assemble(
+            ("embedding ", "bold"),
+            f"{total[0]:+.4f}",
+            (" + terms ", "bold"),
+            f"{total[1]:+.4f}",
+            (" + biases ", "bold"),
+            f"{total[2]:+.4f}",
+        ),
+        completeness_line(explanation.completeness),
+        Text(USE, style="dim"),
+    )

@@ -1,0 +1,1 @@
+"""Split a number that a network computes on an image into maps over the image."""

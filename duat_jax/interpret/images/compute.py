@@ -1,0 +1,84 @@
+"""One number that a network computed on an image, with every part at the place where it arose."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.forms import affine_form, decomposition
+from duat_jax.forms.secant import secant
+from duat_jax.inputs.images import SeenImage
+from duat_jax.interpret.images.result import ImageMaps
+from duat_jax.transform.keys import Marked
+from duat_jax.transform.recording import record_kinds
+
+if TYPE_CHECKING:
+    pass
+
+_KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS)))
+
+
+def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = None) -> ImageMaps:
+    """Split one number that a network computes on an image over its pixels, its terms' places and its biases.
+
+    Args:
+        fn: a pure function of one image with marks, returning a scalar; for example one logit of a residual network.
+        x: the image, `[rows, columns, channels]`.
+        against: another image of the same shape, for example an empty one, to the difference from which every pixel's
+            part is found too.
+
+    Returns:
+        The maps with their completeness; they show themselves in a notebook, `print` shows them in a terminal, and
+        `plot` lays them over the image.
+
+    Raises:
+        DuatError: if `x` is no image, `against` one of another shape, or `fn` doesn't return one scalar.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from duat_jax.models.residual_network import ResidualNetwork
+        >>> network = ResidualNetwork(1, (4, 4, 8), 10, rngs=nnx.Rngs(0))
+        >>> x = network.embed(jnp.ones((1, 8, 8)))
+        >>> maps = image_maps(lambda x: network.output(x)[3], x)
+        >>> {str(term): table.shape for term, table in maps.terms.items()}, maps.completeness.verdict
+        ({'layers.0.convolution': (8, 8), 'layers.1.convolution': (4, 4)}, 'holds')
+
+    Source: Wang & Li, Eq. 11, for residual networks; the collapse and the secant are those of `duat.collapse` and
+    `duat.secant`.
+    """
+    if getattr(x, "ndim", None) != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise DuatError(f"an image is one array [rows, columns, channels] of floating numbers, not {_described(x)}")
+    if against is not None and (np.shape(against) != x.shape or getattr(against, "dtype", None) != x.dtype):
+        raise DuatError(f"the other image is {_described(against)}, and the first one {_described(x)}: give two alike")
+    recording = record_kinds(fn, x, _KINDS)
+    parts = decomposition.contributions(recording)
+    collapsed = affine_form.collapsed_contributions(recording)
+    change = None if against is None else secant(fn)(x, against)
+    parts, collapsed, change = jax.device_get((parts, collapsed, change))
+    rows, columns, _ = x.shape
+    return ImageMaps(
+        image=SeenImage(np.moveaxis(np.asarray(x), -1, 0), rows, columns),
+        path=parts.input.sum(-1),
+        terms=Marked({key: _map(part) for key, part in parts.terms.items()}),
+        biases=Marked({key: float(part) for key, part in parts.offsets.items()}),
+        collapse=collapsed.input.sum(-1),
+        collapse_bias=float(collapsed.bias),
+        change=None if change is None else change.parts.sum(-1),
+        completeness=parts.completeness,
+        collapse_completeness=collapsed.completeness,
+        change_completeness=None if change is None else change.completeness,
+    )
+
+
+def _map(part: Float[np.ndarray, "..."]) -> Float[np.ndarray, "_ _"]:
+    return part.sum(-1) if part.ndim == 3 else part.sum().reshape(1, 1)
+
+
+def _described(x: Any) -> str:
+    return f"one of shape {list(x.shape)}" if hasattr(x, "shape") else f"a {type(x).__name__}"

@@ -1,0 +1,266 @@
+"""Change neurons, heads or streams of a model, run it again, and say how each change moves a number."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from duat_jax.errors import BadText, NotFinite
+from duat_jax.forms.completeness import Completeness
+from duat_jax.forms.decomposition import KINDS
+from duat_jax.forms.secant import notes_of, secant
+from duat_jax.inputs import request as inputs
+from duat_jax.inputs.batching import bucket, padded
+from duat_jax.inputs.labels import Words, words_of
+from duat_jax.inputs.request import Inputs, Question
+from duat_jax.interpret.double_precision import judged
+from duat_jax.interpret.explain.compute import beside, readers_of
+from duat_jax.interpret.intervene.changes import Applied, Change, some
+from duat_jax.interpret.intervene.result import Effect, Intervention
+from duat_jax.interpret.pinned_target import fixed
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.config import Config
+from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.stack import Stack
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Site
+from duat_jax.transform.query import pull_back, question_of
+from duat_jax.transform.recording import record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Edits = dict[Site, Edit]
+
+
+def intervene(
+    model: Transformer,
+    given: Any,
+    changes: Any,
+    target: Any = None,
+    *,
+    contrast: int | str | None = None,
+    against: Any = None,
+    position: int | None = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> Intervention:
+    """Change values inside a model, run it again, and split how the number moves over the changes.
+
+    With changes `m ↦ kept · m + added`, beside what the model says when it is run again stand two columns.
+    *Secant*: the difference of the two runs, split exactly by the secant of the function from `kept` and `added` to the
+    number, `f(changed) − f(as it is) = Σ D (changed − as it is)`.  *Frozen*: what the table of contributions predicts
+    from the run as it is, everything else held, `Σ u (kept · m + added − m)`.
+
+    Args:
+        model: a loaded model.
+        given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
+        changes: one or several, of different places: `duat.Neurons(layer, neurons, tokens)`,
+            `duat.Heads(layer, heads, tokens)` or `duat.Stream(layers, tokens)`, each with `.set(value)`,
+            `.scale(factor)` or `.steer(direction)`.
+        target: what is asked for, as in `duat.explain`; the most probable one without changes if absent.
+        contrast: the token id or class whose logit is subtracted.
+        against: for an encoder, token ids of the other text.
+        position: at which token the logit is read; negative counts from the end.
+        tokenizer: makes tokens readable and knows the mask.
+
+    Returns:
+        The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.
+
+    Raises:
+        BadText: for a text that the model can't take, or a change at a place that isn't there, twice at one place, or
+            with numbers that don't fit.
+        NotFinite: if the number is NaN or infinite with the changes or without.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
+        >>> ids = tokenizer.encode("for i in range(10").ids
+        >>> off = [duat.Heads(4, 1).set(0), duat.Stream(2, tokens=-1).scale(0.9)]
+        >>> found = duat.intervene(model, ids, off, tokenizer.token_to_id("):"), tokenizer=tokenizer)
+        >>> found.completeness.verdict, len(found.effects)
+        ('holds', 2)
+    """
+    question, applied = _checked(model.config, given, changes, target, contrast, against, position, tokenizer)
+    one, asked = question.inputs[0], question.targets[0][0]
+    words = words_of(model.config, one, tokenizer)
+    one = padded(one, bucket(len(one.real), model.config.positions))
+    (stacked,) = readers_of(model, [(asked,)])
+    reader = jax.tree.map(lambda leaf: leaf[0], stacked)
+    before = _run(model, reader, one, None, asked.stream)
+    reader = fixed(reader, before)
+
+    def run_again(chosen: Sequence[Applied]) -> float:
+        edits = _edits(applied, chosen, len(one.real))
+        return float(_run(model, reader, one, edits, asked.stream).value)
+
+    after = run_again(applied)
+    label = asked.label(jax.device_get(before), words)
+    numbers = {"as it is": float(before.value), "with the changes": after}
+    if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
+        raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the model's weights, or change by less")
+
+    def difference(model: Transformer) -> Array:
+        own = fixed(jax.tree.map(lambda leaf: leaf[0], readers_of(model, [(asked,)])[0]), before)
+        edits = _edits(applied, applied, len(one.real))
+        with_changes, as_it_is = (_run(model, own, one, each, asked.stream).value for each in (edits, None))
+        return with_changes - as_it_is
+
+    parts = jax.device_get(
+        _split(model, reader, one, _edits(applied, applied, len(one.real)), before.readout, asked.stream)
+    )
+    return Intervention(
+        family=model.config.family,
+        tokens=words.names,
+        target=label,
+        before=numbers["as it is"],
+        after=after,
+        effects=tuple(
+            Effect(
+                change=f"{change.name}, {_tokens(change, words)}: {change.how}",
+                tokens=change.tokens,
+                units=change.units,
+                frozen=_of(change, parts.frozen),
+                secant=_of(change, parts.secant),
+                alone=(after if len(applied) == 1 else run_again([change])) - numbers["as it is"],
+            )
+            for change in applied
+        ),
+        jumps={name: float(part) for name, part in parts.jumps.items()},
+        # The difference is that of the plain runs.
+        completeness=judged(
+            beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])), model, difference
+        ),
+        notes=notes_of(parts.unrecognised),
+    )
+
+
+def _checked(
+    config: Config,
+    given: Any,
+    changes: Any,
+    target: Any,
+    contrast: Any,
+    against: Any,
+    position: Any,
+    tokenizer: "Tokenizer | None",
+) -> tuple[Question, list[Applied]]:
+    problems: list[str] = []
+    question = None
+    if inputs.is_many(config, given) or isinstance(target, list | tuple):
+        problems.append("one text and one target are taken: call it once for each")
+    else:
+        try:
+            question = inputs.check(config, given, target, contrast, against, position, tokenizer)
+        except BadText as error:
+            problems.append(str(error))
+    tokens = len(question.inputs[0].real) if question else 0
+    stream = question.targets[0][0].stream if question else None
+    layers = config.layers if stream is None else stream
+    several = [changes] if isinstance(changes, Change) else changes
+    if not isinstance(several, list | tuple) or not several or not all(isinstance(one, Change) for one in several):
+        problems.append(
+            f"changes are one or several such as duat.Neurons(3, 17).set(0), not {shown(changes)}: give at least one"
+        )
+        several = []
+    applied: dict[int, Applied] = {}
+    for i, change in enumerate(several):
+        found: list[str] = []
+        one = change.applied(config, tokens, layers, found)
+        problems += [f"change {i}: {problem}" for problem in found]
+        if one is None:
+            continue
+        for k, other in applied.items():
+            if other.site == one.site and (other.here & one.here).any():
+                problems.append(f"changes {k} and {i} overlap at {one.name}: change each value once")
+        applied[i] = one
+    if problems or question is None:
+        raise BadText("; ".join(problems))
+    return question, list(applied.values())
+
+
+def _edits(applied: Sequence[Applied], chosen: Sequence[Applied], length: int) -> Edits:
+    """Return the edits of chosen changes at the marks of all of them, in the shapes of a padded text."""
+
+    def pad(values: np.ndarray, beyond: float) -> np.ndarray:
+        return np.pad(values, [(0, length - len(values)), *[(0, 0)] * (values.ndim - 1)], constant_values=beyond)
+
+    edits = {one.site: Edit(np.ones_like(one.kept), np.zeros_like(one.added)) for one in applied}
+    for one in chosen:
+        kept, added = edits[one.site]
+        edits[one.site] = Edit(np.where(one.here, one.kept, kept), np.where(one.here, one.added, added))
+    return {site: Edit(pad(kept, 1.0), pad(added, 0.0)) for site, (kept, added) in edits.items()}
+
+
+class _Parts(NamedTuple):
+    frozen: dict[Site, Array]
+    secant: dict[Site, Array]
+    jumps: dict[str, Array]
+    completeness: Completeness
+    unrecognised: dict[str, Array]
+
+
+def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
+    """Return the function from the embeddings to what is read: a stream, or the states of the read-out."""
+    if stream is None:
+        return lambda x: model.states(x, real)
+    return lambda x: Stack(model.stack.blocks[:stream])(model.first(x), real)
+
+
+def _read(model: Transformer, reader: Any, real: Any, states: Array, stream: int | None) -> Reading:
+    return reader.read(model, ForwardPass(real, states, {} if stream is None else {stream: states}))
+
+
+@partial(jax.jit, static_argnames="stream")
+def _run(model: Transformer, reader: Any, one: Inputs, edits: Edits | None, stream: int | None) -> Reading:
+    """Return the target, with edits or without: programs of their own, which the parts are compared with."""
+    states = _states(model, one.real, stream)
+    run = states if edits is None else edit(states, edits)
+    return _read(model, reader, one.real, run(model.embed(one.given, one.segments)), stream)
+
+
+@partial(jax.jit, static_argnames="stream")
+def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: Array, stream: int | None) -> _Parts:
+    """Return what every changed value does to the number, by the table of contributions and by the secant."""
+    x, states = model.embed(one.given, one.segments), _states(model, one.real, stream)
+    edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
+
+    def number(edits: Edits) -> Array:
+        return _read(model, reader, one.real, edit(states, edits)(x), stream).value
+
+    unchanged = {site: Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for site, (kept, added) in edits.items()}
+    found = secant(number)(edits, unchanged)
+
+    recording = record_kinds(states, x, {*KINDS, *(site.kind for site in edits)})
+    zeros = {Site(marks.ADDED[site.kind], site.key): edits[site].added * 0 for site in edits}
+    _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, readout, zeros)
+
+    def frozen(site: Site) -> Array:
+        kept, added = edits[site]
+        return pulled[Site(marks.ADDED[site.kind], site.key)] * ((kept - 1) * recording.seen[site] + added)
+
+    return _Parts(
+        {site: frozen(site) for site in edits},
+        {site: kept + added for site, (kept, added) in found.parts.items()},
+        found.jumps,
+        found.completeness,
+        found.unrecognised,
+    )
+
+
+def _of(change: Applied, parts: dict[Site, np.ndarray]) -> Float[np.ndarray, "tokens *units"]:
+    """Return the parts of one change's values, by token and unit."""
+    part = parts[change.site]
+    part = part.reshape(*part.shape[: 1 if change.units is None else 2], -1).sum(-1)
+    return part[np.ix_(change.tokens, *([] if change.units is None else [change.units]))]
+
+
+def _tokens(change: Applied, words: Words) -> str:
+    if change.every:
+        return "every token"
+    return words.place(change.tokens[0]) if len(change.tokens) == 1 else f"tokens {some(change.tokens)}"

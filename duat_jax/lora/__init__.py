@@ -1,0 +1,10 @@
+"""Low-rank adapters: where they stand in a model, a model with them, and their files."""
+
+from duat_jax.lora.adapter import Adapter as Adapter
+from duat_jax.lora.adapter import adapt as adapt
+from duat_jax.lora.adapter import merge as merge
+from duat_jax.lora.adapter import new_adapters as new_adapters
+from duat_jax.lora.adapter import scaled as scaled
+from duat_jax.lora.merged import save_merged as save_merged
+from duat_jax.lora.peft import load_adapters as load_adapters
+from duat_jax.lora.peft import save_adapters as save_adapters

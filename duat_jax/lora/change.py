@@ -1,0 +1,266 @@
+"""What adapters change in a number that a model computes, split exactly."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from duat_jax.errors import BadText, NotFinite
+from duat_jax.forms import decomposition
+from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.forms.secant import Secant, notes_of, secant
+from duat_jax.inputs.labels import words_of
+from duat_jax.inputs.request import Inputs, check, is_many
+from duat_jax.interpret.double_precision import judged
+from duat_jax.interpret.explain.compute import beside, readers_of, say
+from duat_jax.interpret.pinned_target import fixed
+from duat_jax.lora.adapter import Adapters, adapt, scaled
+from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
+from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.models.transformer import Transformer
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.keys import Marked
+from duat_jax.transform.recording import record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def lora_change(
+    model: Transformer,
+    adapters: Adapters,
+    given: Any,
+    target: Any = None,
+    *,
+    contrast: int | str | None = None,
+    against: Any = None,
+    position: int | None = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> LoraChange:
+    """Split the change of a number by adapters exactly, over the terms of the closed form and over the adapters.
+
+    A number is computed from weights `W` and dynamic parameters `d`: attention patterns, norms, gates, and what reads
+    it where that moves too.  Of the base and the adapted run each gives one of either, so that there are four numbers
+    `f(W, d)`, each the sum of its closed form's parts, and
+
+        f(W₁, d₁) − f(W₀, d₀) = [f(W₀, d₁) − f(W₀, d₀)] + [f(W₁, d₀) − f(W₀, d₀)] + rest:
+
+    the base's weights under moved dynamics, the adapters' own, and the interaction of both, part by part.  Activations
+    are neither: in each of the four they are computed anew.  Adapters of queries and keys alone are in the first column
+    alone, since with the pattern held they change nothing.
+
+    Over the adapters the same change is split by the secant in their scales, `f(1) − f(0) = Σ_m D_m`; beside it
+    stand `∂f/∂s_m` at the base, and the model run again with each adapter alone.
+
+    Args:
+        model: the base model.
+        adapters: what `new_adapters`, `load_adapters` or `train` returns.
+        given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
+        target: what is asked for, as in `duat.explain`; the most probable one of the adapted model if absent.
+        contrast: the token id or class whose logit is subtracted.
+        against: for an encoder, token ids of the other text.
+        position: at which token the logit is read; negative counts from the end.
+        tokenizer: makes tokens readable and knows the mask.
+
+    Returns:
+        The `LoraChange`; it shows itself in a notebook, and `print` shows it in a terminal.
+
+    Raises:
+        BadText: for a text or target that the model can't take, or no adapter.
+        DuatError: naming every adapter that doesn't fit the model.
+        NotFinite: if the number isn't, with the adapters or without.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> from flax import nnx
+        >>> from duat_jax.models.config import Head
+        >>> from duat_jax.lora import new_adapters
+        >>> from duat_jax.nn import BlockConfig
+        >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
+        >>> head = Head(kind="next token", outputs=11, tied=True)
+        >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+        >>> model = duat.Transformer(config, rngs=nnx.Rngs(0))
+        >>> found = lora_change(model, new_adapters(model, ["c_fc"], rank=2), [5, 6, 7], target=4)
+        >>> found.difference, found.totals
+        (0.0, {'moved': 0.0, 'adapter': 0.0, 'interaction': 0.0})
+
+    Source: Wang & Li, Eq. 17 and 18; the split is of two factors, weights and dynamic parameters.
+    """
+    if is_many(model.config, given) or isinstance(target, list | tuple):
+        raise BadText("one text and one target are taken: call it once for each")
+    if not adapters:
+        raise BadText("there is no adapter: give at least one")
+    question = check(model.config, given, target, contrast, against, position, tokenizer)
+    one, asked = question.inputs[0], question.targets[0][0]
+    if asked.stream is not None:
+        raise BadText("what is read inside of the model is read by duat.explain: ask for one of its outputs")
+    words = words_of(model.config, one, tokenizer)
+    runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
+    (of_base,), (of_adapted,) = (readers_of(run, [(asked,)]) for run in runs)
+    after, said_after = _read(runs[1], one, _first(of_adapted))
+    readers = fixed(_first(of_base), after), fixed(_first(of_adapted), after)
+    before, said_before = _read(runs[0], one, readers[0])
+    label = asked.label(jax.device_get(after), words)
+    numbers = {"without adapters": float(before.value), "with them": float(after.value)}
+    if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
+        raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the weights of model and adapters")
+    difference = after.value - before.value
+
+    read = before, after
+    held = [_dynamics(run, one) for run in runs]
+    # Weights first, dynamic parameters second.
+    corners = {(w, d): jax.device_get(_corner(runs[w], one, held[d], read[d])) for w in (0, 1) for d in (0, 1)}
+    columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
+    asked_of = model, adapters, one, readers[1]
+    split, first_order, alone = jax.device_get((_split(*asked_of), _first_order(*asked_of), _alone(*asked_of)))
+    whole = jax.device_get(_closure(difference, columns, list(corners.values())))
+
+    def change(both: tuple[Transformer, Adapters]) -> Array:
+        base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
+        read = (fixed(_first(readers_of(run, [(asked,)])[0]), after) for run in (base, adapted))
+        numbers = [_read(run, one, reader)[0].value for run, reader in zip((base, adapted), read, strict=True)]
+        return numbers[1] - numbers[0]
+
+    said = [() if each is None else words.predictions(*jax.device_get(each)) for each in (said_before, said_after)]
+    return LoraChange(
+        family=model.config.family,
+        tokens=words.names,
+        target=label,
+        before=numbers["without adapters"],
+        after=numbers["with them"],
+        predictions=(said[0], said[1]),
+        columns=columns,
+        effects=tuple(
+            Effect(
+                name,
+                float(split.parts[name]),
+                float(first_order[name]),
+                float(alone[name]) - numbers["without adapters"],
+            )
+            for name in adapters
+        ),
+        first_order=float(sum(first_order.values())),
+        first_order_held=float(_first_order_held(model, adapters, one, held[0], before)),
+        jumps={name: float(part) for name, part in split.jumps.items()},
+        completeness=judged(whole, (model, adapters), change),
+        corners=tuple(corner.completeness for corner in corners.values()),
+        by_adapter=judged(beside(split.completeness, np.asarray(difference)), (model, adapters), change),
+        notes=notes_of(split.unrecognised),
+    )
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+@jax.jit
+def _read(model: Transformer, one: Inputs, reader: Any) -> tuple[Reading, Any]:
+    """Return the number and what the model says, from the plain forward pass."""
+    x, real = model.embed(one.given, one.segments), jnp.asarray(one.real)
+    return say(model, reader, ForwardPass(real, model.states(x, real), {}))
+
+
+@jax.jit
+def _dynamics(model: Transformer, one: Inputs) -> Seen:
+    """Return every dynamic parameter of a run."""
+    real = jnp.asarray(one.real)
+    return record_kinds(lambda x: model.states(x, real), model.embed(one.given, one.segments), (marks.HOLD,)).seen
+
+
+class _Corner(NamedTuple):
+    parts: Parts
+    completeness: Completeness
+
+
+def _under(model: Transformer, real: Array, held: Seen) -> Any:
+    """Return the function from the embeddings to the states of the read-out, with dynamic parameters as they are held.
+
+    Args:
+        model: the model.
+        real: true for real tokens.
+        held: the dynamic parameters of a run.
+    """
+    edits = {site: Edit(jnp.zeros_like(value), value) for site, value in held.items()}
+    return edit(lambda x: model.states(x, real), edits)
+
+
+@jax.jit
+def _corner(model: Transformer, one: Inputs, held: Seen, reading: Reading) -> _Corner:
+    """Return the parts of the number of a model's weights under the dynamic parameters and the reader of a run."""
+    x = model.embed(one.given, one.segments)
+    recording = record_kinds(_under(model, jnp.asarray(one.real), held), x, decomposition.KINDS)
+    found = decomposition.contributions(recording, reading.readout)
+    terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in found.terms.items()})
+    reader = reading.constant if reading.entropy is None else reading.constant - reading.entropy
+    return _Corner(Parts(found.input.sum(-1), terms, found.offsets, reader), found.completeness)
+
+
+def _columns(base: Parts, moved: Parts, adapted: Parts, both: Parts) -> Columns:
+    return Columns(
+        base,
+        jax.tree.map(np.subtract, moved, base),
+        jax.tree.map(np.subtract, adapted, base),
+        jax.tree.map(lambda b, m, a, c: (c - m) - (a - b), base, moved, adapted, both),
+    )
+
+
+@jax.jit
+def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Completeness:
+    """Return how exactly all parts of the three columns sum to the difference of the plain forward passes."""
+    parts = [jnp.asarray(leaf) for leaf in jax.tree.leaves(columns[1:])]
+    rounded = [jnp.asarray(leaf) for leaf in jax.tree.leaves([corner.parts for corner in corners])]
+    return completeness_of(difference, parts, rounded)
+
+
+def _number(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> Callable[[Any], Array]:
+    """Return the number as a function of the adapters' scales."""
+    real = jnp.asarray(one.real)
+    x = model.embed(one.given, one.segments)
+
+    def number(scales: Any) -> Array:
+        changed = adapt(model, scaled(adapters, scales))
+        return reader.read(changed, ForwardPass(real, changed.states(x, real), {})).value
+
+    return number
+
+
+def _scales(adapters: Adapters, value: int) -> dict[str, Array]:
+    return {name: jnp.full_like(one.scale, value) for name, one in adapters.items()}
+
+
+# Each a program of its own: together they would take their memory together.
+@jax.jit
+def _split(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> Secant:
+    """Return the secant between no adapters and all of them."""
+    return secant(_number(model, adapters, one, reader))(_scales(adapters, 1), _scales(adapters, 0))
+
+
+@jax.jit
+def _first_order(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> dict[str, Array]:
+    """Return the derivative in every adapter's scale at the base."""
+    return jax.grad(_number(model, adapters, one, reader))(_scales(adapters, 0))
+
+
+@jax.jit
+def _first_order_held(model: Transformer, adapters: Adapters, one: Inputs, held: Seen, before: Reading) -> Array:
+    """Return the derivative in all scales together at the base, its dynamic parameters held."""
+    real = jnp.asarray(one.real)
+    x = model.embed(one.given, one.segments)
+
+    def number(scale: Array) -> Array:
+        return jnp.vdot(before.readout, _under(adapt(model, scaled(adapters, scale)), real, held)(x))
+
+    return jax.jvp(number, (jnp.zeros((), x.dtype),), (jnp.ones((), x.dtype),))[1]
+
+
+@jax.jit
+def _alone(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> dict[str, Array]:
+    """Return the number with each adapter alone."""
+    scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
+    numbers = jax.lax.map(_number(model, adapters, one, reader), scales)
+    return dict(zip(adapters, numbers, strict=True))

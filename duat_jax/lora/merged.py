@@ -1,0 +1,51 @@
+"""A model with its adapters merged, written as a checkpoint."""
+
+import json
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import save_file
+
+from duat_jax.lora.adapter import Adapters
+from duat_jax.lora.places import places
+from duat_jax.models.checkpoint.new_directory import new_directory
+from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.loader import EMBEDDED
+from duat_jax.models.registry import FAMILIES
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import PRECISION
+
+
+def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
+    """Write the base checkpoint again with adapters added to its tensors: it loads like any other.
+
+    Args:
+        directory: a new directory, or an empty one.
+        adapters: the adapters.
+        model: their base model.
+        base: the checkpoint that it was loaded from, a directory or a GGUF file; the embedded model if absent.
+
+    Raises:
+        BadCheckpoint: if there is something at that place already.
+
+    Source: Wang & Li, Eq. 17.
+    """
+    checkpoint = open_checkpoint(EMBEDDED if base is None else base)
+    stored, known, family = checkpoint.tensors(), places(model), FAMILIES[model.config.family]
+    updates = {}
+    for module, one in adapters.items():
+        update = np.asarray(one.scale * jnp.matmul(one.down, one.up, precision=PRECISION), np.float32)
+        updates[f"{module}.weight"] = update.T if known[module].transposed else update
+    tensors = {}
+    for name in stored.names():
+        plain = name if re.fullmatch(family.heads, name) else name.removeprefix(family.prefix)
+        tensor = stored.read(name, np.dtype(np.float32))
+        tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
+    settings = checkpoint.settings() | {"torch_dtype": "float32", "quantization_config": None}
+    with new_directory(directory) as made:
+        save_file(tensors, made / "model.safetensors", metadata={"format": "pt"})
+        (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+        if model.config.image is None:
+            (made / "tokenizer.json").write_text(checkpoint.tokenizer().to_str())

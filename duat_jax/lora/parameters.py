@@ -1,0 +1,145 @@
+"""How far adapters move every parameter of the closed form, and its terms with it."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import BadText
+from duat_jax.forms import decomposition
+from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.lora.adapter import Adapters, adapt, scaled
+from duat_jax.models.transformer import Transformer
+from duat_jax.operators.estimate import Estimate
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Marked
+from duat_jax.transform.recording import record_kinds
+
+
+class Moved(NamedTuple):
+    """How far every parameter of the closed form moved, relative to its size: `‖ΔX‖ / ‖X‖`, Frobenius norms.
+
+    Args:
+        input_maps: of `P_i`, which carries the input to stream `i`, by stream.
+        biases: of `q_i`, by stream; exact.
+        inner_maps: of `B_j`, which carries the input to the pre-activation of term `j`, by term.
+        inner_biases: of `c_j`, which has the earlier terms in it, by term; exact.
+        outer_maps: of `C_j`, which carries the activation of term `j` to what is read, by term.
+    """
+
+    input_maps: Marked[Estimate]
+    biases: Marked[Float[Any, ""]]
+    inner_maps: Marked[Estimate]
+    inner_biases: Marked[Float[Any, ""]]
+    outer_maps: Marked[Estimate]
+
+
+def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samples: int = 16, seed: int = 0) -> Moved:
+    """Return how far adapters move every parameter of the closed form of a text.
+
+    The norms of maps are estimated: `‖ΔX‖² / ‖X‖²` is the mean of `‖ΔX z‖²` over that of `‖X z‖²`, for random signs
+    `z`.  All maps from the input are applied in one pass, and all maps to the output in one pull-back.
+
+    Args:
+        model: the base model.
+        adapters: the adapters.
+        given: token ids, `[tokens]`, or a `duat.Text`.
+        samples: how many `z`.
+        seed: of them.
+
+    Raises:
+        BadText: for a text that the model can't take.
+
+    Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
+    """
+    problems: list[str] = []
+    one = checked_input(model.config, given, "the text", problems)
+    if problems:
+        raise BadText("; ".join(problems))
+    shape = jax.eval_shape(lambda one: model.embed(one.given, one.segments), one)
+    keys = jax.random.split(jax.random.key(seed), 2)
+    z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)
+    width = (shape.shape[0], model.config.state_features)
+    u = jax.random.rademacher(keys[1], (samples, *width), shape.dtype)
+    found = [_applied(adapt(model, scaled(adapters, by)), one, z, u) for by in (0, 1)]
+    return jax.device_get(_moved(*found))
+
+
+class _Applied(NamedTuple):
+    maps: tuple[Marked[Array], Marked[Array], Marked[Array]]
+    vectors: tuple[Marked[Array], Marked[Array]]
+
+
+@jax.jit
+def _applied(model: Transformer, one: Inputs, z: Array, u: Array) -> _Applied:
+    """Return every map of a run's closed form applied to random signs, and its biases."""
+    real = jnp.asarray(one.real)
+    x = model.embed(one.given, one.segments)
+
+    def states(x: Array) -> Array:
+        return model.states(x, real)
+
+    recording = record_kinds(states, x, (*decomposition.KINDS, marks.STREAM))
+    program, seen = recording.program, recording.seen
+    held = {site: Edit(jnp.zeros_like(seen[site]), seen[site]) for site in program.of_kind(marks.HOLD)}
+
+    def linearly(x: Array, *, biases: bool, terms: bool) -> tuple[Marked[Array], Marked[Array]]:
+        """Return streams and pre-activations with everything held, terms as recorded or absent, biases or none."""
+        given = dict(held)
+        given |= {site: Edit(jnp.full_like(seen[site], biases)) for site in program.of_kind(marks.OFFSET)}
+        for site in program.of_kind(marks.ACTIVATION):
+            none = jnp.zeros_like(seen[site])
+            given[site] = Edit(none, seen[site] if terms else none)
+        found = record_kinds(edit(states, given), x, (marks.STREAM, marks.PRE_ACTIVATION)).dynamics
+        return found.streams, found.pre_activations
+
+    input_maps, inner_maps = jax.vmap(partial(linearly, biases=False, terms=False))(z)
+    outer_maps = jax.vmap(lambda u: decomposition.contributions(recording, u).coefficients)(u)
+    zero = jnp.zeros_like(x)
+    biases, _ = linearly(zero, biases=True, terms=False)
+    _, inner_biases = linearly(zero, biases=True, terms=True)
+    return _Applied((input_maps, inner_maps, outer_maps), (biases, inner_biases))
+
+
+@jax.jit
+def _moved(base: _Applied, adapted: _Applied) -> Moved:
+    def squares(x: Array) -> Array:
+        return (x**2).reshape(len(x), -1).sum(-1)
+
+    def of_map(x: Array, y: Array) -> Estimate:
+        changed, size = squares(y - x), squares(x)
+        # Before a head that is a term of its own, nothing of the layers reaches the read-out by itself.
+        mean = jnp.where(size.mean() > 0, size.mean(), 1)
+        ratio = changed.mean() / mean
+        deviation = (changed - ratio * size).std(ddof=1) / (mean * len(size) ** 0.5)
+        root = jnp.sqrt(ratio)
+        return Estimate(root, jnp.where(ratio > 0, deviation / (2 * jnp.where(ratio > 0, root, 1)), 0))
+
+    def of_vector(x: Array, y: Array) -> Array:
+        size = jnp.linalg.norm(x)
+        return jnp.where(size > 0, jnp.linalg.norm(y - x) / jnp.where(size > 0, size, 1), 0)
+
+    def each(of: Any, x: Marked[Array], y: Marked[Array]) -> Marked[Any]:
+        return Marked({key: of(x[key], y[key]) for key in x})
+
+    maps = [each(of_map, *pair) for pair in zip(base.maps, adapted.maps, strict=True)]
+    biases, inner_biases = (each(of_vector, *pair) for pair in zip(base.vectors, adapted.vectors, strict=True))
+    return Moved(maps[0], biases, maps[1], inner_biases, maps[2])
+
+
+def as_dict(moved: Moved) -> dict[str, Any]:
+    """Return how far every parameter moved as plain numbers; of what is estimated, with its standard error.
+
+    Args:
+        moved: what `moved_parameters` returns.
+    """
+
+    def plain(one: Any) -> Any:
+        if isinstance(one, Estimate):
+            return {name: float(number) for name, number in one._asdict().items()}
+        return float(one)
+
+    return {name: {str(key): plain(one) for key, one in values.items()} for name, values in moved._asdict().items()}

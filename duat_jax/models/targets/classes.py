@@ -1,0 +1,77 @@
+"""The logit of a class: what a classifier is asked."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+from jaxtyping import Array, Float
+
+from duat_jax.models.config import Config
+from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words
+from duat_jax.models.targets.logit import read_logit
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import Places, checked_class
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Class(Target):
+    """The logit of a class, or its difference to that of another: `⟨E_t − E_c, h⟩` with the pooled state `h`.
+
+    Args:
+        name: what the class `t` is called, or its number; the most probable one if absent.
+        contrast: the class `c` whose logit is subtracted.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> from flax import nnx
+        >>> from duat_jax.models.config import Head
+        >>> from duat_jax.nn import BlockConfig
+        >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
+        >>> head = Head(kind="classes", outputs=2, labels=("bad", "good"), pool="last")
+        >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+        >>> duat.explain(duat.Transformer(config, rngs=nnx.Rngs(0)), [5, 6, 7], Class("good")).target
+        "logit of class 'good'"
+    """
+
+    name: Any = None
+    contrast: Any = None
+    needs = ("classes",)
+
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Class":
+        """Return the same with whole numbers in the model's range.
+
+        Args:
+            config: the model's parts.
+            places: where the text can be read.
+            problems: where everything that is wrong is added.
+        """
+        return Class(
+            checked_class(config, self.name, "target", problems),
+            checked_class(config, self.contrast, "contrast", problems),
+        )
+
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        """Return value and covector.
+
+        Args:
+            model: the model.
+            passed: its forward pass.
+        """
+
+        def pooled(states: Float[Array, "tokens features"]) -> Float[Array, "features"]:
+            return model.head.pooled(states, passed.real)
+
+        state, back = jax.vjp(pooled, passed.states)
+        return read_logit(model.logits_at(state), self.name, self.contrast, lambda direction: back(direction)[0])
+
+    def label(self, reading: Reading, words: Words) -> str:
+        """Return what is explained, in words.
+
+        Args:
+            reading: the target on this text.
+            words: how its tokens are called.
+        """
+        minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
+        return f"logit of class {words.output(int(reading.output))!r}{minus}"

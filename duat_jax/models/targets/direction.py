@@ -1,0 +1,71 @@
+"""Any direction at any residual stream."""
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.config import Config
+from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, one_row, reading
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import Places, checked_position, checked_vector, whole
+from duat_jax.nn.linear import PRECISION
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Direction(Target):
+    """Any direction at any stream and position: `⟨v, x_p⟩`.
+
+    Args:
+        vector: the direction `v`, `[features]`.
+        stream: the residual stream, by the number of layers before it, from 0 to all; the last hidden states if absent.
+        position: the token `p` at which it is read; negative counts from the end.
+    """
+
+    vector: Any
+    stream: int | None = field(default=None, metadata={"static": True})
+    position: Any = -1
+
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Direction":
+        """Return the same with whole numbers in the model's range.
+
+        Args:
+            config: the model's parts.
+            places: where the text can be read.
+            problems: where everything that is wrong is added.
+        """
+        layers = None if self.stream is None else whole(self.stream)
+        if self.stream is not None and (layers is None or not 0 <= layers <= config.layers):
+            problems.append(
+                f"stream {shown(self.stream)} is none of the model's: give 0 (before the first layer) to"
+                f" {config.layers} (after the last), or none for the last hidden states"
+            )
+        features = config.state_features if layers is None else config.features
+        return Direction(
+            checked_vector(features, self.vector, problems), layers, checked_position(self.position, places, problems)
+        )
+
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        """Return value and covector.
+
+        Args:
+            model: the model.
+            passed: its forward pass.
+        """
+        x = passed.at(self.stream)
+        vector = jnp.asarray(self.vector).astype(x.dtype)
+        return reading(jnp.dot(x[self.position], vector, precision=PRECISION), one_row(x, self.position, vector))
+
+    def label(self, reading: Reading, words: Words) -> str:
+        """Return what is explained, in words.
+
+        Args:
+            reading: the target on this text.
+            words: how its tokens are called.
+        """
+        what = "the last hidden states" if self.stream is None else f"the stream after {self.stream} layers"
+        return f"a direction in {what} at {words.place(self.position)}"

@@ -1,0 +1,158 @@
+"""The logit of a token and its log-probability: what a language model is asked, masked or not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.models.config import Config
+from duat_jax.models.head import Logits
+from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, one_row, reading
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import Places, checked_position, checked_token
+from duat_jax.nn.linear import PRECISION, in_blocks
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Logit(Target):
+    """The logit of a token, or its difference to that of another: `⟨E_t − E_c, h_p⟩` with the last hidden state `h_p`.
+
+    Args:
+        token: the token id `t`; the most probable one if absent.
+        contrast: the token id `c` whose logit is subtracted.
+        position: the token `p` at which it is read; negative counts from the end. If absent the last one, or for a
+            masked language model the only mask.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> duat.explain(duat.load(), [5, 6, 7], duat.Logit(8, contrast=9)).target
+        "logit of '8' minus that of '9' at token 2, '7'"
+    """
+
+    token: Any = None
+    contrast: Any = None
+    position: Any = None
+    needs = ("next token", "masked token")
+
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "Logit":
+        """Return the same with whole numbers in the model's range.
+
+        Args:
+            config: the model's parts.
+            places: where the text can be read.
+            problems: where everything that is wrong is added.
+        """
+        return Logit(
+            checked_token(config, self.token, "target", problems),
+            checked_token(config, self.contrast, "contrast", problems),
+            checked_position(self.position, places, problems),
+        )
+
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        """Return value and covector.
+
+        Args:
+            model: the model.
+            passed: its forward pass.
+        """
+        logits = model.logits_at(passed.states[self.position])
+        return read_logit(logits, self.token, self.contrast, partial(one_row, passed.states, self.position))
+
+    def label(self, reading: Reading, words: Words) -> str:
+        """Return what is explained, in words.
+
+        Args:
+            reading: the target on this text.
+            words: how its tokens are called.
+        """
+        minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
+        return f"logit of {words.output(int(reading.output))!r}{minus} at {words.place(self.position)}"
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class LogProbability(Target):
+    """The log-probability of a token: its logit minus the mean logit, probabilities held, minus their entropy.
+
+    With the logits `l`, the probabilities `p = softmax(l)` and their entropy `H(p) = −Σ p_v log p_v`, exactly
+
+        log p_t = (l_t − Σ p_v l_v) − H(p).
+
+    The bracket is linear in the stream once `p` is held, and its covector is the gradient of `log p_t`. `−H(p)` is a
+    part of its own, `entropy`: it is the same whichever token is asked for.
+
+    Args:
+        token: the token id `t`; the most probable one if absent.
+        position: the token at which it is read, as in `Logit`.
+    """
+
+    token: Any = None
+    position: Any = None
+    needs = ("next token", "masked token")
+
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "LogProbability":
+        """Return the same with whole numbers in the model's range.
+
+        Args:
+            config: the model's parts.
+            places: where the text can be read.
+            problems: where everything that is wrong is added.
+        """
+        token = checked_token(config, self.token, "target", problems)
+        return LogProbability(token, checked_position(self.position, places, problems))
+
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        """Return value and covector.
+
+        Args:
+            model: the model.
+            passed: its forward pass.
+        """
+        logits = model.logits_at(passed.states[self.position])
+        token = jnp.argmax(logits.values) if self.token is None else self.token
+        logs = jax.nn.log_softmax(logits.values)
+        held = jnp.exp(logs)
+        weights, rows = in_blocks(held * logits.ratios), in_blocks(logits.rows)
+        mean = jnp.einsum("bv,bvf->bf", weights, rows, precision=PRECISION).sum(0)
+        return reading(
+            logs[token],
+            one_row(passed.states, self.position, logits.direction(token) - mean),
+            logits.constants[token] - jnp.dot(held, logits.constants, precision=PRECISION),
+            token,
+            -jnp.dot(held, logs, precision=PRECISION),
+        )
+
+    def label(self, reading: Reading, words: Words) -> str:
+        """Return what is explained, in words.
+
+        Args:
+            reading: the target on this text.
+            words: how its tokens are called.
+        """
+        return f"log-probability of {words.output(int(reading.output))!r} at {words.place(self.position)}"
+
+
+def read_logit(
+    logits: Logits, output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
+) -> Reading:
+    """Return value and covector of a logit, or of its difference to another one.
+
+    Args:
+        logits: the logits at one state.
+        output: which one; the largest if absent.
+        contrast: which one is subtracted, if any.
+        covector: the covector on all states that reads a direction in the one state.
+    """
+    output = jnp.argmax(logits.values) if output is None else output
+    value, direction, constant = logits.values[output], logits.direction(output), logits.constants[output]
+    if contrast is not None:
+        value, constant = value - logits.values[contrast], constant - logits.constants[contrast]
+        direction = direction - logits.direction(contrast)
+    return reading(value, covector(direction), constant, output)

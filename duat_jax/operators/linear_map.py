@@ -1,0 +1,260 @@
+"""A linear map without its matrix, and the sum and composition of two."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+
+if TYPE_CHECKING:
+    import lineax
+
+Map = TypeVar("Map", bound="LinearMap")
+
+
+class LinearMap(ABC):
+    """A linear map between arrays, known by what it does: `y = A x`.
+
+    Every map is a pytree: it passes `jax.jit` and `jax.vmap` as an argument and as a result.  Its matrix, where one is
+    asked for, acts on `vec(x)`, row by row.  A result of `jax.vmap` is a batch of maps: apply it under `jax.vmap`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax.operators.kronecker import Kronecker
+        >>> swap = Kronecker(jnp.array([[0.0, 1.0], [1.0, 0.0]]), jnp.eye(1))
+        >>> (swap + swap @ swap.T).dense().tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
+
+    @property
+    @abstractmethod
+    def input(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the argument."""
+
+    @property
+    @abstractmethod
+    def output(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the result."""
+
+    @property
+    @abstractmethod
+    def T(self) -> "LinearMap":
+        """The transposed map, without conjugation: `⟨u, A x⟩ = ⟨Aᵀ u, x⟩`."""
+
+    @abstractmethod
+    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Apply the map to an array that fits."""
+
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Apply the map.
+
+        Args:
+            x: an array of the input's shape and dtype.
+
+        Raises:
+            DuatError: if `x` has another shape or dtype.
+        """
+        given = jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+        if not fits(given, self.input):
+            raise DuatError(f"the map takes {shown(self.input)} and was given {shown(given)}: give it what it takes")
+        return self._apply(x)
+
+    def __add__(self, other: "LinearMap") -> "LinearMap":
+        """Return `A + B`.
+
+        Args:
+            other: `B`, with the same input and output.
+
+        Raises:
+            DuatError: if inputs or outputs differ.
+        """
+        return Sum(self, other) if isinstance(other, LinearMap) else NotImplemented
+
+    def __matmul__(self, other: "LinearMap") -> "LinearMap":
+        """Return `A B`, which applies `B` first.
+
+        Args:
+            other: `B`, whose output is this map's input.
+
+        Raises:
+            DuatError: if it isn't.
+        """
+        return Composition(self, other) if isinstance(other, LinearMap) else NotImplemented
+
+    def dense(self) -> Float[Array, "outputs inputs"]:
+        """Return the matrix that acts on `vec(x)`, row-major: for small cases only."""
+        size = math.prod(self.input.shape)
+        basis = jnp.eye(size, dtype=self.input.dtype).reshape(size, *self.input.shape)
+        return jax.vmap(lambda e: self(e).reshape(-1), out_axes=1)(basis)
+
+    def as_lineax(self) -> "lineax.FunctionLinearOperator":
+        """Return the map as a lineax operator (install `duat-jax[lineax]`)."""
+        import lineax
+
+        return lineax.FunctionLinearOperator(self, self.input)
+
+
+def fits(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> bool:
+    """Return whether two arrays have the same shape and dtype.
+
+    Args:
+        one: shape and dtype of the one.
+        other: shape and dtype of the other.
+    """
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def shown(array: jax.ShapeDtypeStruct | Array) -> str:
+    """Return shape and dtype for an error message.
+
+    Args:
+        array: an array, or its shape and dtype.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> shown(jax.ShapeDtypeStruct((3, 6), jnp.float32))
+        'float32[3,6]'
+    """
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+def rebuilt(kind: type[Map], values: dict[str, Any]) -> Map:
+    """Return a map with the given fields as they are.
+
+    Args:
+        kind: a dataclass of maps.
+        values: a value for each of its fields.
+    """
+    # A pytree's leaves may be anything (an axis, a placeholder), which the constructor would refuse.
+    made = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def pytree(*children: str) -> Callable[[type[Map]], type[Map]]:
+    """Make a frozen dataclass of maps a pytree.
+
+    Args:
+        children: the fields that hold arrays or maps; all others are static.
+    """
+
+    def register(kind: type[Map]) -> type[Map]:
+        static = [field.name for field in fields(kind) if field.name not in children]  # type: ignore[arg-type]
+
+        def flatten(made: Map) -> tuple[list, tuple]:
+            keyed = [(jax.tree_util.GetAttrKey(name), getattr(made, name)) for name in children]
+            return keyed, tuple(getattr(made, name) for name in static)
+
+        def unflatten(fixed: tuple, leaves: Any) -> Map:
+            return rebuilt(kind, dict(zip((*children, *static), (*leaves, *fixed), strict=True)))
+
+        jax.tree_util.register_pytree_with_keys(kind, flatten, unflatten)
+        return kind
+
+    return register
+
+
+@pytree("left", "right")
+@dataclass(frozen=True, eq=False)
+class Sum(LinearMap):
+    """`A + B`, which is `x ↦ A x + B x`.
+
+    Args:
+        left: `A`.
+        right: `B`.
+
+    Raises:
+        DuatError: if their inputs or outputs differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax.operators.kronecker import Kronecker
+        >>> one = Kronecker(jnp.eye(2), jnp.eye(1))
+        >>> Sum(one, one)(jnp.ones((2, 1))).tolist()
+        [[2.0], [2.0]]
+    """
+
+    left: LinearMap
+    right: LinearMap
+
+    def __post_init__(self) -> None:
+        left, right = self.left, self.right
+        if not (fits(left.input, right.input) and fits(left.output, right.output)):
+            raise DuatError(
+                f"a map from {shown(left.input)} to {shown(left.output)} and one from {shown(right.input)} to"
+                f" {shown(right.output)} have no sum: give both the same input and the same output"
+            )
+
+    @property
+    def input(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the argument."""
+        return self.left.input
+
+    @property
+    def output(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the result."""
+        return self.left.output
+
+    @property
+    def T(self) -> "Sum":
+        """The transposed map, `Aᵀ + Bᵀ`."""
+        return Sum(self.left.T, self.right.T)
+
+    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        return self.left(x) + self.right(x)
+
+
+@pytree("outer", "inner")
+@dataclass(frozen=True, eq=False)
+class Composition(LinearMap):
+    """`A B`, which is `x ↦ A (B x)`.
+
+    Args:
+        outer: `A`.
+        inner: `B`, which is applied first.
+
+    Raises:
+        DuatError: if the output of `B` isn't the input of `A`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from duat_jax.operators.kronecker import Kronecker
+        >>> double = Kronecker(2 * jnp.eye(2), jnp.eye(1))
+        >>> Composition(double, double)(jnp.ones((2, 1))).tolist()
+        [[4.0], [4.0]]
+    """
+
+    outer: LinearMap
+    inner: LinearMap
+
+    def __post_init__(self) -> None:
+        if not fits(self.outer.input, self.inner.output):
+            raise DuatError(
+                f"the outer map takes {shown(self.outer.input)} and the inner map gives {shown(self.inner.output)}:"
+                " compose maps where the one gives what the other takes"
+            )
+
+    @property
+    def input(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the argument."""
+        return self.inner.input
+
+    @property
+    def output(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the result."""
+        return self.outer.output
+
+    @property
+    def T(self) -> "Composition":
+        """The transposed map, `Bᵀ Aᵀ`."""
+        return Composition(self.inner.T, self.outer.T)
+
+    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        return self.outer(self.inner(x))

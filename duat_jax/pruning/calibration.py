@@ -1,0 +1,175 @@
+"""What a model's neurons do on calibration text, gathered into sums of which every score and every refit is made."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.forms.coefficients import coefficients
+from duat_jax.forms.decomposition import KINDS
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import PRECISION
+from duat_jax.pruning import places
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.recording import record_kinds
+
+BATCH = 4
+"""How many texts are read at once."""
+
+
+class Moments(NamedTuple):
+    """Means over all tokens of calibration text, of one layer's neurons with activations `a`.
+
+    The weights `w` say by how much the loss moves with a neuron's activation: `g`, with everything after it computed
+    anew, or `u`, with every parameter held.
+
+    Args:
+        mean: `E a`.
+        products: `E a aᵀ`.
+        absolute: `E |w a|`.
+        squares: `E w²`, `E w² a` and `E w² a²`.
+        tokens: how many.
+    """
+
+    mean: Float[np.ndarray, "neurons"]
+    products: Float[np.ndarray, "neurons neurons"]
+    absolute: Float[np.ndarray, "neurons"]
+    squares: Float[np.ndarray, "3 neurons"]
+    tokens: int
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "neurons neurons"]:
+        """`E (a − E a)(a − E a)ᵀ`."""
+        return self.products - np.outer(self.mean, self.mean)
+
+
+Weights = Callable[[Transformer, Array], tuple[list[Array], list[Array]]]
+"""From a model and texts, `[batch, tokens]`, to each layer's activations and weights, `[batch, tokens, neurons]`."""
+
+
+def losses(logits: Float[Array, "... tokens vocab"], ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens"]:
+    """Return `−log p` of every token.
+
+    Args:
+        logits: what was predicted for it, `[..., tokens, vocab]`.
+        ids: the tokens, `[..., tokens]`.
+    """
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], -1)[..., 0]
+
+
+def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
+    """Return each layer's activations, and the gradients of each text's loss in them: `w = g = ∂loss/∂a`.
+
+    Args:
+        model: a language model.
+        ids: token ids, `[batch, tokens]`.
+    """
+    sites = [places.neurons(layer) for layer in range(model.config.layers)]
+    x = model.embed(ids[:, :-1])
+
+    def loss(added: list[Array]) -> tuple[Array, list[Array]]:
+        edits = {site: Edit(added=one) for site, one in zip(sites, added, strict=True)}
+        recording = record_kinds(edit(model.output, edits), x, (marks.POINT,))
+        return losses(recording.value, ids[:, 1:]).sum(), [recording.seen[site] for site in sites]
+
+    zeros = [jnp.zeros((*x.shape[:-1], block.neurons), x.dtype) for block in model.config.blocks]
+    found, activations = jax.grad(loss, has_aux=True)(zeros)
+    return activations, found
+
+
+def held_coefficients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
+    """Return each layer's activations, and what carries them to the loss while every parameter is held: `w = u`.
+
+    The read-out is the loss's own gradient in the logits, `r = p − 1[next token]`; pulled back through the linear path
+    it is `u`, and with `C_j` the term's outer weight, `u_j = C_jᵀ r`: the contribution of a neuron is `u a`.
+
+    Args:
+        model: a language model.
+        ids: token ids, `[batch, tokens]`.
+
+    Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
+    """
+    sites = [places.neurons(layer) for layer in range(model.config.layers)]
+    recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.POINT))
+    readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
+    found = coefficients(recording, sites, readout)
+    return [recording.seen[site] for site in sites], [found[site] for site in sites]
+
+
+WEIGHTS: dict[str, Weights] = {"gradient": gradients, "contribution": held_coefficients}
+"""What a neuron's activation may be weighted with."""
+
+
+def in_batches(
+    sums: Callable[[Array], Iterable[Array]],
+    ids: Int[np.ndarray, "texts tokens"],
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[np.ndarray]:
+    """Return sums over all texts, a batch at a time, added up in double precision.
+
+    Args:
+        sums: returns the sums over some texts, `[batch, tokens]`.
+        ids: token ids, `[texts, tokens]`.
+        progress: called with the number of texts read and that of all.
+
+    Raises:
+        BadText: if there are none.
+    """
+    if len(ids) < 1 or ids.shape[1] < 2:
+        raise BadText("there is no calibration text: give at least one piece of two tokens")
+    totals: list[np.ndarray] = []
+    # Batches of one size are read by one program.
+    batch = next(size for size in range(min(BATCH, len(ids)), 0, -1) if len(ids) % size == 0)
+    for start in range(0, len(ids), batch):
+        found = [np.array(part, np.float64) for part in sums(jnp.asarray(ids[start : start + batch]))]
+        totals = [total + part for total, part in zip(totals, found, strict=True)] if totals else found
+        progress(start + batch, len(ids))
+    return totals
+
+
+@partial(jax.jit, static_argnames="weights")
+def _sums(model: Transformer, ids: Array, weights: Weights) -> list[Array]:
+    def of_layer(a: Array, w: Array) -> list[Array]:
+        a, w = (values.reshape(-1, values.shape[-1]) for values in (a, w))
+        squares = jnp.stack([(w**2 * power).sum(0) for power in (jnp.ones_like(a), a, a**2)])
+        return [a.sum(0), jnp.matmul(a.T, a, precision=PRECISION), jnp.abs(w * a).sum(0), squares]
+
+    return [total for pair in zip(*weights(model, ids), strict=True) for total in of_layer(*pair)]
+
+
+def moments(
+    model: Transformer,
+    ids: Int[np.ndarray, "texts tokens"],
+    weights: str,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Moments]:
+    """Return the moments of every layer's neurons on calibration text.
+
+    Args:
+        model: a language model.
+        ids: token ids, `[texts, tokens]`; the last token of each is predicted only.
+        weights: what activations are weighted with, a name in `WEIGHTS`.
+        progress: called with the number of texts read and that of all.
+
+    Raises:
+        BadText: if there are no texts.
+
+    Example:
+        >>> import duat_jax as duat, numpy as np
+        >>> found = moments(duat.load(), np.arange(12, dtype=np.int32).reshape(2, 6), "contribution")
+        >>> len(found), found[0].products.shape
+        (6, (768, 768))
+    """
+    sums = in_batches(partial(_sums, model, weights=WEIGHTS[weights]), ids, progress=progress)
+    tokens = ids.shape[0] * (ids.shape[1] - 1)
+    means = [total / tokens for total in sums]
+    four = [means[i : i + 4] for i in range(0, len(means), 4)]
+    return [Moments(mean, products, absolute, squares, tokens) for mean, products, absolute, squares in four]

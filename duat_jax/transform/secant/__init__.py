@@ -1,0 +1,1 @@
+"""The secant: the exact difference of a program's results between two inputs."""

@@ -1,0 +1,221 @@
+"""The difference of two inputs, carried through a program: exact, and linear in the difference of the inputs.
+
+Every value that moves is computed at both inputs; beside it runs its *change*, which is linear in the change of the
+argument.  Transposed, that linear map is what `jax.grad` is for one input.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jaxtyping import Array
+
+from duat_jax.transform.identities import fence_p
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.keys import Key, Site
+from duat_jax.transform.marks import STREAM
+from duat_jax.transform.parameters import RECOMPUTED, SubProgram, scan_of, sub_program
+from duat_jax.transform.primitives import apply
+from duat_jax.transform.program import Path, Program
+from duat_jax.transform.secant.flow import Flow, movement, part_of
+from duat_jax.transform.secant.plan import Place, Plan, branches_of
+from duat_jax.transform.secant.rules import at_both, changes, normalised, of_one
+
+
+class Sources(NamedTuple):
+    """What a change begins with; the result's is linear in all of it together.
+
+    Args:
+        argument: the change of every leaf of the argument that holds floating-point numbers, by its index.
+        marks: what is added to the change of a mark; of a mark that is held, its change.
+        jumps: how much of each jump's part is added, one number by the jump's name.
+    """
+
+    argument: dict[int, Array]
+    marks: Seen
+    jumps: dict[str, Array]
+
+
+def carry(
+    program: Program,
+    plan: Plan,
+    constants: list[Any],
+    x: list[Array],
+    y: list[Array],
+    held: frozenset[Site],
+    read: frozenset[Site],
+    sources: Sources,
+) -> tuple[Array, tuple[Array, Seen]]:
+    """Return the change of a program's scalar result, with its two values and the changes of the marks that are read.
+
+    Args:
+        program: the traced function.
+        plan: what the difference needs of it.
+        constants: the arrays it closes over.
+        x: the leaves of its argument.
+        y: the leaves of the other one.
+        held: marks whose change doesn't flow on.
+        read: marks whose change between both inputs is wanted.
+        sources: what a change begins with.
+    """
+    arguments = [
+        Flow(jnp.stack([a, b]), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))
+    ]
+    difference = _Difference(program, plan, held, read, sources.jumps)
+    (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, sources.marks)
+    values = jnp.stack([jnp.asarray(value) for value in result.both])
+    return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, seen)
+
+
+class _Difference:
+    def __init__(
+        self, program: Program, plan: Plan, held: frozenset[Site], read: frozenset[Site], jumps: dict[str, Array]
+    ) -> None:
+        self.program, self.plan, self.held, self.read, self.jumps = program, plan, held, read, jumps
+        self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
+
+    def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
+        jaxpr, wanted, normalisers = program.jaxpr, self.plan.wanted.get(path, ()), self.plan.normalisers.get(path, {})
+        environment: dict[Any, Flow] = {v: Flow(x) for v, x in zip(jaxpr.constvars, program.consts, strict=True)}
+        seen: Seen = {}
+
+        def write(variables: Sequence[Any], flows: Sequence[Flow]) -> None:
+            for v, flow in zip(variables, flows, strict=True):
+                environment[v] = flow
+                if (place := Place(path, v)) in self.origins:
+                    self.origins[place] = flow
+
+        def read(v: Any) -> Flow:
+            return Flow(v.val) if isinstance(v, core.Literal) else environment[v]
+
+        write(jaxpr.invars, arguments)
+        for i, equation in enumerate(jaxpr.eqns):
+            here = (*path, i)
+            operands = [read(v) for v in equation.invars]
+            inner, site = sub_program(equation), self.program.sites.get(here)
+            asked = any(v in wanted for v in equation.outvars)
+            if not any(operand.moves for operand in operands):
+                results = [Flow(value) for value in apply(equation, [operand.value for operand in operands])]
+            elif site is not None:
+                results = [self._mark(site, operands[0], added, seen)]
+            elif inner is not None and equation.primitive.name == "scan":
+                results, inside = self._scan(equation, inner, here, operands, added)
+                seen |= inside
+            elif inner is not None:
+                call = partial(self.run, inner, here)
+                recomputed = equation.primitive.name in RECOMPUTED
+                results, inside = (jax.checkpoint(call) if recomputed else call)(operands, added)
+                seen |= inside
+            elif equation.primitive.name == "cond" and asked:
+                results = self._cond(equation, here, operands, added)
+            else:
+                results = [Flow(value, True) for value in at_both(equation, operands)]
+                if here in self.plan.exponentials:
+                    seen[distance_at(here)] = _distance(operands[0], results[0])
+                if asked:
+                    if i in normalisers:
+                        scores, mask = environment[normalisers[i].scores], normalisers[i].mask
+                        counted = None if mask is None else read(mask.variable)
+                        found: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
+                    elif here in self.plan.functions:
+                        found = [of_one(equation, operands, results[0], self.origins[self.plan.functions[here]])]
+                    else:
+                        found = changes(equation, operands, results, self._jump(here))
+                    for v, result, change in zip(equation.outvars, results, found, strict=True):
+                        result.change = change if v in wanted else None
+            write(equation.outvars, results)
+        return [read(v) for v in jaxpr.outvars], seen
+
+    def _jump(self, here: Path) -> Any:
+        return self.jumps[self.plan.jumps[here]] if here in self.plan.jumps else None
+
+    def _mark(self, site: Site, operand: Flow, added: Seen, seen: Seen) -> Flow:
+        if site in self.read:
+            seen[site] = operand.moved
+        value, change = operand.value, operand.change
+        if site in self.held:
+            change = added[site]
+        elif change is not None and site in added:
+            change = change + added[site]
+        if site.kind == STREAM:
+            value, change = fence_p.bind(value), None if change is None else fence_p.bind(change)
+        return Flow(value, True, change)
+
+    def _scan(
+        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list[Flow], added: Seen
+    ) -> tuple[list[Flow], Seen]:
+        first, carries, length, reverse, unroll = scan_of(equation)
+        carried = body.jaxpr.invars[first : first + carries]
+        before = [self._as(flow, v, here) for flow, v in zip(operands[first:], carried, strict=False)]
+        inside = {s: a for s, a in added.items() if self.program.place(s).path[: len(here)] == here}
+
+        def step(carry: list[Flow], xs: tuple[list[Flow], Seen]) -> tuple[list[Flow], tuple[list[Flow], Seen]]:
+            slices, inside = xs
+            results, seen = self.run(body, here, [*operands[:first], *carry, *slices], inside)
+            after = [self._as(flow, v, here) for flow, v in zip(results, carried, strict=False)]
+            return after, (results[carries:], seen)
+
+        # Steps come first in what is scanned over, and the two inputs in a value.
+        xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside)
+        after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
+        return [*after, *map(_exchanged, stacked)], seen
+
+    def _as(self, flow: Flow, v: core.Var, path: Path) -> Flow:
+        """Return a flow as a program's argument: with two values and a change, where the argument has them."""
+        moves, asked = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
+        value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
+        change = jnp.zeros_like(value[0]) if asked and flow.change is None else flow.change
+        return Flow(value, moves, change if asked else None)
+
+    def _cond(self, equation: core.JaxprEqn, here: Path, operands: list[Flow], added: Seen) -> list[Flow]:
+        index, arguments = operands[0], operands[1:]
+        wanted, jump = self.plan.wanted[here[:-1]], self._jump(here)
+
+        def run(branch: SubProgram, at: Path, arguments: list[Flow]) -> list[Flow]:
+            results, _ = self.run(branch, at, arguments, added)
+            found = [Flow(jnp.stack(flow.both), True, flow.change) for flow in results]
+            for v, flow in zip(equation.outvars, found, strict=True):
+                flow.change = (
+                    (jnp.zeros_like(flow.value[0]) if flow.change is None else flow.change) if v in wanted else None
+                )
+            return found
+
+        branches = [partial(run, branch, at) for branch, at in branches_of(equation, here)]
+        if not index.moves:
+            return lax.switch(index.value, branches, arguments)
+
+        # Of the branches only those that an input takes are evaluated.
+        either = lax.map(lambda taken: lax.switch(taken, branches, arguments), index.value)
+
+        def chosen(flow: Flow) -> Flow:
+            first, second = (Flow(value, True) for value in flow.value)
+            value = jnp.stack([first.value[0], second.value[1]])
+            if flow.change is None:
+                return Flow(value, True)
+            moved = movement(first.middle, second.middle)
+            return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
+
+        return [chosen(flow) for flow in either]
+
+
+def distance_at(place: Path) -> Site:
+    """Return by what it is called how far exponents moved.
+
+    Args:
+        place: where the exponentials are computed.
+    """
+    return Site("distance", Key((), ".".join(map(str, place)), 0))
+
+
+def _distance(exponents: Flow, exponentials: Flow) -> Array:
+    """Return the farthest that an exponent moved between both inputs, of exponentials that aren't zero at both."""
+    counted = (exponentials.value != 0).any(0)
+    return jnp.where(counted, jnp.abs(exponents.moved), 0).max(initial=0)
+
+
+def _exchanged(flow: Flow) -> Flow:
+    return Flow(jnp.swapaxes(flow.value, 0, 1) if flow.moves else flow.value, flow.moves, flow.change)

@@ -1,0 +1,375 @@
+"""What a difference of two inputs needs of a program: what moves, whose change is asked for, and what may jump.
+
+A value *moves* where it depends on the argument.  A floating-point value that moves has a change, which flows on.
+Whole numbers, truth values and what chooses by them have none: they are held, and where they moved their part is named.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from duat_jax.errors import UnsupportedProgram
+from duat_jax.transform.diagnosis import is_of_a_library, source_line
+from duat_jax.transform.keys import Site
+from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
+from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
+from duat_jax.transform.program import Path, Program
+from duat_jax.transform.secant.exponentials import Exponentials, inverted_operand, joined, made_of
+from duat_jax.transform.secant.slopes import CLOSED, SLOPED
+from duat_jax.transform.secant.softmax import Mask, Normaliser, normalisers
+
+BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"))
+"""Products of two operands."""
+
+TREES = {"reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul"}
+"""What is computed over axes as a tree of a function of two arguments, and which."""
+
+WINDOWS = {"reduce_window_max": "max", "reduce_window_min": "min"}
+"""The same over windows."""
+
+ORDERED = frozenset(("sort", "top_k"))
+"""What brings entries into another order."""
+
+CUMULATIVE = {"cummax": "max", "cummin": "min", "cumprod": "mul"}
+"""What is computed up to each entry by a function of two arguments, and which; `cumlogsumexp` is a row of softmaxes."""
+
+EXTREMES = frozenset(("scatter-max", "scatter-min"))
+"""What keeps the largest or smallest of all updates that arrive at one place."""
+
+FUNCTIONS = frozenset(("div", "select_n"))
+"""What is split over its operands only where these aren't functions of one value: `where(z > 0, z, exp(z) - 1)` has a
+secant, though the choice jumps, and `tanh(z) / z` has no pole."""
+
+STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
+"""What is constant but for jumps."""
+
+FOLLOWED = frozenset(
+    (
+        *(*BILINEAR, *TREES, *WINDOWS, *CUMULATIVE, *ORDERED, *EXTREMES, *STEPS, *CLOSED, *SLOPED),
+        *("div", "integer_pow", "stop_gradient", "cumlogsumexp"),
+    )
+)
+"""What is followed besides what is linear, calls, scans and branches."""
+
+
+def is_float(v: Any) -> bool:
+    """Return whether a variable holds floating-point numbers.
+
+    Args:
+        v: a variable or a literal.
+    """
+    return jnp.issubdtype(v.aval.dtype, jnp.inexact)
+
+
+def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
+    """Return the branches of a `cond`, and paths that nothing else has.
+
+    Args:
+        equation: the `cond`.
+        here: where it stands.
+    """
+    return [(branch, (*here, -1 - k)) for k, branch in enumerate(programs_in(equation))]
+
+
+class Place(NamedTuple):
+    """A variable, and the program that it belongs to.
+
+    Args:
+        path: where the program stands.
+        variable: the variable.
+    """
+
+    path: Path
+    variable: Any
+
+
+class Moving(NamedTuple):
+    """What is known of a value that moves.
+
+    Args:
+        jumps: whether something before it may jump.
+        origin: the value of the same shape of which it is, entry by entry, a function; itself at least.
+        exponentials: those that it is made of.
+    """
+
+    jumps: bool
+    origin: Place
+    exponentials: Exponentials = Exponentials()
+
+
+@dataclass(eq=False)
+class Plan:
+    """What a difference needs of each program within a program, by where it stands.
+
+    Args:
+        moving: the variables that move.
+        wanted: the variables whose change is asked for.
+        normalisers: the equations that compute a softmax or its like.
+        functions: the quotients and choices that are, entry by entry, a function of one value alone, and of which.
+        jumps: the equations at which something may jump, and how its part is called.
+        unrecognised: what divides by a sum of exponentials, or takes its logarithm, and is no softmax or its like: how
+            it is called, and where the exponentials are computed.
+        marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
+    """
+
+    moving: dict[Path, dict[Any, Moving]] = field(default_factory=dict)
+    wanted: dict[Path, set[Any]] = field(default_factory=dict)
+    normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
+    functions: dict[Path, Place] = field(default_factory=dict)
+    jumps: dict[Path, str] = field(default_factory=dict)
+    unrecognised: dict[str, set[Path]] = field(default_factory=dict)
+    marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
+
+    @cached_property
+    def exponentials(self) -> frozenset[Path]:
+        """Where exponentials are computed by whose sum something is divided without being recognised."""
+        return frozenset[Path]().union(*self.unrecognised.values())
+
+
+def make_plan(program: Program, held: frozenset[Site]) -> Plan:
+    """Return what the difference of a program's result needs.
+
+    Args:
+        program: the traced function.
+        held: the marks whose change doesn't flow on.
+
+    Raises:
+        UnsupportedProgram: naming every operation that isn't followed, and its source line.
+    """
+    planner = _Planner(program, held)
+    arguments = program.jaxpr.invars
+    planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v)) for v in arguments])
+    planner.want(program.jaxpr, (), Around((), None), [True] * len(program.jaxpr.outvars))
+    if planner.refused:
+        raise UnsupportedProgram(
+            "the difference of two inputs isn't followed through\n  " + "\n  ".join(planner.refused)
+        )
+    return planner.plan
+
+
+Moves = Moving | None
+"""`None` for a value that stays."""
+
+
+def _join(flags: Iterable[Moves]) -> Moves:
+    moving = [flag for flag in flags if flag is not None]
+    if not moving:
+        return None
+    exponentials = joined(flag.exponentials for flag in moving)
+    return Moving(any(flag.jumps for flag in moving), moving[0].origin, exponentials)
+
+
+def _begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
+    """Return what moves as the arguments of a program that is evaluated on its own."""
+    return [flag and flag._replace(origin=Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
+
+
+def _shape(v: Any) -> tuple[int, ...]:
+    return tuple(v.aval.shape)
+
+
+def _moves(mask: Mask | None, moving: dict[Any, Moving]) -> bool:
+    """Return whether the exponentials of a normaliser are multiplied by factors that move."""
+    return mask is not None and mask.counted is None and mask.variable in moving
+
+
+class Around(NamedTuple):
+    """What is around a program within a program.
+
+    Args:
+        scope: the `jax.named_scope`s.
+        line: the line that calls it; what a library's function consists of has no line of its own.
+    """
+
+    scope: tuple[str, ...]
+    line: str | None
+
+
+def _called(name: str, around: Around) -> str:
+    place = f"{name} at {around.line}" if around.line else name
+    return f"{'.'.join(around.scope)}: {place}" if around.scope else place
+
+
+class _Planner:
+    def __init__(self, program: Program, held: frozenset[Site]) -> None:
+        self.program, self.held, self.plan = program, held, Plan()
+        self.refused: dict[str, None] = {}
+
+    def move(self, program: SubProgram, path: Path, arguments: Sequence[Moves]) -> list[Moves]:
+        """Find what moves, forwards; return which results do."""
+        jaxpr = program.jaxpr
+        moving = {v: flag for v, flag in zip(jaxpr.invars, arguments, strict=True) if flag is not None}
+        self.plan.moving[path] = moving
+        for i, equation in enumerate(jaxpr.eqns):
+            operands = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
+            if any(operands):
+                results = self._moved(equation, (*path, i), operands)
+                moving |= {v: flag for v, flag in zip(equation.outvars, results, strict=True) if flag is not None}
+        return [None if isinstance(v, core.Literal) else moving.get(v) for v in jaxpr.outvars]
+
+    def _moved(self, equation: core.JaxprEqn, here: Path, operands: list[Moves]) -> list[Moves]:
+        name, inner, site = equation.primitive.name, sub_program(equation), self.program.sites.get(here)
+        if site is not None and is_float(equation.outvars[0]):
+            aval: Any = equation.outvars[0].aval
+            self.plan.marks[site] = jax.ShapeDtypeStruct((*self.program.lengths(site), *aval.shape), aval.dtype)
+        if inner is not None and name not in {"scan", *RECOMPUTED}:
+            return [
+                flag and (flag._replace(origin=Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
+                for v, flag in zip(equation.outvars, self.move(inner, here, operands), strict=True)
+            ]
+        if inner is not None or name == "cond":
+            return [
+                flag and flag._replace(origin=Place(here[:-1], v))
+                for v, flag in zip(equation.outvars, self._within(equation, inner, here, operands), strict=True)
+            ]
+        jumps = any(flag is not None and flag.jumps for flag in operands) or self._jumps(equation, operands)
+        origins = {flag.origin for flag in operands if flag is not None}
+        (origin, *others) = origins
+        in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not others
+        exponentials = made_of(equation, here, [flag and flag.exponentials for flag in operands], bool(others))
+        return [
+            Moving(
+                jumps,
+                origin if in_place and _shape(v) == _shape(origin.variable) else Place(here[:-1], v),
+                exponentials,
+            )
+            for v in equation.outvars
+        ]
+
+    def _within(
+        self, equation: core.JaxprEqn, inner: SubProgram | None, here: Path, operands: list[Moves]
+    ) -> list[Moves]:
+        """Find what moves in a program that is no part of the one around it."""
+        if inner is None:
+            branches = branches_of(equation, here)
+            each = [self.move(b, at, _begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
+            index = operands[0] and operands[0]._replace(jumps=True)
+            return [_join((index, *flags)) for flags in zip(*each, strict=True)]
+        invars = inner.jaxpr.invars
+        if equation.primitive.name != "scan":
+            return self.move(inner, here, _begin(invars, here, operands))
+        first, carries, *_ = scan_of(equation)
+        while True:
+            results = self.move(inner, here, _begin(invars, here, operands))
+            before = operands[first : first + carries]
+            carried = [_join(pair) for pair in zip(before, results, strict=False)]
+            now, then = ([flag and (flag.jumps, flag.exponentials) for flag in each] for each in (carried, before))
+            if now == then:
+                return results
+            operands = [*operands[:first], *carried, *operands[first + carries :]]
+
+    def _jumps(self, equation: core.JaxprEqn, operands: Sequence[Moves]) -> bool:
+        chooses = any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, operands, strict=True))
+        return chooses or equation.primitive.name in STEPS | ORDERED | EXTREMES
+
+    def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
+        """Find whose change is asked for, backwards; return which arguments' is."""
+        moving = self.plan.moving[path]
+        found = {
+            i: one for i, one in normalisers(jaxpr).items() if one.scores in moving and not _moves(one.mask, moving)
+        }
+        self.plan.normalisers[path] = found
+        wanted = self.plan.wanted[path] = {
+            v
+            for v, flag in zip(jaxpr.outvars, results, strict=True)
+            if flag and not isinstance(v, core.Literal) and v in moving and is_float(v)
+        }
+        for i in reversed(range(len(jaxpr.eqns))):
+            equation, here = jaxpr.eqns[i], (*path, i)
+            flags = [v in wanted for v in equation.outvars]
+            if not any(flags):
+                continue
+            own = None if is_of_a_library(jaxpr) else source_line(equation)
+            inside = Around((*around.scope, *scopes_of(equation)), own or around.line)
+            if i in found:
+                asked, mask = {found[i].scores}, found[i].mask
+                if moving[found[i].scores].jumps or (mask is not None and mask.variable in moving):
+                    self._name(found[i].kind, here, inside)
+            else:
+                operands = self._asked(equation, here, inside, flags)
+                asked = {
+                    v
+                    for v, flag in zip(equation.invars, operands, strict=True)
+                    if flag and not isinstance(v, core.Literal)
+                }
+            wanted |= {v for v in asked if v in moving and is_float(v)}
+        return [v in wanted for v in jaxpr.invars]
+
+    def _asked(self, equation: core.JaxprEqn, here: Path, around: Around, flags: list[bool]) -> list[bool]:
+        """Return of which operands the change is asked for."""
+        name, inner = equation.primitive.name, sub_program(equation)
+        moving = self.plan.moving[here[:-1]]
+        if here in self.program.sites:
+            return [self.program.sites[here] not in self.held]
+        if inner is not None and name == "scan":
+            first, carries, *_ = scan_of(equation)
+            while True:
+                operands = self.want(inner.jaxpr, here, around, flags)
+                carried = [a or b for a, b in zip(flags, operands[first : first + carries], strict=False)]
+                if carried == flags[:carries]:
+                    return operands
+                flags = carried + flags[carries:]
+        if inner is not None:
+            return self.want(inner.jaxpr, here, around, flags)
+        moves = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
+        if name == "cond":
+            if moves[0] is not None:
+                self._name(name, here, around)
+            each = [self.want(branch.jaxpr, at, around, flags) for branch, at in branches_of(equation, here)]
+            return [False, *map(any, zip(*each, strict=True))]
+        flowing = [
+            k
+            for k, (v, flag) in enumerate(zip(equation.invars, moves, strict=True))
+            if flag is not None and is_float(v)
+        ]
+        origin = self._function_of(equation, moves) if flowing else None
+        if origin is not None:
+            self.plan.functions[here] = origin
+            self.plan.wanted[origin.path].add(origin.variable)
+        elif self._jumps(equation, moves):
+            self._name(name, here, around)
+        elif (k := inverted_operand(equation)) is not None and (divisor := moves[k]) and divisor.exponentials.summed:
+            called = _called(name, around)
+            self.plan.unrecognised.setdefault(called, set()).update(divisor.exponentials.places)
+        if not flowing or name in STEPS:
+            return [False] * len(moves)
+        self._check(equation, flowing, moves, around)
+        return [k in flowing for k in range(len(moves))]
+
+    def _function_of(self, equation: core.JaxprEqn, moves: Sequence[Moves]) -> Place | None:
+        """Return the one value of which a quotient or a choice is a function, entry by entry."""
+        moving = [flag for flag in moves if flag is not None]
+        origin, *others = {flag.origin for flag in moving}
+        alone = len(moving) > 1 and not others and _shape(origin.variable) == _shape(equation.outvars[0])
+        return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
+
+    def _name(self, name: str, here: Path, around: Around) -> None:
+        self.plan.jumps[here] = _called(name, around)
+
+    def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
+        """Note an equation that has no rule."""
+        name = equation.primitive.name
+        together = linear_operands(equation, flowing)
+        linear = together is not None and set(flowing) <= set(together)
+        if any(
+            jnp.issubdtype(jnp.result_type(v.aval), jnp.complexfloating) for v in (*equation.invars, *equation.outvars)
+        ):
+            why = "complex numbers aren't followed: take real and imaginary part apart before"
+        elif (
+            linear
+            or (name == "polynomial" and flowing == [0])
+            or (name in FOLLOWED and not (name in BILINEAR | CLOSED.keys() | SLOPED and self._jumps(equation, moves)))
+        ):
+            return
+        elif name in REFUSED:
+            why = REFUSED[name]
+        elif name == "shard_map":
+            why = "what each device does isn't followed: call the function itself, under jax.jit with shardings"
+        else:
+            why = "it has no exact difference here: write it with products, sums and elementwise functions"
+        self.refused[f"{around.line}: {name}: {why}" if around.line else f"{name}: {why}"] = None

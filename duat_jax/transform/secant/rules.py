@@ -1,0 +1,252 @@
+"""The change of each primitive's results, linear in the changes of its operands."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jaxtyping import Array
+
+from duat_jax.transform.parameters import cumulation_of, power_of, reduced_axes_of
+from duat_jax.transform.primitives import apply, linear_operands
+from duat_jax.transform.secant import slopes as secants
+from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
+from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
+from duat_jax.transform.secant.plan import (
+    BILINEAR,
+    CUMULATIVE,
+    EXTREMES,
+    ORDERED,
+    STEPS,
+    TREES,
+    WINDOWS,
+    is_float,
+)
+from duat_jax.transform.secant.softmax import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
+
+
+def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
+    """Return the change of every result of an equation that is no call.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+        results: its results, without their changes.
+        jump: how much of what jumps is added, one number; `None` where nothing can.
+    """
+    name = equation.primitive.name
+    flowing = [] if name in STEPS else [k for k, operand in enumerate(operands) if operand.change is not None]
+    if not flowing:
+        return [
+            part_of(jump, result.moved) if is_float(v) else None
+            for v, result in zip(equation.outvars, results, strict=True)
+        ]
+    if name == "stop_gradient":
+        return [operands[0].change]
+    if not any(result.value.size for result in results):
+        return [jnp.zeros_like(result.moved) for result in results]
+    together = linear_operands(equation, flowing)
+    if together is not None and set(flowing) <= set(together):
+        return _linear(equation, operands, flowing, together, jump)
+    if name in BILINEAR:
+        return [_product(partial(_apply_one, equation), operands)]
+    if name in ORDERED:
+        return ordered(equation, operands, results, jump)
+    if name in EXTREMES:
+        return [extremes(equation, operands, jump)]
+    if name in TREES:
+        return [tree(_fold(TREES[name]), operands[0], reduced_axes_of(equation))]
+    if name in WINDOWS:
+        return [tree(_fold(WINDOWS[name]), windows(equation, operands[0]), (0,))]
+    if name in CUMULATIVE:
+        return [cumulated(_fold(CUMULATIVE[name]), equation, operands[0])]
+    if name == "cumlogsumexp":
+        return [_cumulated_logsumexp(equation, operands[0], results[0])]
+    if name == "div":
+        return [_quotient(*operands)]
+    if name == "polynomial":
+        values = [operand.value for operand in operands[1:]]
+        return [_where_finite(secants.polynomial(values, *operands[0].both), operands[0]) * operands[0].change]
+    power = power_of(equation)
+    if power is not None:
+        return [_where_finite(secants.whole_power(power, *operands[0].both), operands[0]) * operands[0].change]
+    return [_elementwise(partial(_apply_one, equation), name, operands)]
+
+
+def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
+    return apply(equation, operands)[0]
+
+
+def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
+    """Return an equation's results at both inputs, along a new first axis.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+    """
+    if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both
+        each = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
+        return [jnp.stack(pair) for pair in zip(*each, strict=True)]
+    axes = [0 if operand.moves else None for operand in operands]
+    return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+
+
+def _linear(
+    equation: core.JaxprEqn, operands: list[Flow], flowing: list[int], together: Sequence[int], jump: Array | None
+) -> list[Array]:
+    """Return the changes of what is linear; where it is chosen differently at both inputs, the mean of both choices."""
+
+    def choices(operand: Flow, k: int) -> Flow:
+        if k in flowing:
+            return Flow(operand.change)
+        return Flow(jnp.zeros_like(operand.both[0])) if k in together else operand
+
+    chosen = [choices(operand, k) for k, operand in enumerate(operands)]
+    if jump is None:
+        return apply(equation, [operand.value for operand in chosen])
+    mean = [found.mean(0) for found in at_both(equation, chosen)]
+    middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
+    moved = [movement(*found) for found in at_both(equation, middles)]
+    return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
+
+
+def _endless(x: Array) -> Array:
+    """Return where numbers are about as large as their dtype allows, infinite, or none at all."""
+    # All finite numbers of float16 are within reach of each other.
+    largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
+    return ~(jnp.abs(x) < largest**0.75)
+
+
+def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
+    a, b, *rest = operands
+    others = [operand.value for operand in rest]
+    found = []
+    if a.change is not None:
+        found.append(multiply(a.change, b.factor, *others))
+    if b.change is not None:
+        found.append(multiply(a.factor, b.change, *others))
+    return sum(found[1:], start=found[0])
+
+
+def _quotient(a: Flow, b: Flow) -> Array:
+    inverse = Flow(1 / b.value, b.moves)
+    # In this order: the product of both inverses leaves the dtype's range sooner.
+    of_b = -a.factor * inverse.both[0] * inverse.both[1] * b.change
+    return of_b if a.change is None else a.change * inverse.middle + of_b
+
+
+def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:
+    """Return the change of a quotient or a choice that is a function of one value.
+
+    Where the choice moves, or the points are far from each other, it is that function's own secant; where they are near
+    that would lose digits, and the operands' changes are carried on.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+        result: its values.
+        origin: the value that it is a function of.
+    """
+    if equation.primitive.name == "div":
+        own = jnp.abs(origin.moved) > jnp.abs(origin.middle)
+        carried = _quotient(*operands)
+    else:
+        chosen, *cases = operands
+        own = jnp.broadcast_to(chosen.both[0] != chosen.both[1], origin.change.shape)
+        changes = [jnp.zeros_like(case.both[0]) if case.change is None else case.change for case in cases]
+        (carried,) = apply(equation, [chosen.both[0], *changes])
+    secant = without_infinities(result.moved / jnp.where(own, origin.moved, 1))
+    return jnp.where(own, secant * origin.change, carried)
+
+
+def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
+    flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
+    found = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
+    first, *rest = (_where_finite(c, operands[k]) * operands[k].change for c, k in zip(found, flowing, strict=True))
+    return sum(rest, start=first)
+
+
+def _where_finite(slope: Array, operand: Flow) -> Array:
+    """Return a slope between finite points; of equal infinities nothing moves, and what a mask takes has no slope."""
+    first, second = operand.both
+    return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, slope)
+
+
+def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
+    """Return a function of two arguments that is applied to their values and their changes."""
+    f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
+
+    def fold(a: Flow, b: Flow) -> Flow:
+        change = _product(f, [a, b]) if name == "mul" else _elementwise(f, name, [a, b])
+        return Flow(f(a.value, b.value), True, change)
+
+    return fold
+
+
+def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
+    """Return the change of the logsumexp of all scores up to each, which for each is that of a row with a mask."""
+    axis, reverse = cumulation_of(equation)
+    values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
+    count = change.shape[-1]
+    counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
+    rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
+    logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
+    variable: Any = equation.invars[0]
+    normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
+    return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
+
+
+def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
+    """Return the change of a softmax or its like, in the logarithmic means `L = ΔP / Δlog P` of the probabilities.
+
+    `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.  Scores that are masked out at one
+    input only have no change; what they take or leave is a jump.  Everything is computed in single precision at least.
+
+    Args:
+        normaliser: what is computed.
+        scores: the scores `a`.
+        mask: the mask's values, if there is one.
+        result: its values.
+        jump: how much of what jumps is added, one number; `None` where nothing can.
+    """
+    shape, dtype = result.both[0].shape, result.both[0].dtype
+    a = secants.widened(scores.value)
+    counts, factors = _counts(normaliser.mask, mask, a)
+    axes = tuple(axis + 1 for axis in normaliser.axes)
+    # Differences first: of large numbers a logarithm would be lost.
+    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
+    total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
+    logs = below - jnp.log(jnp.abs(total))
+    change = scores.change.astype(a.dtype)
+
+    def carried(logs: Array) -> tuple[Array, Array]:
+        gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
+        means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs))
+        if jump is None:
+            return means, means * change
+        moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
+        return means, means * change + part_of(jump, jnp.where(gone, jnp.nan_to_num(moved), 0))
+
+    means, parts = (factors * each for each in carried(jnp.where(counts, logs, -jnp.inf)))
+    weight = means.sum(normaliser.axes, keepdims=True)
+    shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
+    if normaliser.kind == LOGSUMEXP:
+        return shift.reshape(shape).astype(dtype)
+    if normaliser.kind == LOG_SOFTMAX:
+        return (change - shift).astype(dtype)
+    if mask is not None and not normaliser.masked:
+        means, parts = carried(logs)
+    return (parts - means * shift).astype(dtype)
+
+
+def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
+    """Return which scores are counted at either input, and how often."""
+    if mask is None or values is None:
+        return True, 1
+    if mask.counted is None:
+        factors = jnp.broadcast_to(values.value, scores.shape[1:]).astype(scores.dtype)
+        return factors != 0, factors
+    return jnp.stack([jnp.broadcast_to(each, scores.shape[1:]) for each in values.both]) == mask.counted, 1

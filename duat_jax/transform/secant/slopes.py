@@ -1,0 +1,220 @@
+"""How a function of numbers moves between two points: the coefficients of an exact linear difference.
+
+Between two points `x` and `y` an elementwise function of one argument has its secant, `f(x) − f(y) = s (x − y)`; one of
+several splits evenly over its arguments, each argument's share averaged over the orders in which they may move from `y`
+to `x` (Shapley's value), which for a product is `Δ(a b) = ā Δb + b̄ Δa`.
+
+Secants that have a form without a difference of nearly equal numbers use it (`closed_secants`).  All others have
+`slope`: the mean of the derivative between both points where that agrees with the difference of both values, else the
+quotient.
+Everything is computed in single precision at least.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import factorial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+
+from duat_jax.transform.secant.stable_slopes import CLOSED, integer_power, of_angle, of_power
+
+Function = Callable[..., Array]
+
+STRAIGHT = frozenset(("max", "min", "rem", "clamp"))
+"""What is made of straight pieces: the quotient is exact wherever the points differ."""
+
+SLOPED = STRAIGHT | {
+    *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "igamma", "igammac", "regularized_incomplete_beta"),
+    *("bessel_i0e", "bessel_i1e", "pow", "atan2"),
+}
+"""Elementwise functions without a closed form for all of their arguments at all points."""
+
+
+def widened(x: Array) -> Array:
+    """Return the same numbers, floating-point ones in single precision at least.
+
+    Args:
+        x: the numbers.
+    """
+    return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits < 32 else x
+
+
+def slope(
+    derivative: Callable[[Any], Any],
+    x: Any,
+    y: Any,
+    at_x: Any,
+    at_y: Any,
+    *,
+    smooth: bool = False,
+    straight: bool = False,
+) -> Any:
+    """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal.
+
+    Of near points the quotient is lost in the rounding of both values.  There it is the mean of the derivative between
+    them, by a rule of Gauss and Legendre.  Near is where that mean and the values say the same up to the values'
+    rounding, so that the slope times the distance is as exact as the values are, whatever the function; and of a smooth
+    one, also where a rule of fewer points finds the same mean.
+
+    Args:
+        derivative: `f'`, of points.
+        x: one point, or a pytree of such.
+        y: the other one.
+        at_x: `f(x)`, up to a constant that `at_y` has too.
+        at_y: `f(y)`.
+        smooth: whether `f` is known to have all derivatives between any two points.
+        straight: whether `f` is made of straight pieces, so that near points are equal ones.
+    """
+    fine = max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)) > 32
+    # What is straight needs both sides of equal points alone.
+    places, weights = _rules([2] if straight else ([6] if fine else [4]) + smooth * ([4] if fine else [2]))
+
+    def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
+        place, weight = node
+        values = derivative(jax.tree.map(lambda a, b: _between(a, b, place), x, y))
+        return [
+            jax.tree.map(lambda t, value, w=w: t + w.astype(t.dtype) * value, total, values)
+            for total, w in zip(totals, weight, strict=True)
+        ], None
+
+    zeros = jax.tree.map(jnp.zeros_like, at_x)
+    # Unrolled, compilers evaluate all points in one pass.
+    (mean, *coarser), _ = lax.scan(step, [zeros] * len(weights[0]), (places, weights), unroll=True)
+
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array, *coarser: Array) -> Array:
+        distance, moved, eps = jnp.where(x == y, 0, x - y), at_x - at_y, float(jnp.finfo(x.dtype).eps)
+        near = jnp.abs(mean * distance - moved) <= 8 * eps * jnp.maximum(jnp.abs(at_x), jnp.abs(at_y))
+        for coarse in coarser:  # the finer rule's error is at most the coarser one's to the power 3/2
+            near |= jnp.abs(mean - coarse) <= eps ** (2 / 3) * jnp.abs(mean)
+        if straight:
+            near = distance == 0
+        quotient = moved / jnp.where(distance == 0, 1, distance)
+        # Where there is no derivative at two equal points, any slope is exact.
+        return jnp.where(near & jnp.isfinite(mean), mean, jnp.where(distance == 0, 0, quotient))
+
+    return jax.tree.map(chosen, x, y, at_x, at_y, mean, *coarser)
+
+
+def _rules(counts: Sequence[int]) -> tuple[Array, Array]:
+    """Return the points of several rules of Gauss and Legendre from −1/2 to 1/2, and each rule's weights there.
+
+    Args:
+        counts: how many points each has; of an even number none is in the middle, where a function of `|z|` has no
+            derivative at zero.
+    """
+    rules = [np.polynomial.legendre.leggauss(count) for count in counts]
+    places = np.concatenate([places for places, _ in rules])
+    weights = np.zeros((len(places), len(rules)))
+    weights[range(len(places)), np.repeat(range(len(rules)), counts)] = np.concatenate([own for _, own in rules])
+    return jnp.array(places / 2), jnp.array(weights / 2)
+
+
+def _between(x: Array, y: Array, place: Array) -> Array:
+    """Return the point at a place from −1/2 to 1/2 between two points; of two zeros, on both sides of them."""
+    apart = jnp.where(x == y, float(jnp.finfo(x.dtype).tiny) ** 0.5, x - y)
+    middle = jnp.where(x == y, x, x / 2 + y / 2)
+    return middle + place.astype(x.dtype) * apart
+
+
+def _tails(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: Function) -> tuple[Array, Array]:
+    """Return a function's values at two points; near a limit that both tend to, their distances from it."""
+    if name in ("erf", "erfc"):
+        sign = jnp.sign(x) if name == "erf" else -jnp.sign(x)
+        tail = (jnp.sign(x) == jnp.sign(y)) & (jnp.minimum(jnp.abs(x), jnp.abs(y)) > 0.5)
+        rest = [-sign * lax.erfc(jnp.abs(z)) for z in (x, y)]
+    elif name == "igamma" and k == 1:
+        tail, rest = jnp.minimum(x, y) > operands[0], [-lax.igammac(operands[0], z) for z in (x, y)]
+    elif name == "igammac" and k == 1:
+        tail, rest = jnp.maximum(x, y) < operands[0], [-lax.igamma(operands[0], z) for z in (x, y)]
+    elif name == "regularized_incomplete_beta" and k == 2:
+        tail, rest = jnp.minimum(x, y) > 0.5, [-lax.betainc(operands[1], operands[0], 1 - z) for z in (x, y)]
+    else:
+        return f(x), f(y)
+    return jnp.where(tail, rest[0], f(x)), jnp.where(tail, rest[1], f(y))
+
+
+def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
+    """Return the secant of an elementwise function in one argument, the others fixed.
+
+    Args:
+        f: the function.
+        name: its primitive.
+        operands: its arguments; the one in question is replaced.
+        k: which one that is.
+        x: one point.
+        y: the other one.
+    """
+    dtype, x, y = x.dtype, widened(x), widened(y)
+    if name in CLOSED:
+        return CLOSED[name](x, y).astype(dtype)
+    operands = [widened(operand) for operand in operands]
+
+    def of(z: Array) -> Array:
+        return f(*operands[:k], z, *operands[k + 1 :])
+
+    def derivative(z: Array) -> Array:
+        return jax.jvp(of, (z,), (jnp.ones_like(z),))[1]
+
+    # The derivative of an angle is smooth across its cut, where its values jump.
+    straight, smooth = name in STRAIGHT, name not in STRAIGHT | {"atan2"}
+    found = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=smooth, straight=straight)
+    if name == "atan2":
+        return of_angle(k, operands[1 - k], x, y, found).astype(dtype)
+    if name == "pow" and jnp.issubdtype(operands[1 - k].dtype, jnp.floating):
+        return of_power(k, operands[1 - k], x, y, found).astype(dtype)
+    return found.astype(dtype)
+
+
+def whole_power(n: int, x: Array, y: Array) -> Array:
+    """Return the secant of `z ↦ zⁿ`.
+
+    Args:
+        n: the power.
+        x: one point.
+        y: the other one.
+    """
+    return integer_power(n, widened(x), widened(y)).astype(x.dtype)
+
+
+def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
+    """Return the secant of a polynomial, by Horner's rule for divided differences.
+
+    Args:
+        values: its coefficients, the constant one first.
+        x: one point.
+        y: the other one.
+    """
+    *lower, value = (jnp.broadcast_to(each, x.shape) for each in values)
+    total = jnp.zeros_like(x)
+    for each in reversed(lower):
+        total, value = total * y + value, value * x + each
+    return total
+
+
+def coefficients(f: Function, name: str, points: Sequence[tuple[Array, Array]], moving: Sequence[int]) -> list[Array]:
+    """Return each moving argument's coefficient in the even split of an elementwise function's difference.
+
+    Args:
+        f: the function.
+        name: its primitive.
+        points: every argument at both points.
+        moving: which arguments move.
+    """
+    found = []
+    for k in moving:
+        others = [j for j in moving if j != k]
+        total: Any = 0
+        for sides in product((0, 1), repeat=len(others)):
+            chosen = [point[0] for point in points]
+            for j, side in zip(others, sides, strict=True):
+                chosen[j] = points[j][side]
+            at_x = sides.count(0)
+            weight = factorial(at_x) * factorial(len(others) - at_x) / factorial(len(moving))
+            total = total + weight * secant(f, name, chosen, k, *points[k])
+        found.append(total)
+    return found

@@ -1,0 +1,1 @@
+"""Universal approximation: static parameters against parameters that move with the prompt."""

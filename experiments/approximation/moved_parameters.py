@@ -1,0 +1,206 @@
+"""Which parameters of the closed form move with the prompt, and what each source of their movement does."""
+
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.forms.closed_form import unroll
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.recording import record_kinds
+from experiments.approximation.selection import Network
+
+
+class Parameters(NamedTuple):
+    """The closed form's parameters at one input, dense: `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`.
+
+    Args:
+        paths: `W'_{j,1}` (`P_j`) of every layer, matrices on `vec(x_0)`.
+        inners: `W'_{j,2}` (`B_j`) of every term.
+        outers: `W'_{j,3}` (`C_j`) of every term, carried to the last layer.
+        biases: `b'_{j,3}` (`q_j`) of every layer, `[tokens, features]`.
+        inner_biases: `b'_{j,2}` (`c_j`) of every term, `[tokens, neurons]`: the earlier terms are in it.
+    """
+
+    paths: list[Array]
+    inners: list[Array]
+    outers: list[Array]
+    biases: list[Array]
+    inner_biases: list[Array]
+
+
+SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
+"""What each kind is called, with its layer's number."""
+
+
+def parameters(network: Network, x: Float[Array, "tokens features"]) -> Parameters:
+    """Return the parameters of a network's closed form at one input.
+
+    Args:
+        network: the network.
+        x: its embeddings `x_0`, `[tokens, features]`.
+    """
+    form = unroll(network.states, x)
+    layers = range(1, len(form.terms) + 1)
+    return Parameters(
+        [form.input_map(j).dense() for j in layers],
+        [form.inner_map(j).dense() for j in layers],
+        [form.outer_map(j, len(layers)).dense() for j in layers],
+        [form.bias(j) for j in layers],
+        [form.inner_bias(j) for j in layers],
+    )
+
+
+def _embedded(network: Network, content: Array) -> Array:
+    """Return the embeddings of one sequence after every prompt, `[prompts, tokens, features]`."""
+    return jax.vmap(network.embed, (None, 0))(content, jnp.arange(len(network.prompt[...])))
+
+
+def _apart(one: Array, other: Array) -> Array:
+    """Return `‖A − B‖ / √((‖A‖² + ‖B‖²) / 2)`, zero where both are."""
+    size = jnp.sqrt(((one**2).sum() + (other**2).sum()) / 2)
+    return jnp.sqrt(((one - other) ** 2).sum()) / jnp.where(size == 0, 1, size)
+
+
+@jax.jit
+def changes(network: Network, content: Float[Array, "number content"]) -> dict[str, Float[Array, "prompts prompts"]]:
+    """Return by how much every parameter differs between two prompts before the same sequence.
+
+    `‖A(p) − A(q)‖ / √((‖A(p)‖² + ‖A(q)‖²) / 2)`, the mean over sequences.
+
+    Args:
+        network: the network.
+        content: sequences, `[number, content]`.
+
+    Returns:
+        For every parameter, by its symbol, the changes between any two prompts, `[prompts, prompts]`.
+    """
+
+    def of_one(content: Array) -> Parameters:
+        found = jax.vmap(partial(parameters, network))(_embedded(network, content))
+        return jax.tree.map(lambda a: jax.vmap(jax.vmap(_apart, (None, 0)), (0, None))(a, a), found)
+
+    mean = jax.tree.map(lambda change: change.mean(0), jax.lax.map(of_one, content))
+    return {
+        symbol.format(j): change
+        for symbol, of_layers in zip(SYMBOLS, mean, strict=True)
+        for j, change in enumerate(of_layers, 1)
+    }
+
+
+def evaluated(
+    network: Network, x: Float[Array, "tokens features"], weights: Parameters, biases: Parameters
+) -> Float[Array, "content"]:
+    """Return what the closed form gives with weights of one input and term biases of another one.
+
+    `P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`, written out: `c_j` from `biases`, everything else from `weights`.
+
+    Args:
+        network: the network, whose activation and read-out it takes.
+        x: the embeddings `x_0`, `[tokens, features]`.
+        weights: parameters at one input.
+        biases: parameters at another one, or the same.
+    """
+    flat = x.reshape(-1)
+    state = weights.paths[-1] @ flat + weights.biases[-1].reshape(-1)
+    for inner, outer, bias in zip(weights.inners, weights.outers, biases.inner_biases, strict=True):
+        state = state + outer @ jax.nn.gelu(inner @ flat + bias.reshape(-1), approximate=False)
+    return network.read(state.reshape(x.shape))
+
+
+SOURCES = ("input", "weights", "biases")
+"""What differs between two prompts: the prompt's own embedding, the weights `W'` and `q`, the terms' biases `c`."""
+
+CORNERS = tuple(product((False, True), repeat=len(SOURCES)))
+"""Every choice of sources that come from the prompt itself; the rest comes from another prompt."""
+
+
+class Exchanged(NamedTuple):
+    """What a network writes when some sources come from one prompt, `p`, and the others from another one, `q`.
+
+    Args:
+        corners: for each of `CORNERS`, `[corners, number, p, q, content]`.
+        rerun_weights: the model run again after prompt `p` with the attention patterns of `q`,
+            `[number, p, q, content]`.
+        rerun_biases: the same with patterns made anew and each `c_j` set to that of `q`.
+    """
+
+    corners: Float[Array, "corners number prompts prompts content"]
+    rerun_weights: Float[Array, "number prompts prompts content"]
+    rerun_biases: Float[Array, "number prompts prompts content"]
+
+
+def _patterns(network: Network, x: Array) -> Seen:
+    recording = record_kinds(network.states, x, (marks.HOLD,))
+    return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
+
+
+def _set(network: Network, x: Array, values: Seen) -> Array:
+    return edit(network.states, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
+
+
+@jax.jit
+def exchange(network: Network, content: Float[Array, "number content"]) -> Exchanged:
+    """Exchange what differs between two prompts, source by source: held in the closed form, and run again.
+
+    Args:
+        network: the network.
+        content: sequences, `[number, content]`.
+    """
+
+    def of_pair(x: Array, own: Parameters, y: Array, other: Parameters) -> tuple[Array, Array, Array]:
+        corners = [evaluated(network, x if i else y, own if w else other, own if b else other) for i, w, b in CORNERS]
+        recording = record_kinds(network.states, x, (marks.PRE_ACTIVATION,))
+        terms = {
+            site: (inner @ x.reshape(-1) + bias.reshape(-1)).reshape(recording.seen[site].shape)
+            for site, inner, bias in zip(
+                recording.program.of_kind(marks.PRE_ACTIVATION), own.inners, other.inner_biases, strict=True
+            )
+        }
+        return jnp.stack(corners), _set(network, x, _patterns(network, y)), _set(network, x, terms)
+
+    def of_one(content: Array) -> tuple[Array, Array, Array]:
+        x = _embedded(network, content)
+        found = jax.vmap(partial(parameters, network))(x)
+        over_others = jax.vmap(of_pair, (None, None, 0, 0))
+        return jax.vmap(over_others, (0, 0, None, None))(x, found, x, found)
+
+    corners, weights, biases = jax.lax.map(of_one, content)
+    return Exchanged(jnp.moveaxis(corners, 3, 0), weights, biases)
+
+
+@jax.jit
+def with_mean_patterns(
+    network: Network, content: Float[Array, "number content"]
+) -> Float[Array, "number prompts content"]:
+    """Return what a network writes when every attention pattern is its mean over all sequences and prompts.
+
+    Args:
+        network: the network.
+        content: sequences, `[number, content]`.
+    """
+    x = jax.vmap(partial(_embedded, network))(content)
+    of_all = jax.vmap(jax.vmap(partial(_patterns, network)))(x)
+    mean = jax.tree.map(lambda pattern: pattern.mean((0, 1)), of_all)
+    return jax.vmap(jax.vmap(lambda x: _set(network, x, mean)))(x)
+
+
+def way(
+    written: Float[Array, "... number p q content"], outputs: Float[Array, "number p content"]
+) -> Float[Array, "..."]:
+    """Return how far what is written went from the output after the other prompt to that after the own one.
+
+    `Σ ⟨y − y_q, y_p − y_q⟩ / Σ ‖y_p − y_q‖²` over sequences and all pairs of prompts: 0 where it is `y_q`, 1 where it
+    is `y_p`.
+
+    Args:
+        written: `y`, `[..., number, prompts, prompts, content]`.
+        outputs: what the model writes after each prompt, `[number, prompts, content]`.
+    """
+    own, other = outputs[:, :, None], outputs[:, None]
+    return ((written - other) * (own - other)).sum((-4, -3, -2, -1)) / ((own - other) ** 2).sum()

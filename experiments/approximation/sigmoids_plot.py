@@ -1,0 +1,35 @@
+"""How the error of a sum of sigmoids falls with their number, as one picture."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from experiments.approximation.sigmoids import Errors
+
+
+def draw_errors(found: Mapping[int, Mapping[str, Errors]], neurons: Float[np.ndarray, "sizes"]) -> Figure:
+    """Return the largest error (lines) and the root mean square (dashed) over `N`, a column for each dimension.
+
+    Args:
+        found: for each dimension and each function the errors, `[sizes, seeds]`; the range over seeds is shaded.
+        neurons: `N`, `[sizes]`.
+    """
+    figure = Figure(figsize=(1.6 + 3.2 * len(found), 3.8), layout="constrained")
+    axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
+    for axis, (dimensions, functions) in zip(axes, found.items(), strict=True):
+        for i, (name, errors) in enumerate(functions.items()):
+            for error, style in zip(map(np.asarray, errors), ("-", "--"), strict=True):
+                label = name if style == "-" else None
+                axis.plot(neurons, np.exp(np.log(error).mean(1)), style, marker=".", color=f"C{i}", label=label)
+                axis.fill_between(neurons, error.min(1), error.max(1), color=f"C{i}", alpha=0.15, linewidth=0)
+        highest = max(np.asarray(errors.supremum)[0].max() for errors in functions.values())
+        axis.plot(neurons, highest * (neurons / neurons[0]) ** -0.5, ":", color="black", label=r"$N^{-1/2}$")
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel("N")
+        axis.set_title(f"{dimensions} dimension{'s' * (dimensions > 1)}", fontsize="medium")
+    axes[0].set_ylabel("error: largest, and rms (dashed)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
+    return figure

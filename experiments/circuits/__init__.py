@@ -1,0 +1,1 @@
+"""Circuits of SmolLM2 and the embedded model, by every attribution method."""

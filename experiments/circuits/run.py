@@ -1,0 +1,221 @@
+"""Claim: the secant finds the units that carry a task at least as well as integrated gradients with ten steps.
+
+Run `make circuits`; it writes experiments/results/circuits.json and the tables in docs/circuits.md and README.md.  A
+study that the JSON has as it is defined here isn't run again, nor a task that a killed run has finished.
+"""
+
+import argparse
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import duat_jax as duat
+from duat_jax.attribution.units import METHODS
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.cli.progress import progress_bar
+from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
+from duat_jax.evaluation.circuit_study import study
+from duat_jax.evaluation.comparison import as_dict, compare
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.statistics import Estimate
+from duat_jax.inputs.tasks import TASKS
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.pages import Fields, cells, write_pages
+
+RESULTS, WORK = Path("experiments/results/circuits.json"), Path("experiments/results/work")
+NEURONS = ("neuron x position",)
+RIVALS = (
+    "secant",
+    "secant, two half-steps",
+    "secant, patterns held",
+    "half rule",
+    "integrated gradients, 10 steps",
+    "gradient x change",
+)
+
+
+SHOWN = (
+    *("secant", "half rule", "gradient x change", "integrated gradients, 10 steps", "contributions x change"),
+    *("contributions", "random"),
+)
+"""Of the first study, what the README shows."""
+
+
+class Asked(NamedTuple):
+    """One study.
+
+    Args:
+        model: which model.
+        tasks: names of tasks.
+        methods: names of methods.
+        units: names of kinds of units.
+        prompts: how many of each task.
+    """
+
+    model: str
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+    units: tuple[str, ...]
+    prompts: int
+
+
+SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
+OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
+PAIR = ("secant", "integrated gradients, 10 steps")
+STUDIES = {
+    "Every method": Asked(SMOLLM2, OF_LANGUAGE, tuple(METHODS), NEURONS, 30),
+    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, PAIR, NEURONS, 100),
+    "Other units": Asked(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
+    "A code task": Asked(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
+}
+ALL_TASKS = "A hundred prompts", "A code task"
+"""The studies that have every task between them, as many prompts of each, and both methods of `PAIR`."""
+DIGITS = 5
+"""Of what the model says after each prompt."""
+
+
+def _piece(model: duat.Transformer, tokenizer: Any, asked: Asked, task: str) -> dict[str, Any]:
+    """Return what one task says: its prompts, and of each kind of units and method everything that was measured."""
+    began = time.perf_counter()
+    bar = partial(progress_bar, what="methods on prompts")
+    found = study(model, tokenizer, [task], asked.methods, asked.units, prompts=asked.prompts, progress=bar)
+    drawn = found.drawn[task]
+    curves = {
+        kind: {method: [np.round(part, DIGITS).tolist() for part in curve] for method, curve in of_methods.items()}
+        for kind, of_methods in found.curves[task].items()
+    }
+    sizes = {"prompts": len(drawn.cases), "read": drawn.read, "tokens": drawn.prompts.clean.shape[1]}
+    example = drawn.cases[0]._asdict()
+    return {**sizes, "example": example, "seconds": time.perf_counter() - began, "curves": curves}
+
+
+def _measure(name: str, asked: Asked) -> dict[str, Any]:
+    """Return a study; a task that is finished isn't read again where the study is begun anew."""
+    path = smollm2.path() if asked.model == SMOLLM2 else None
+    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK / f"circuits {name}", {"asked": asked._asdict()})
+    tasks = {task: journal.once(task, partial(_piece, model, tokenizer, asked, task)) for task in asked.tasks}
+    seconds = sum(task["seconds"] for task in tasks.values())
+    return {"asked": asked._asdict(), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
+
+
+def _curves(task: dict[str, Any], kind: str) -> dict[str, Curve]:
+    return {method: Curve(*map(np.array, parts)) for method, parts in task["curves"][kind].items()}
+
+
+def _compared(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a study with its tables: of every task, and the mean over tasks."""
+    tasks, kinds = result["tasks"], result["asked"]["units"]
+    each = {
+        name: task | {"units": {kind: as_dict(compare([_curves(task, kind)])) for kind in kinds}}
+        for name, task in tasks.items()
+    }
+    mean = {kind: as_dict(compare([_curves(task, kind) for task in tasks.values()])) for kind in kinds}
+    return result | {"tasks": each, "mean": mean}
+
+
+def _over_all_tasks(studies: dict[str, Any]) -> dict[str, Any]:
+    """Return both methods' numbers over the tasks of several studies, if all of these are measured."""
+    asked = [studies.get(name, {}).get("asked") == _plain(STUDIES[name]) for name in ALL_TASKS]
+    if not all(asked):
+        return {}
+    curves = [_curves(task, NEURONS[0]) for name in ALL_TASKS for task in studies[name]["tasks"].values()]
+    return as_dict(compare([{method: of_methods[method] for method in PAIR} for of_methods in curves]))
+
+
+def _plain(asked: Asked) -> dict[str, Any]:
+    return json.loads(json.dumps(asked._asdict()))
+
+
+def _number(measured: dict[str, float]) -> str:
+    return Estimate(**measured).written()
+
+
+def _ahead(measured: dict[str, float]) -> str:
+    return Estimate(**measured).written(sign="+")
+
+
+def _table(result: dict[str, Any], units: str) -> list[str]:
+    """Return the rows of all methods: logf of each task, and the means over tasks."""
+    tasks, mean = result["tasks"], result["mean"][units]
+    over = ["mean"] if len(tasks) > 1 else []
+    head = ["method", *(f"logf, {task}" for task in tasks), *over, "CPR", "CMD", "removed", "the first is ahead by"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for i, (method, row) in enumerate(mean.items()):
+        cells = [method, *(_number(task["units"][units][method]["logf"]) for task in tasks.values())]
+        cells += [_number(row["logf"])] if over else []
+        cells += [f"{row[name]['value']:.3f}" for name in ("CPR", "CMD", "removed")]
+        lines.append(f"| {' | '.join([*cells, _ahead(row['first_ahead']) if i else ''])} |")
+    return lines
+
+
+def _in_words(mean: dict[str, Any]) -> str:
+    """Return which methods the first one is ahead of, which are ahead of it, and which can't be told apart."""
+    first, *others = mean
+    said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
+    for method in others:
+        low, high = (mean[method]["first_ahead"][bound] for bound in ("low", "high"))
+        said["is ahead of" if low > 0 else "is behind" if high < 0 else "can't be told apart from"].append(
+            f"*{method}*"
+        )
+    return f"*{first}* " + "; it ".join(f"{how} {', '.join(of)}" for how, of in said.items() if of) + "."
+
+
+def _page(results: dict[str, Any]) -> str:
+    lines = []
+    for name, result in results["studies"].items():
+        asked = result["asked"]
+        read = ", ".join(f"{task} {found['prompts']} of {found['read']}" for task, found in result["tasks"].items())
+        lines += [f"### {name}", ""]
+        for units in asked["units"]:
+            lines += [f"{asked['model']}, {units}. {_in_words(result['mean'][units])}", "", *_table(result, units), ""]
+        lines += [f"Prompts that the model answers rightly: {read}. {result['seconds'] / 60:.0f} minutes.", ""]
+    return "\n".join(lines)
+
+
+def _short(results: dict[str, Any]) -> str:
+    """Return the first study's means over tasks."""
+    mean = results["studies"]["Every method"]["mean"][NEURONS[0]]
+    lines = ["| ranked by | mean faithfulness over log k | the secant is ahead by |", "|---|---|---|"]
+    lines += [
+        f"| {method} | {_number(row['logf'])} | {_ahead(row['first_ahead']) if i else ''} |"
+        for i, (method, row) in enumerate(mean.items())
+        if method in SHOWN
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    tables = _page(results)
+    return {"tables": tables, **cells(tables), "short table": _short(results)}
+
+
+def main() -> None:
+    """Run the studies that are missing, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
+    arguments = parser.parse_args()
+    keep_compiled()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
+    for name in arguments.study or STUDIES:
+        if results["studies"].get(name, {}).get("asked") != _plain(STUDIES[name]):
+            results["studies"][name] = _compared(_measure(name, STUDIES[name]))
+            results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
+            results["all tasks"] = _over_all_tasks(results["studies"])
+            RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

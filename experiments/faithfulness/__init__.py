@@ -1,0 +1,1 @@
+"""Deletion and insertion of tokens, by every attribution method."""

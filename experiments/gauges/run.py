@@ -1,0 +1,65 @@
+"""Claim: of what may carry the gated terms of a collapse, half of each factor ranks neurons best.
+
+Run `python -m experiments.gauges.run [PROMPTS]`: SmolLM2's neurons at every token, ranked by coefficient times change
+as in `duat circuit`, on three tasks. The table stands in docs/how-it-works.md.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import duat_jax as duat
+from duat_jax.attribution.units import slopes_times_change
+from duat_jax.evaluation.circuits import measure
+from duat_jax.evaluation.comparison import as_dict, compare
+from duat_jax.evaluation.statistics import Estimate
+from duat_jax.inputs.prompts import draw
+from experiments.environment import environment
+from experiments.pages import Fields, write_pages
+from experiments.smollm2 import path
+
+CARRIES = ("halves", "gate", "factor")
+TASKS = ("indirect object", "agreement", "capital")
+UNITS = "neuron x position"
+
+
+def main(prompts: int) -> None:
+    """Measure, print the means over log k, and write everything down.
+
+    Args:
+        prompts: how many of each task.
+    """
+    model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
+    methods = {carries: slopes_times_change(carries) for carries in CARRIES}
+    curves = {}
+    for task in TASKS:
+        drawn = draw(model, tokenizer, task, prompts)
+        curves[task] = measure(model, drawn.prompts, methods, [UNITS])[UNITS]
+    found = {task: compare([of_methods]) for task, of_methods in curves.items()}
+    found["mean"] = compare(list(curves.values()))
+    for task, rows in found.items():
+        for carries, row in rows.items():
+            print(f"{task:16} {carries:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
+    result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in found.items()}
+    (Path(__file__).parents[1] / "results" / "gauges.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_pages()
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    head = ["carries", *TASKS, "mean", "halves ahead by, paired"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for carries in CARRIES:
+        numbers = [Estimate(**results[task][carries]["logf"]).written() for task in (*TASKS, "mean")]
+        ahead = Estimate(**results["mean"][carries]["first_ahead"]).written() if carries != CARRIES[0] else ""
+        lines.append(f"| {' | '.join([carries, *numbers, ahead])} |")
+    return {"table": "\n".join(lines)}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)

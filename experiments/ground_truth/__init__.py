@@ -1,0 +1,1 @@
+"""Attribution methods on compiled programs whose circuits are known."""

@@ -1,0 +1,192 @@
+"""Claim: the secant finds which neurons and heads of a compiled program take part in its result.
+
+Run `make ground-truth`, which writes docs/ground-truth.md. A method that experiments/results/ground_truth.json has
+isn't measured again: remove the file to measure anew. The compiled programs are in experiments/ground_truth/compiled;
+`experiments.ground_truth.programs` made them.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.attribution.units import METHODS, Scores
+from duat_jax.models.config import Head
+from duat_jax.nn import BlockConfig
+from experiments.environment import environment
+from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
+from experiments.pages import Fields, write_pages
+
+READ = ("alone", "ignoring")
+"""What is read of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
+LEAST = 1e-6
+"""What is smaller counts as zero: a unit that moves by less doesn't move, and scores below are ties."""
+KEPT = Path(__file__).parents[1] / "results" / "ground_truth.json"
+
+
+class Compiled(NamedTuple):
+    """A compiled model and pairs of texts.
+
+    Args:
+        model: the model.
+        clean: token ids, `[pairs, tokens]`.
+        corrupted: the same with one token changed, and another result at the last one.
+        right: what the program says of the clean text, `[pairs]`.
+        wrong: what it says of the other.
+        neurons: of each neuron what it writes, `[layers, neurons]`.
+        heads: of each head, `[layers, heads]`.
+        states: what the compiler's own model computes for the clean texts, `[pairs, tokens, features]`.
+    """
+
+    model: duat.Transformer
+    clean: jax.Array
+    corrupted: jax.Array
+    right: jax.Array
+    wrong: jax.Array
+    neurons: np.ndarray
+    heads: np.ndarray
+    states: np.ndarray
+
+
+def names() -> list[str]:
+    """Return the names of all programs."""
+    return [file.stem.replace("-", " ") for file in sorted(PROGRAMS.glob("*.npz"))]
+
+
+def load(name: str, read: str) -> Compiled:
+    """Return a compiled program, in float64.
+
+    Args:
+        name: its name.
+        read: what is read, a name in `READ`.
+    """
+    file = np.load(PROGRAMS / f"{name.replace(' ', '-')}.npz")
+    layers, features, neurons = file["mlp_input"].shape
+    heads = file["head_roles"].shape[1]
+    block = BlockConfig(
+        arrangement="pre-norm",
+        features=features,
+        heads=heads,
+        head_features=file["query"].shape[-1] // heads,
+        neurons=neurons,
+        causal=False,
+        attention_bias=False,
+        output_bias=False,
+        mlp_bias=False,
+        activation="relu",
+        norm="none",
+    )
+    rows = file[read]
+    head = Head(kind="masked token", outputs=len(rows))
+    vocab, positions = len(file["token"]), len(file["position"])
+    config = duat.Config(
+        family="compiled", blocks=(block,) * layers, vocab=vocab, positions=positions, final_norm=False, head=head
+    )
+    model = duat.Transformer(config, dtype=jnp.float64, rngs=None)
+    model.embedding.token[...], model.embedding.position[...] = (
+        jnp.asarray(file[k], jnp.float64) for k in ("token", "position")
+    )
+    model.head.unembedding[...] = jnp.asarray(rows, jnp.float64)
+    for i, layer in enumerate(model.stack.blocks):
+        for part in ("query", "key", "value", "output"):
+            getattr(layer.attention, part).kernel[...] = jnp.asarray(file[part][i], jnp.float64)
+        layer.mlp.input.kernel[...] = jnp.asarray(file["mlp_input"][i], jnp.float64)
+        layer.mlp.output.kernel[...] = jnp.asarray(file["mlp_output"][i], jnp.float64)
+    ids = (jnp.asarray(file[k]) for k in ("clean", "corrupted", "right", "wrong"))
+    return Compiled(model, *ids, file["neuron_roles"], file["head_roles"], file["states"])
+
+
+def area_under_curve(scores: np.ndarray, truth: np.ndarray) -> float:
+    """Return how often a unit that takes part scores higher than one that doesn't; a tie counts half.
+
+    Args:
+        scores: `[units]`.
+        truth: `[units]`.
+    """
+    higher = np.sign(scores[truth][:, None] - scores[~truth])
+    return float((1 + higher).mean() / 2)
+
+
+def circuit_scores(compiled: Compiled, scores: Scores) -> tuple[np.ndarray, np.ndarray]:
+    """Return one score of each neuron and head that writes something, and what it writes.
+
+    Args:
+        compiled: the program.
+        scores: of each pair, `[pairs, layers, tokens, units]`.
+    """
+    kinds = ((scores.neurons, compiled.neurons), (scores.heads, compiled.heads))
+    found = [np.abs(np.asarray(of_units)).sum(2).mean(0)[roles != NOTHING] for of_units, roles in kinds]
+    sizes = np.concatenate(found)
+    return np.where(sizes < LEAST, 0, sizes), np.concatenate([roles[roles != NOTHING] for _, roles in kinds])
+
+
+RUN = {name: jax.jit(jax.vmap(method, in_axes=(None, 0, 0, 0, 0))) for name, method in METHODS.items()}
+
+
+def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, float]:
+    """Return how well methods tell units that take part in a program from those that don't.
+
+    Units that have the same value in both texts of every pair are left out: nothing could tell what they are for.
+
+    Args:
+        name: the program.
+        read: what is read, a name in `READ`.
+        methods: names of methods.
+    """
+    compiled = load(name, read)
+    given = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
+    change, roles = circuit_scores(compiled, RUN["norm of change x W_out"](*given))
+    moves = change > 0
+    truth = (roles == OWN) | ((roles == LAST) & (read == "ignoring"))
+    scores = {method: circuit_scores(compiled, RUN[method](*given))[0] for method in methods}
+    return {method: area_under_curve(found[moves], truth[moves]) for method, found in scores.items()}
+
+
+def table(found: dict[str, dict[str, float]]) -> str:
+    """Return a table of methods by programs in Markdown, the best mean first.
+
+    Args:
+        found: of each program, each method's area.
+    """
+    means = {method: np.mean([areas[method] for areas in found.values()]) for method in next(iter(found.values()))}
+    head = ["method", "mean", *found]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for method in sorted(means, key=lambda method: -means[method]):
+        numbers = [means[method], *(areas[method] for areas in found.values())]
+        lines.append("| " + " | ".join([method, *(f"{number:.2f}" for number in numbers)]) + " |")
+    return "\n".join(lines)
+
+
+def fields(results: dict[str, dict]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    return {read: table(results["areas"][read]) for read in READ}
+
+
+def main() -> None:
+    """Measure what is missing of every method on every program, keep the results, and write the page."""
+    results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"environment": environment()}
+    kept = results.get("areas", {})
+
+    def measured(name: str, read: str) -> dict[str, float]:
+        known = kept.get(read, {}).get(name, {})
+        found = known | areas(name, read, [method for method in METHODS if method not in known])
+        return {method: found[method] for method in METHODS}
+
+    results["areas"] = {read: {name: measured(name, read) for name in track(names(), f"{read}: ")} for read in READ}
+    KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    main()

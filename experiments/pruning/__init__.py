@@ -1,0 +1,1 @@
+"""Pruning by the closed form's terms, against published scores."""

@@ -1,0 +1,319 @@
+"""Claim: compensation and the budget of each layer count for more than how neurons are ranked.
+
+Run `make pruning`; it writes experiments/results/pruning.json and the tables in docs/pruning.md.  What is measured is
+kept in experiments/results/work as it is finished: a run that was stopped goes on, `--minutes` says when to stop.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.journal import Journal, fingerprint
+from duat_jax.evaluation.running_text import mean_loss, stream, token_losses, windows
+from duat_jax.pruning import layers as of_layers
+from duat_jax.pruning.budget import equally
+from duat_jax.pruning.calibration import moments
+from duat_jax.pruning.compensation import COMPENSATIONS
+from duat_jax.pruning.pruner import prune, scores, silenced, smallest_go
+from duat_jax.pruning.removal import Terms, removal, without
+from duat_jax.pruning.resizing import resized
+from duat_jax.pruning.scores import METHODS
+from duat_jax.pruning.study import Pruner, losses_of
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.pages import Fields, write_pages
+from experiments.pruning.report import numbers, tables
+from experiments.texts import held_out_sources, manual, trained_sources
+
+RESULTS, WORK = Path("experiments/results/pruning.json"), Path("experiments/results/work")
+SEEDS, FRACTIONS = range(5), (0.5, 0.7, 0.3, 0.1, 0.2)
+IN_A_LAYER = tuple(method for method in METHODS if method != "flap")
+"""Which methods rank the neurons of one layer differently."""
+TEXTS, LENGTH, HELD_OUT = 64, 128, 480
+"""Texts of calibration, tokens of each, and texts that nothing is calibrated on."""
+SOME = 25
+"""Every which file of the trained sources calibration texts are drawn from: reading all of them takes a minute."""
+SEEN = 6
+"""Of how many layers the inequality is tried."""
+COMPARED = 8
+"""On how many texts the sum of removed terms is compared with what changes."""
+
+EMBEDDED, SMOLLM2 = "embedded", "SmolLM2-135M"
+
+Piece = tuple[str, Callable[[], Any]]
+
+
+def _journal(model: str) -> Path:
+    return WORK / f"pruning-{model}.jsonl"
+
+
+def _results() -> dict[str, Any]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "models": {}}
+
+
+def _same(found: Any) -> Any:
+    return found
+
+
+def _finished(model: str) -> dict[str, Any]:
+    """Return what a model's journal holds."""
+    work, *pieces = map(json.loads, _journal(model).read_text().splitlines())
+    return {"work": work, "found": {piece["name"]: piece["found"] for piece in pieces}}
+
+
+class Subject:
+    """A model with texts to calibrate on and others, and what was found out about it.
+
+    Args:
+        name: what it is called.
+        path: its checkpoint; the embedded model if absent.
+        calibration: texts to calibrate on.
+        held_out: other texts.
+        count: how many pieces of them.
+    """
+
+    def __init__(self, name: str, path: Path | None, calibration: list[str], held_out: list[str], count: int) -> None:
+        WORK.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+        self.held_out = windows(stream(tokenizer, held_out), count, LENGTH, seed=0)
+        self._tokens = stream(tokenizer, calibration)
+        work = {"model": name, "texts": TEXTS, "length": LENGTH, "held out": fingerprint(self.held_out)}
+        self.journal = Journal(_journal(name), work)
+        kept = _results()["models"].get(name, {})
+        if kept.get("work") == work:
+            for piece, found in kept["found"].items():
+                self.journal.once(piece, partial(_same, found))
+
+    def ids(self, seed: int) -> np.ndarray:
+        """Return the calibration texts of a seed."""
+        return windows(self._tokens, TEXTS, LENGTH, seed=seed)
+
+    def loss(self, model: duat.Transformer) -> float:
+        """Return what a model loses on the other texts."""
+        return mean_loss(model, self.held_out)
+
+    def measure(self, pieces: Iterable[Piece], stop: Callable[[], None]) -> None:
+        """Measure the pieces that aren't yet."""
+        for name, compute in pieces:
+            self.journal.once(name, compute)
+            stop()
+
+    def prune(self, seed: int, pruners: Iterable[Pruner], stop: Callable[[], None]) -> None:
+        """Measure the losses of pruned models that aren't yet."""
+        losses_of(self.model, pruners, self.ids(seed), self.held_out, seed=seed, journal=self.journal)
+        stop()
+
+
+def _compared(model: duat.Transformer, rest: duat.Transformer, ids: np.ndarray) -> dict[str, float]:
+    found = jax.vmap(removal, (None, None, 0))(model, rest, jnp.asarray(ids[:COMPARED, :-1]))
+
+    def size(array: jax.Array) -> float:
+        """Return the root mean square of what isn't the same for all logits of a token, which says nothing."""
+        return float(jnp.sqrt(((array - array.mean(-1, keepdims=True)) ** 2).mean()))
+
+    return {
+        "terms": size(found.terms),
+        "change": size(found.change),
+        "moved": size(found.held - found.anew),
+        "within": float((jnp.abs(found.change).max(-1) <= jnp.abs(found.terms).max(-1)).mean()),
+    }
+
+
+def embedded() -> Subject:
+    """Return the embedded model, with sources that it was trained on and others."""
+    return Subject(EMBEDDED, None, trained_sources()[::SOME], held_out_sources(), HELD_OUT)
+
+
+def smollm2_135m() -> Subject:
+    """Return SmolLM2-135M, with chapters of Python's manual: every other one to calibrate on."""
+    # One chapter stands there by two names.
+    chapters = list(dict.fromkeys(manual()))
+    return Subject(SMOLLM2, smollm2.path(), chapters[::2], chapters[1::2], 40)
+
+
+def _pruners(fraction: float) -> list[Pruner]:
+    found = [Pruner(method, how, fraction) for method in IN_A_LAYER for how in COMPENSATIONS]
+    if fraction in FRACTIONS[:3]:
+        found += [
+            Pruner(method, how, fraction, "together")
+            for method in ("contributions", "fisher", "fluctuation", "flap")
+            for how in COMPENSATIONS
+        ]
+    return found
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "4 rounds": {"rounds": 4},
+    "4 rounds, together": {"rounds": 4, "budget": "together"},
+    "measured budget": {"budget": "measured"},
+}
+
+
+def _ways(subject: Subject, seed: int) -> Iterator[Piece]:
+    for fraction in FRACTIONS[:2]:
+        for method in ("fisher", "contributions"):
+            for name, options in WAYS.items():
+
+                def measure(fraction: float = fraction, method: str = method, options: dict = options) -> dict:
+                    smaller = prune(subject.model, subject.ids(seed), fraction, method=method, **options)
+                    sizes = [block.neurons for block in smaller.config.blocks]
+                    return {"loss": subject.loss(smaller), "neurons": sizes}
+
+                yield f"seed {seed}, {method}, {fraction:.0%}, {name}", measure
+
+
+def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
+    for method in of_layers.RANKINGS:
+        for count in (1, 2, 3):
+            for how in COMPENSATIONS:
+
+                def measure(method: str = method, count: int = count, how: str = how) -> dict:
+                    ids = subject.ids(seed)
+                    gone = of_layers.least(subject.model, ids, count, method, seed=seed)
+                    smaller = of_layers.remove_layers(subject.model, ids, gone, compensation=how)
+                    return {"loss": subject.loss(smaller), "layers": gone}
+
+                yield f"seed {seed}, layers, {method}, {count}, {how}", measure
+
+
+def _inequality(subject: Subject) -> Iterator[Piece]:
+    model, ids = subject.model, subject.held_out
+    found = cache(lambda: moments(model, subject.ids(0), "contribution"))
+    for fraction in sorted(FRACTIONS):
+        for how in COMPENSATIONS:
+
+            def measure(fraction: float = fraction, how: str = how) -> dict:
+                ranked = scores(model, found(), "contributions", how)
+                kept = smallest_go(ranked, equally(ranked, fraction))
+                return _compared(model, silenced(model, kept, found(), how), ids)
+
+            yield f"inequality, neurons, {fraction:.0%}, {how}", measure
+    for layer in range(0, model.config.layers, model.config.layers // SEEN):
+        for name, terms in (
+            ("head 0", Terms(heads={layer: [0]})),
+            ("term, linear path kept", Terms(terms=[layer])),
+            ("layer, linear path removed", Terms(layers=[layer])),
+        ):
+            yield (
+                f"inequality, {layer}, {name}",
+                lambda terms=terms: _compared(model, without(model, terms), ids),
+            )
+
+
+def _seconds(run: Callable[[], Any]) -> dict[str, float]:
+    """Return how long something takes: by the clock, and of all cores together, which other programs don't change."""
+    clock, cores = time.perf_counter(), time.process_time()
+    jax.block_until_ready(run())
+    return {"clock": time.perf_counter() - clock, "cores": time.process_time() - cores}
+
+
+def _speed(subject: Subject) -> Iterator[Piece]:
+    """How long calibration takes and a forward pass of 8 texts, dense and pruned in turn; how many parameters."""
+
+    def forward() -> dict[str, Any]:
+        ids, models = jnp.asarray(subject.held_out[:8]), {"nothing": subject.model}
+        for fraction in (0.5, 0.7):
+            sizes = [block.neurons for block in subject.model.config.blocks]
+            kept = {layer: np.arange(size) >= round(fraction * size) for layer, size in enumerate(sizes)}
+            models[f"{fraction:.0%} of the neurons"] = resized(subject.model, kept, bias=True)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
+        for _ in range(6):
+            for name, model in models.items():
+                found[name].append(_seconds(partial(token_losses, model, ids)))
+        return {
+            name: {
+                "parameters": sum(leaf.size for leaf in jax.tree.leaves(model)),
+                **{kind: float(np.median([one[kind] for one in found[name][1:]])) for kind in ("clock", "cores")},
+            }
+            for name, model in models.items()
+        }
+
+    yield "seconds of a forward pass", forward
+    for weights in ("contribution", "gradient"):
+
+        def calibration(weights: str = weights) -> dict[str, float]:
+            return _seconds(lambda: [one.mean for one in moments(subject.model, subject.ids(0), weights)])
+
+        yield f"seconds of calibration by {weights}s", calibration
+
+
+def _of_smollm2(fraction: float) -> list[Pruner]:
+    return [Pruner(method, how, fraction) for how in reversed(COMPENSATIONS) for method in IN_A_LAYER]
+
+
+class Stopped(Exception):
+    """The time is over; what is finished is kept."""
+
+
+def measure(stop: Callable[[], None]) -> None:
+    """Measure what isn't measured yet, the most telling first.
+
+    Args:
+        stop: raises when the time is over.
+    """
+    small, large = embedded(), smollm2_135m()
+    for subject in (small, large):
+        subject.measure([("dense", partial(subject.loss, subject.model)), *_speed(subject)], stop)
+    small.measure([*_inequality(small), *_layers(small, 0), *_ways(small, 0)], stop)
+    for seed in SEEDS:
+        for fraction in FRACTIONS:
+            small.prune(seed, _pruners(fraction), stop)
+    for fraction in (0.5, 0.3, 0.2, 0.1):
+        large.prune(0, _of_smollm2(fraction), stop)
+    large.measure([*_inequality(large), *_layers(large, 0)], stop)
+    for fraction in (0.5, 0.3, 0.2, 0.1):
+        for seed in SEEDS[1:]:
+            large.prune(seed, _of_smollm2(fraction), stop)
+    for seed in SEEDS[1:]:
+        small.measure([*_layers(small, seed), *_ways(small, seed)], stop)
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return what the pages show of the results.
+
+    Args:
+        results: what was kept.
+    """
+    found = {name: one["found"] for name, one in results["models"].items()}
+    return {"tables": tables(found, FRACTIONS), **numbers(found, FRACTIONS)}
+
+
+def main() -> None:
+    """Measure, keep the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after the pieces during which these are over")
+    end = time.monotonic() + 60 * parser.parse_args().minutes
+
+    def stop() -> None:
+        if time.monotonic() > end:
+            raise Stopped
+
+    keep_compiled()
+    try:
+        measure(stop)
+    except Stopped:
+        print("stopped: the next run goes on from here")
+    report()
+
+
+def report() -> None:
+    """Keep what is measured so far, and write the page."""
+    results = _results()
+    results["models"] |= {name: _finished(name) for name in (EMBEDDED, SMOLLM2) if _journal(name).exists()}
+    RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Random adapters, and a small model for them."""
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+import duat_jax as duat
+from duat_jax.lora.adapter import new_adapters
+from duat_jax.models.config import Head
+from duat_jax.nn import BlockConfig
+from duat_jax.verification.networks import randomised
+
+IDS = jnp.array([5, 7, 9, 3, 10])
+TOKEN = 4
+
+
+def random_adapters(model, modules=(), *, rank=2, size=0.3, key=0):
+    random = np.random.default_rng(key)
+    adapters = new_adapters(model, modules, rank=rank, alpha=3.0, seed=key)
+    return {
+        name: one._replace(up=jnp.asarray(size * random.normal(size=one.up.shape), one.up.dtype))
+        for name, one in adapters.items()
+    }
+
+
+def small_model(layers=1, *, final_norm=True, cap=None, head=None, **settings):
+    block = BlockConfig(arrangement="pre-norm", features=6, heads=2, neurons=10, **settings)
+    head = head or Head(kind="next token", outputs=11, tied=True, cap=cap)
+    config = duat.Config(
+        family="gpt2", blocks=(block,) * layers, vocab=11, positions=8, final_norm=final_norm, head=head
+    )
+    return randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)

@@ -1,0 +1,103 @@
+"""The symbolic layer's commands: what they print, their JSON, and their errors."""
+
+import json
+
+import pytest
+from cases import GOLDEN
+from command import run
+
+
+def test_derive_prints_text_latex_and_a_document():
+    text = run("derive", "--depth", 2)
+    assert text.exit_code == 0, text.output
+    assert "P₂ x′₀ + q₂ + UAT₂" in text.stdout
+    latex = run("derive", "--what", "attention", "--format", "latex")
+    assert latex.exit_code == 0, latex.output
+    assert latex.stdout.count(r"\begin{aligned}") == 1
+    document = run("derive", "--proof", "--block", "post-norm", "--format", "document")
+    assert document.exit_code == 0, document.output
+    assert document.stdout.startswith(r"\documentclass")
+    assert document.stdout.rstrip().endswith(r"\end{document}")
+    assert "8 of 8 checks hold, with 1 hypothesis" in document.stdout
+    assert document.stdout.count(r"\section*{Letters}") == 1
+    theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
+    assert theirs.exit_code == 0, theirs.output
+    assert r"\widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0}" in theirs.stdout
+    assert r"\mathbf{P}" not in theirs.stdout
+
+
+def test_derive_names_every_derivation_and_block_in_its_help():
+    from symbolic.blocks.transformer import BLOCKS
+    from symbolic.catalogue import WHAT
+
+    text = " ".join(run("derive", "--help").stdout.replace("\u2502", " ").split())
+    assert all(name in text for name in (*WHAT, *BLOCKS))
+
+
+def test_the_proof_covers_every_block():
+    result = run("derive", "--proof")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("8 of 8 checks hold, with 1 hypothesis") == 13
+    assert "✗" not in result.stdout
+
+
+def test_audit_prints_a_table_one_equation_and_json(tmp_path):
+    table = run("audit")
+    assert table.exit_code == 0, table.output
+    assert "does not hold" in table.stdout
+    assert sum(line.split()[:2] == ["31", "000"] for line in table.stdout.splitlines()) == 1
+    one = run("audit", "--equation", 31)
+    assert one.exit_code == 0, one.output
+    assert "Equation 31, version 000: does not hold" in one.stdout
+    assert "corrected" in one.stdout
+    assert run("audit", "--equation", 31, "--json", tmp_path / "audit.json").exit_code == 0
+    found = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert [f["equation"] for f in found] == ["31"]
+    everything = json.loads(run("audit", "--json", "-").stdout)
+    assert {f["source"] for f in everything} == {"000", "001", "003"}
+    assert set(everything[0]) == {"equation", "source", "printed", "verdict", "reason", "corrected", "check"}
+
+
+def test_audit_prints_a_figure_as_text_and_as_latex():
+    text = run("audit", "--figure", 2)
+    assert text.exit_code == 0, text.output
+    assert "W′₃,₁ W′₂,₁ W′₁,₁" in text.stdout
+    latex = run("audit", "--figure", 2, "--format", "latex")
+    assert latex.stdout.startswith("\\begin{array}")
+
+
+def test_verify_prints_a_table_and_json():
+    result = run("verify", "--depth", 2, "--block", "parallel")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("holds") == 3
+    (found,) = json.loads(run("verify", "--model", GOLDEN / "bert", "--json", "-").stdout)
+    assert found["holds"]
+    assert {d["with"] for d in found["differences"]} >= {"forward pass"}
+    assert all(d["largest"] <= d["tolerance"] for d in found["differences"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("derive", "--depth", "0"), "depth is 0"),
+        (("derive", "--depth", "-3"), "depth is -3"),
+        (("derive", "--block", "mamba"), "no block 'mamba'"),
+        (("derive", "--what", "nothing"), "no derivation 'nothing'"),
+        (("derive", "--proof", "--depth", "2"), "ask for different derivations: give one of them"),
+        (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),
+        (("audit", "--equation", "0"), "no equation '0'"),
+        (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),
+        (("audit", "--figure", "3"), "nothing to compute in figure 3: give 2"),
+        (("audit", "--figure", "2", "--equation", "3"), "ask for different things: give one of them"),
+        (("audit", "--format", "latex"), "--format is for a figure"),
+        (("verify", "--depth", "0"), "depth is 0"),
+        (("verify", "--block", "mamba"), "no block 'mamba'"),
+        (("verify", "--model", "nowhere"), "nowhere"),
+    ],
+)
+def test_the_symbolic_commands_answer_mistakes_in_one_line(arguments, words):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr

@@ -1,0 +1,135 @@
+"""What the README shows is what happens."""
+
+import os
+import re
+import shlex
+
+import jax
+import pytest
+from shown_pages import README, ROOT, alike, blocks, check_shown
+from typer.testing import CliRunner
+
+from duat_jax.cli import application
+from experiments import smollm2
+
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
+OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
+
+
+def test_a_sign_or_a_digit_makes_a_line_another():
+    shown = "layer 3  +0.0042  -1.25  1.6e-04  12"
+    assert alike("layer 3 +0.0045 -1.21 1.8e-04 12", shown)
+    for other in ("-0.0042", "+0.0142", "+0.0049"):
+        assert not alike(shown.replace("+0.0042", other), shown)
+    assert not alike(shown.replace("12", "13"), shown) and not alike(shown.replace("layer", "token"), shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [README, OPERATORS, INTERVENTIONS], ids=["README", "operators", "interventions"])
+def test_every_python_block_prints_what_is_shown(page, capsys):
+    namespace = {}
+    shown = [block for block in blocks("text", page) if not block.startswith("$ ")]
+    assert len(blocks("python", page)) == len(shown)
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block, expected in zip(blocks("python", page), shown):
+            exec(block, namespace)
+            actual = capsys.readouterr().out.splitlines()
+            assert len(actual) == len(expected.splitlines())
+            assert all(map(alike, actual, expected.splitlines())), actual
+
+
+def shown_command(page):
+    """Return the arguments of the explanation that a page shows, and its lines."""
+    (shown,) = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
+    command, *expected = shown.strip().splitlines()
+    return shlex.split(command)[2:], expected
+
+
+def test_the_shown_table_is_the_demos():
+    (demo,) = re.findall(r"^DEMO \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    arguments, expected = shown_command(COMMAND_LINE)
+    assert arguments == ["explain", *shlex.split(demo)]
+    check_shown(arguments, expected)
+
+
+@pytest.mark.slow
+def test_the_shown_table_is_that_of_the_language_model(tmp_path):
+    arguments, expected = shown_command(README)
+    model = arguments.index("--model") + 1
+    assert arguments[model] == smollm2.path().name
+    arguments[model], arguments[-1] = str(smollm2.path()), str(tmp_path / arguments[-1])
+    check_shown(arguments, expected)
+
+
+def test_the_error_shown_for_a_forgotten_mark_is_real():
+    (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", README, re.DOTALL | re.MULTILINE)
+    source = blocks("python")[1].replace(
+        'hold(jax.nn.softmax(x @ w["qk"] @ x.T), "pattern")', "jax.nn.softmax(x @ w['qk'] @ x.T)"
+    )
+    (line,) = [i for i, text in enumerate(source.splitlines(), 1) if "softmax" in text]
+    namespace = {"duat": __import__("duat_jax"), "jnp": jax.numpy}
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError) as raised:
+        exec(compile(source, "/home/me/block.py", "exec"), namespace)
+    actual = f"NotAffine: {raised.value}"
+    words = " ".join(message.split())
+    assert f"block.py:{line} (block)" in words
+    assert " ".join(actual.split()).startswith(words)
+
+
+SHOWN = [
+    block
+    for text in (README, DERIVATIONS)
+    for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    if re.match(r"\$ duat (derive|audit|verify)", block)
+]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0])
+def test_the_shown_derivations_audits_and_verifications_are_real(block):
+    command, _, expected = block.partition("\n")
+    result = CliRunner().invoke(application, shlex.split(command)[2:])
+    assert result.exit_code == 0, result.output
+
+    def lines(text):
+        # Rounding differs between machines.
+        return [re.sub(r"\s+", " ", re.sub(r"\d\.\de-\d+", "#", line)).strip() for line in text.strip().splitlines()]
+
+    assert lines(result.stdout) == lines(expected)
+
+
+def test_every_python_block_of_the_derivations_page_runs(capsys):
+    for block in re.findall(r"```python\n(.*?)```", DERIVATIONS, re.DOTALL):
+        exec(block, {})
+    assert "[4. 1.]" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_every_python_block_of_the_page_on_blocks_runs(capsys):
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"):
+        for block in blocks("python", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8")):
+            exec(block, namespace)
+    shown = capsys.readouterr().out
+    verdicts = [line for line in shown.splitlines() if "checks hold, with 1 hypothesis" in line]
+    assert len(verdicts) == 12
+    assert all("NOT PROVED" not in line for line in verdicts)
+    assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 11
+    assert "✗" not in shown
+    of_the_program = blocks("text", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8"))[-1]
+    assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+def test_every_linked_file_and_heading_exists(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, heading = link.partition("#")
+        if link.startswith("http"):
+            continue
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert os.path.exists(file), link
+        if heading and not heading.startswith("duat_jax."):  # those are made of docstrings; `make docs` follows them
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}, link

@@ -1,0 +1,125 @@
+"""The documentation site: each page is in its navigation, each public name has its place, each link leads somewhere."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import jax
+import pytest
+import yaml
+from shown_pages import alike, blocks
+
+import duat_jax
+import symbolic
+from duat_jax import models, nn
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
+API = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").glob("*.md")))
+DIRECTIVES = re.findall(r"^::: (\S+)$", API, re.MULTILINE)
+ELSEWHERE = [
+    *sorted((ROOT / "docs" / "api").glob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")),
+]
+"""Pages whose links no other test follows."""
+
+
+def pages(entry):
+    """Return the pages below an entry of the navigation."""
+    if isinstance(entry, str):
+        return [entry]
+    return [page for part in (entry.values() if isinstance(entry, dict) else entry) for page in pages(part)]
+
+
+def prose(path):
+    """Return what a page says in Markdown."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+
+
+def anchors(path):
+    """Return a page's headings as links name them."""
+    titles = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    if path.suffix == ".ipynb":
+        return {title.replace(" ", "-") for title in titles}
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_and_notebook_is_in_the_navigation_once():
+    docs = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    notebooks = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "CHANGELOG.md", "CONTRIBUTING.md"])
+
+
+@pytest.mark.parametrize("module", [duat_jax, symbolic, nn, models], ids=lambda module: module.__name__)
+def test_every_public_name_has_its_place_in_the_api(module):
+    named = [name.removeprefix(f"{module.__name__}.") for name in DIRECTIVES]
+    public = [name for name in dir(module) if not name.startswith("_")]
+    if module in (nn, models):  # plain modules, in which their own modules are names too
+        public = [name for name in public if not isinstance(getattr(module, name), type(module))]
+    assert sorted(name for name in named if "." not in name) == sorted(public)
+
+
+def test_nothing_else_is_in_the_api():
+    assert {name.rpartition(".")[0] for name in DIRECTIVES} == {
+        "duat_jax",
+        "duat_jax.models",
+        "duat_jax.nn",
+        "symbolic",
+    }
+
+
+@pytest.mark.parametrize("page", ELSEWHERE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```|`[^`]*`", "", prose(page), flags=re.DOTALL)):
+        path, _, heading = link.partition("#")
+        if not link.startswith("http"):
+            file = page.parent / path if path else page
+            assert file.exists(), link
+            assert not heading or heading in anchors(file), link
+
+
+@pytest.mark.slow
+def test_the_quick_start_prints_what_it_shows(capsys):
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        exec(*blocks("python", page), {})
+    printed, (shown,) = capsys.readouterr().out.splitlines(), blocks("text", page)
+    assert len(printed) == len(shown.splitlines())
+    assert all(map(alike, printed, shown.splitlines()))
+
+
+@pytest.fixture(scope="module")
+def faults():
+    specification = importlib.util.spec_from_file_location("links", ROOT / "docs" / "links.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.faults
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ('<a href="other/#there">x</a> <img src="picture.png"> <a href="https://example.org">x</a>', None),
+        ('<h1 id="a b">x</h1> <a href="#a%20b">x</a> <img src="data:image/png;base64,AAAA">', None),
+        ('<a href="missing/">x</a>', "index.html links to missing/, which isn't there"),
+        ('<img src="missing.png">', "index.html links to missing.png, which isn't there"),
+        ('<a href="other/#away">x</a>', "index.html links to other/#away, a place that the page doesn't have"),
+        ('<a href="#away">x</a>', "index.html links to #away, a place that the page doesn't have"),
+        (
+            '<script src="https://example.org/x.js"></script>',
+            "index.html loads https://example.org/x.js from another host",
+        ),
+    ],
+)
+def test_a_finished_site_is_followed_link_by_link(tmp_path, faults, body, fault):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "index.html").write_text(body)
+    (tmp_path / "other" / "index.html").write_text('<h1 id="there">x</h1> <a href="../">x</a>')
+    (tmp_path / "picture.png").write_bytes(b"")
+    assert list(faults(tmp_path)) == ([fault] if fault else [])

@@ -1,0 +1,211 @@
+"""Small networks that read images: trained, taken apart exactly, and drawn over the image."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close, near, numbers
+
+import duat_jax as duat
+from duat_jax.models.residual_network import ResidualNetwork
+from duat_jax.verification.networks import randomised
+from experiments.images import digits
+from experiments.images import run as measured
+
+PAGE = (Path(__file__).parents[2] / "docs" / "images.md").read_text(encoding="utf-8")
+
+
+def network():
+    made = ResidualNetwork(1, (2, 2, 3), 4, dtype=jnp.float64, rngs=nnx.Rngs(0))
+    return randomised(made)
+
+
+IMAGE, PAPER = jnp.asarray(numbers(4, 6, 1)), jnp.zeros((4, 6, 1))
+
+
+@pytest.fixture(scope="module")
+def maps():
+    model = network()
+    return duat.image_maps(lambda x: model.output(x)[2], IMAGE, PAPER)
+
+
+def test_the_maps_are_the_forms_place_by_place(maps):
+    model = network()
+
+    def logit(x):
+        return model.output(x)[2]
+
+    parts, collapse = duat.decompose(logit, IMAGE), duat.collapse(model.output, IMAGE)
+    close(maps.path, parts.input[..., 0])
+    for i, (rows, columns) in enumerate(((4, 6), (2, 3))):
+        found = maps.terms[f"layers.{i}.convolution"]
+        assert found.shape == (rows, columns)
+        close(found, parts.terms[f"layers.{i}.convolution"].sum(-1))
+    close(maps.collapse, (jax.grad(logit)(IMAGE) * IMAGE)[..., 0])
+    close(maps.collapse_bias, collapse.bias[2])
+    close(maps.change.sum(), logit(IMAGE) - logit(PAPER))
+    total = maps.path.sum() + sum(part.sum() for part in maps.terms.values()) + sum(maps.biases.values())
+    close(total, logit(IMAGE))
+    verdicts = {maps.completeness.verdict, maps.collapse_completeness.verdict, maps.change_completeness.verdict}
+    assert verdicts == {"holds"}
+
+
+def test_the_maps_show_themselves(maps):
+    table = str(maps)
+    row, column = np.unravel_index(np.abs(maps.path).argmax(), maps.path.shape)
+    assert re.search(rf"pixels, past all terms .*{row}, {column} +4 × 6", table)
+    assert re.search(r"layers.1.convolution .* 2 × 3", table)
+    assert "difference to the other image" in table
+    figure = maps.plot()
+    drawn = {
+        axes.get_title().split("\n")[0]: axes.images[1].get_array() for axes in figure.axes if len(axes.images) == 2
+    }
+    close(drawn["through everything"], maps.collapse)
+    close(drawn["what another image changes"], maps.change)
+    close(drawn["layers.1.convolution"], maps.terms["layers.1.convolution"])
+    bars = next(axes for axes in figure.axes if axes.get_title() == "sums")
+    close(next(bar.get_width() for bar in bars.patches), maps.path.sum())
+
+
+def test_a_term_that_is_nowhere_on_the_image_is_one_number():
+    read = jnp.asarray(numbers(24, 5, key=3))
+    maps = duat.image_maps(lambda x: duat.term(jnp.tanh, x.ravel() @ read, "hidden").sum(), IMAGE)
+    close(maps.terms["hidden"], jnp.tanh(IMAGE.ravel() @ read).sum()[None, None])
+    assert maps.change is None
+    assert "other image" not in str(maps)
+    assert len(maps.plot().axes) > 3
+
+
+@pytest.mark.parametrize(
+    ("x", "against", "words"),
+    [
+        (IMAGE[..., 0], None, ("[rows, columns, channels]", "shape [4, 6]")),
+        ("8.png", None, ("not a str",)),
+        (IMAGE, PAPER[:2], ("shape [2, 6, 1]", "shape [4, 6, 1]", "two alike")),
+    ],
+)
+def test_what_is_no_image_is_refused(x, against, words):
+    with pytest.raises(duat.DuatError) as caught:
+        duat.image_maps(lambda x: x.sum(), x, against)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def striped(count, seed=0):
+    """Images with stripes across, stripes along, or none: classes that anything learns."""
+    labels = np.arange(count) % 3
+    images = np.random.default_rng(seed).uniform(0, 0.3, (count, 1, 8, 8)).astype(np.float32)
+    images[labels == 0, :, ::2] += 0.7
+    images[labels == 1, :, :, ::2] += 0.7
+    return images, labels
+
+
+@pytest.fixture
+def as_a_user():
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "epochs"), [("residual CNN", 60), ("ViT", 20)])
+def test_what_can_be_learned_is_learned_and_what_was_there_stays(name, epochs, as_a_user):
+    images, labels = striped(96)
+    before = digits.NETWORKS[name](nnx.Rngs(0))
+    leaves = [np.asarray(leaf).copy() for leaf in jax.tree.leaves(before)]
+    done = []
+    after = digits.train_classifier(before, images, labels, epochs=epochs, progress=lambda *args: done.append(args))
+    for leaf, kept in zip(jax.tree.leaves(before), leaves):
+        np.testing.assert_array_equal(leaf, kept)
+    assert digits.accuracy(before, images, labels) < 0.5
+    assert digits.accuracy(after, *striped(60, seed=1)) == 1
+    assert done == [(i, epochs) for i in range(1, epochs + 1)]
+    again = digits.train_classifier(before, images, labels, epochs=epochs)
+    for leaf, same in zip(jax.tree.leaves(after), jax.tree.leaves(again)):
+        np.testing.assert_array_equal(leaf, same)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype"), [("residual CNN", jnp.float32), ("ViT", jnp.float64)])
+def test_both_networks_are_exact_from_the_pixels_on(name, dtype):
+    model = jax.tree.map(lambda leaf: leaf.astype(dtype), randomised(digits.NETWORKS[name](nnx.Rngs(0))))
+    x = jnp.asarray(numbers(8, 8, 1), dtype)
+
+    def logits(x):
+        return model(jnp.moveaxis(x, -1, 0))
+
+    form = duat.unroll(logits, x)
+    assert {form.completeness(i).verdict for i in (None, *range(len(form.streams)))} == {"holds"}
+    assert duat.collapse(logits, x).completeness.verdict == "holds"
+    parts = duat.decompose(lambda x: logits(x)[3], x)
+    found = duat.secant(lambda x: logits(x)[3])(x, jnp.zeros_like(x))
+    assert parts.completeness.verdict == found.completeness.verdict == "holds"
+    eps = jnp.finfo(dtype).eps
+    near(parts.completeness.sum, logits(x)[3], within=2e3 * eps * parts.completeness.largest)
+    near(found.parts.sum(), logits(x)[3] - logits(jnp.zeros_like(x))[3], within=2e3 * eps * found.completeness.largest)
+
+
+@pytest.mark.parametrize(
+    ("count", "labels", "options", "words"),
+    [
+        (3, [0, 1], {"epochs": 1}, ("3 images and 2 labels", "one batch of 32", "epochs = 1")),
+        (2, [0, 4], {"batch": 2}, ("labels are from 0 to 4, but the network's classes from 0 to 3",)),
+        (2, [-1, 3], {"batch": 2}, ("labels are from -1 to 3",)),
+        (0, [], {}, ("0 images are fewer",)),
+    ],
+)
+def test_what_cant_be_learned_from_is_refused(count, labels, options, words):
+    with pytest.raises(duat.BadText) as caught:
+        digits.train_classifier(network(), np.zeros((count, 1, 4, 6)), np.array(labels, int), **options)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
+    with pytest.raises(duat.DuatError, match=r"pip install 'duat-jax\[images\]'"):
+        digits.load_digits()
+
+
+def test_the_digits_are_all_there_and_none_twice():
+    from sklearn import datasets
+
+    found, pixels = digits.load_digits(), datasets.load_digits()
+    images = np.concatenate([found.images, found.held_out_images]).reshape(-1, 64)
+    labels = np.concatenate([found.labels, found.held_out_labels])
+    assert len(found.held_out_labels) == 360
+
+    def ordered(pixels, labels):
+        return sorted(map(tuple, np.column_stack([pixels, labels]).astype(int)))
+
+    assert ordered(images * 16, labels) == ordered(pixels.data, pixels.target)
+
+
+@pytest.mark.slow
+def test_of_a_linear_logit_every_ranker_says_what_a_patch_adds():
+    weights, x = jnp.asarray(numbers(8, 8, 1)), jnp.asarray(numbers(8, 8, 1, key=1))
+    expected = (weights * x).reshape(4, 2, 4, 2).sum((1, 3)).ravel()
+    rankers = measured.rankers()
+    assert rankers.keys() == {"secant to paper", "collapse", "gradient × ink", "leave one out", "random"}
+    for name, rank in rankers.items():
+        found = rank(lambda x: jnp.vdot(weights, x), x, jax.random.key(0))
+        assert found.shape == (16,)
+        if name != "random":
+            close(found, expected)
+    kept = measured.kept_of(x, jnp.eye(16)[5])
+    close(jnp.vdot(weights, kept), expected[5])
+    np.testing.assert_array_equal(kept[2:4, 2:4], x[2:4, 2:4])
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.slow
+def test_every_block_of_the_page_prints_what_is_shown(as_a_user, capsys):
+    namespace = {}
+    assert len(blocks("python")) == len(blocks("text"))
+    for block, expected in zip(blocks("python"), blocks("text")):
+        exec(block, namespace)
+        assert capsys.readouterr().out == expected

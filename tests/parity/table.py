@@ -1,0 +1,85 @@
+"""Write `docs/families.md`: family × switch × head, with measured parity and exactness.
+
+Run `make families`, which is `python -m tests.parity.table` in the environment of `make parity`.
+"""
+
+import tempfile
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.progress import track
+
+import duat_jax as duat
+
+from .cases import DTYPES, Case, cases, errors, inputs, reference
+
+PAGE = Path(__file__).parents[2] / "docs" / "families.md"
+INTRODUCTION = """# Families
+
+Every row is a tiny random checkpoint that Hugging Face `transformers` {transformers} and `duat.load` both read: a
+family's base with each of its heads, and the base with one switch of `config.json` changed. **Parity** is the largest
+difference between the two relative to the largest entry, of what the model returns (with padding behind the text, too)
+and of the residual stream after every layer. In float64 the reference runs with its casts to float32 lifted.
+**Exactness** is the error of the complete table of one output, all its parts summed against the plain forward pass in
+float64, as a fraction of its [tolerance](how-it-works.md#completeness): below one, it holds.
+
+`make parity` compares all of these, and configurations drawn at random; a field of `config.json` that changes the
+computation and that isn't among the switches is refused by name. `make families` writes this page.
+"""
+
+
+def exactness(model: duat.Transformer, given: jax.Array) -> float:
+    """Return the error of the complete table of one output in tolerances: the largest entry of the last token's.
+
+    Args:
+        model: the model, in float64.
+        given: the text or image.
+    """
+
+    def outputs(x: jax.Array) -> jax.Array:
+        return jnp.atleast_2d(model.output(x))[-1]
+
+    x = model.embed(given)
+    largest = jnp.abs(outputs(x)).argmax()
+    completeness = duat.decompose(lambda x: outputs(x)[largest], x).completeness
+    return float(np.max(abs(completeness.error) / completeness.tolerance))
+
+
+def row(case: Case) -> list[str]:
+    """Return what is measured of a case: parity in each precision, and exactness.
+
+    Args:
+        case: the case.
+    """
+    if case.refused:
+        return [case.switch, case.head, "refused by name", "", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        expected = reference(case, Path(folder))
+        parity = [max(errors(case, Path(folder), expected[dtype], dtype).values()) for dtype in DTYPES]
+        model = duat.load(folder, dtype=jnp.float64)
+    return [
+        case.switch,
+        case.head,
+        *(f"{error:.0e}" for error in parity),
+        f"{exactness(model, jnp.asarray(inputs(case))):.2f}",
+    ]
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [INTRODUCTION.format(transformers=version("transformers"))]
+    for family, group in groupby(track(list(cases())), lambda case: case.family):
+        lines += [f"\n## {family}\n", "| switch | head | float32 | float64 | exactness |", "|---|---|---|---|---|"]
+        lines += ["| " + " | ".join(row(case)) + " |" for case in group]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    # Hundreds of small programs that run once: it costs less to optimise them less.
+    jax.config.update("jax_disable_most_optimizations", True)
+    PAGE.write_text(page())

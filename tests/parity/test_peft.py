@@ -1,0 +1,79 @@
+"""Adapters made by PEFT load and agree; ours load in PEFT."""
+
+import jax.numpy as jnp
+import numpy as np
+import peft
+import pytest
+import torch
+
+import duat_jax as duat
+from duat_jax.lora import adapt, load_adapters, merge, new_adapters, save_adapters
+
+from . import hugging_face
+from .cases import inputs, make_case, relative_error
+from .families import FAMILIES
+
+TOLERANCE = 1e-5
+TARGETS = {
+    "gpt2": ["c_attn", "c_proj", "c_fc"],
+    "llama": "all-linear",
+    "gpt_neox": ["query_key_value", "dense_4h_to_h"],
+    "phi3": ["qkv_proj", "gate_up_proj"],
+    "bert": ["query", "value", "dense"],
+    "albert": ["query", "ffn"],
+    "modernbert": ["Wqkv", "Wi"],
+}
+SETTINGS = {
+    "plain": {},
+    "another rank": {"rank_pattern": {r"\w+\.0\..*": 2}, "alpha_pattern": {r"\w+\.1\..*": 5}},
+    "rank-stabilised": {"use_rslora": True},
+}
+
+
+def random_adapters(model):
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+
+
+def said(model, case, directory):
+    return hugging_face.run(model, FAMILIES[case.family].layer, inputs(case)).value
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("family", TARGETS)
+def test_an_adapter_made_by_peft_agrees(family, settings, tmp_path):
+    case = make_case(family, {})
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    before = said(base, case, tmp_path)
+    config = peft.LoraConfig(r=3, lora_alpha=6, target_modules=TARGETS[family], **SETTINGS[settings])
+    adapted = peft.get_peft_model(base, config)
+    random_adapters(adapted)
+    adapted.save_pretrained(tmp_path / "adapter")
+    # In float32 adapters of this size round to as much as the tolerance.
+    expected = said(adapted.double(), case, tmp_path)
+    assert relative_error(expected, before) > 1000 * TOLERANCE
+    model, given = duat.load(tmp_path / "base", dtype=jnp.float64), jnp.asarray(inputs(case))
+    adapters = load_adapters(tmp_path / "adapter", model)
+    for put in (adapt, merge):
+        assert relative_error(np.asarray(put(model, adapters)(given)), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("family", TARGETS)
+def test_an_adapter_made_here_loads_in_peft(family, tmp_path):
+    case = make_case(family, {})
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    model, given = duat.load(tmp_path / "base"), jnp.asarray(inputs(case))
+    random = np.random.default_rng(0)
+    adapters = {
+        name: one._replace(up=jnp.asarray(random.normal(size=one.up.shape, scale=0.3), jnp.float32))
+        for name, one in new_adapters(model, rank=2, alpha=5.0).items()
+    }
+    last = list(adapters)[-1]
+    adapters[last] = adapters[last]._replace(scale=jnp.asarray(0.5, jnp.float32))
+    save_adapters(tmp_path / "adapter", adapters, model)
+    adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+    assert sum("lora_A" in name for name, _ in adapted.named_parameters()) == len(adapters)
+    assert relative_error(np.asarray(adapt(model, adapters)(given)), said(adapted, case, tmp_path)) < TOLERANCE

@@ -1,0 +1,60 @@
+"""What pages show of commands and code, compared with what these print."""
+
+import re
+from pathlib import Path
+
+import jax
+from typer.testing import CliRunner
+
+from duat_jax.cli import application
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def blocks(language, page=README):
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def like(line):
+    """Return a line without its numbers and the width of its columns."""
+    return re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip()
+
+
+def alike(actual, shown):
+    """Return whether a line says what is shown: words, signs, and digits to five of the last one's units.
+
+    Rounding differs between machines, and an error's size more than its last digits.
+    """
+    if " error " in shown:
+        return " error " in actual and actual.split(" ")[-1] == shown.split(" ")[-1]
+    pairs = zip(NUMBER.findall(actual), NUMBER.findall(shown))
+    return like(actual) == like(shown) and all(
+        abs(float(number) - float(expected)) <= 5.01 * last_digit(expected) for number, expected in pairs
+    )
+
+
+def check_shown(arguments, expected):
+    """The command prints what is shown, dots standing for any number of lines."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        result = CliRunner().invoke(application, arguments)
+    assert result.exit_code == 0, result.output
+    actual = result.stdout.strip().splitlines()
+    place, skipping = 0, False
+    for line in expected:
+        if line == "…":
+            skipping = True
+            continue
+        if skipping:
+            place = next((i for i in range(place, len(actual)) if alike(actual[i], line)), place)
+        assert alike(actual[place], line), (actual[place], line)
+        place, skipping = place + 1, False
+    assert place == len(actual)
+
+
+def last_digit(number):
+    """Return the size of a written number's last digit, 0 of an integer's."""
+    mantissa, _, exponent = number.partition("e")
+    _, point, decimals = mantissa.partition(".")
+    return 10.0 ** (int(exponent or 0) - len(decimals)) if point else 0.0

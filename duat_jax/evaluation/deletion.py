@@ -12,12 +12,10 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.attribution.tokens import Asked, Method, number, read
 from duat_jax.errors import BadText, NotFinite
-from duat_jax.inputs.baselines import BASELINES, TOKENS, Other, as_it_is, check_contrast, special_tokens
-from duat_jax.inputs.batching import bucket, padded
+from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast, special_tokens
+from duat_jax.inputs.batching import bucket
 from duat_jax.inputs.request import Inputs, encode
-from duat_jax.interpret.contrast.compute import embedded
-from duat_jax.interpret.explain.compute import readers_of
-from duat_jax.interpret.pinned_target import fixed
+from duat_jax.interpret.pipeline import embedded, pinned, readers_of, row, stack
 from duat_jax.models.targets.base import Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
@@ -50,7 +48,7 @@ class Question(NamedTuple):
     """
 
     given: Inputs
-    others: dict[str, Other]
+    others: dict[str, Reference]
     removable: Bool[np.ndarray, "tokens"]
     reader: Any
 
@@ -108,9 +106,9 @@ def questions_of(
     for i in map(int, drawn):
         target: Target = LogProbability() if kind == "next token" else Similarity(ids[i + 1])
         asked = check_contrast(model.config, ids[i], list(names), target, tokenizer=tokenizer)
-        (readers,) = readers_of(model, [(asked.target,)])
+        (reader,) = readers_of(model, [asked.target])
         others = dict(zip(names, asked.others, strict=True))
-        found.append(Question(asked.given, others, others["mean"].averaged, _row(readers, 0)))
+        found.append(Question(asked.given, others, others["mean"].averaged, reader))
     return found
 
 
@@ -123,36 +121,24 @@ def masking(baselines: Iterable[str]) -> str:
     return "mask" if "mask" in baselines else "mean"
 
 
-def _row(tree: Any, row: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[row], tree)
-
-
-def _padded(one: Other, length: int) -> Other:
-    return Other(padded(one.inputs, length), np.pad(one.averaged, (0, length - len(one.averaged))))
-
-
-def _stacked(rows: Iterable[Any]) -> Any:
-    return jax.tree.map(lambda *same: np.stack(same), *rows)
-
-
-def _batch(questions: Sequence[Question], longest: int) -> tuple[Other, dict[str, Other], Any]:
+def _batch(questions: Sequence[Question], longest: int) -> tuple[Reference, dict[str, Reference], Any]:
     """Return texts, their baselines and their readers, padded to one length."""
     length = bucket(max(len(one.removable) for one in questions), longest)
-    texts = _stacked(_padded(as_it_is(one.given), length) for one in questions)
-    others = {name: _stacked(_padded(one.others[name], length) for one in questions) for name in questions[0].others}
-    return texts, others, _stacked(one.reader for one in questions)
+    texts = stack(as_it_is(one.given).padded(length) for one in questions)
+    others = {name: stack(one.others[name].padded(length) for one in questions) for name in questions[0].others}
+    return texts, others, stack(one.reader for one in questions)
 
 
-def _asked(model: Transformer, text: Other, others: dict[str, Other], reader: Any) -> Asked:
+def _asked(model: Transformer, text: Reference, others: dict[str, Reference], reader: Any) -> Asked:
     x = embedded(model, text)
     real = jnp.asarray(text.inputs.real)
     asked = Asked(x, {name: embedded(model, other) for name, other in others.items()}, real, reader)
-    return asked._replace(reader=fixed(reader, read(model, asked, x)))
+    return asked._replace(reader=pinned(reader, read(model, asked, x)))
 
 
 @jax.jit
-def _plainly(model: Transformer, texts: Other, readers: Any) -> tuple[Float[Array, "texts"], Any]:
-    def one(text: Other, reader: Any) -> tuple[Array, Any]:
+def _plainly(model: Transformer, texts: Reference, readers: Any) -> tuple[Float[Array, "texts"], Any]:
+    def one(text: Reference, reader: Any) -> tuple[Array, Any]:
         asked = _asked(model, text, {}, reader)
         return number(model, asked, asked.x), asked.reader
 
@@ -161,7 +147,7 @@ def _plainly(model: Transformer, texts: Other, readers: Any) -> tuple[Float[Arra
 
 @partial(jax.jit, static_argnames="method")
 def _scores(
-    method: Method, model: Transformer, texts: Other, others: dict[str, Other], readers: Any
+    method: Method, model: Transformer, texts: Reference, others: dict[str, Reference], readers: Any
 ) -> Float[Array, "texts tokens"]:
     return jax.vmap(lambda *row: method(model, _asked(model, *row)))(texts, others, readers)
 
@@ -178,7 +164,7 @@ def settled(model: Transformer, questions: Sequence[Question]) -> tuple[Float[np
     """
     texts, _, readers = _batch(questions, model.config.positions)
     values, readers = jax.device_get(_plainly(model, texts, readers))
-    asked = [one._replace(reader=_row(readers, i)) for i, one in enumerate(questions)]
+    asked = [one._replace(reader=row(readers, i)) for i, one in enumerate(questions)]
     return _finite(np.asarray(values, np.float64)), asked
 
 
@@ -208,7 +194,7 @@ def scores_of(
     return [row[: len(one.removable)][one.removable] for row, one in zip(scores, questions, strict=True)]
 
 
-def without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Other]:
+def without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Reference]:
     """Return a text without some of its tokens, and what reads the number there.
 
     Where a token is removed, those after it move up, and what was read at it is read at the one before.
@@ -222,7 +208,7 @@ def without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) 
     if removal == "masked":
         other = question.others[masking(question.others)]
         ids = np.where(kept, given.given, other.inputs.given)
-        return question.reader, Other(given._replace(given=ids), other.averaged & ~kept)
+        return question.reader, Reference(given._replace(given=ids), other.averaged & ~kept)
     segments = None if given.segments is None else given.segments[kept]
     text = as_it_is(Inputs(given.given[kept], given.real[kept], segments))
     place = getattr(question.reader, "position", None)
@@ -232,15 +218,15 @@ def without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) 
 
 
 @jax.jit
-def _numbers(model: Transformer, readers: Any, texts: Other) -> Float[Array, "rows"]:
-    def one(reader: Any, text: Other) -> Array:
+def _numbers(model: Transformer, readers: Any, texts: Reference) -> Float[Array, "rows"]:
+    def one(reader: Any, text: Reference) -> Array:
         asked = Asked(embedded(model, text), {}, jnp.asarray(text.inputs.real), reader)
         return number(model, asked, asked.x)
 
     return jax.vmap(one)(readers, texts)
 
 
-def numbers(model: Transformer, rows: Sequence[tuple[Any, Other]]) -> Float[np.ndarray, "rows"]:
+def numbers(model: Transformer, rows: Sequence[tuple[Any, Reference]]) -> Float[np.ndarray, "rows"]:
     """Return what a model says of many texts, of any lengths.
 
     Args:
@@ -260,7 +246,7 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Other]]) -> Float[np.n
             some = indices[start : start + AT_ONCE]
             # The last rows are filled up, so that one program reads all.
             filled = [rows[i] for i in (some * AT_ONCE)[:AT_ONCE]]
-            readers, texts = _stacked(reader for reader, _ in filled), _stacked(_padded(t, length) for _, t in filled)
+            readers, texts = stack(reader for reader, _ in filled), stack(t.padded(length) for _, t in filled)
             found[some] = np.asarray(_numbers(model, readers, texts), np.float64)[: len(some)]
     return _finite(found)
 
@@ -276,14 +262,14 @@ def run(
         kept: of each text, which removable tokens stay in each of its runs, `[runs, removable]`.
         removal: a name in `REMOVALS`.
     """
-    rows: list[tuple[Any, Other]] = []
+    rows: list[tuple[Any, Reference]] = []
     places = []
     for one, sets in zip(questions, kept, strict=True):
         different, inverse = np.unique(sets, axis=0, return_inverse=True)
         places.append(len(rows) + inverse.reshape(-1))
-        for row in different:
+        for choice in different:
             everywhere = np.ones(len(one.removable), bool)
-            everywhere[one.removable] = row
+            everywhere[one.removable] = choice
             rows.append(without(one, everywhere, removal))
     found = numbers(model, rows)
     return [found[place] for place in places]

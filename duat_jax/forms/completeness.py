@@ -84,6 +84,14 @@ class Completeness(NamedTuple):
         numbers = {name: float(getattr(self, name)) for name in ("sum", "error", "tolerance", "largest")}
         return numbers | {"verdict": self.verdict} | ({} if self.note is None else {"note": self.note})
 
+    def against(self, value: Any) -> "Completeness":
+        """Return the completeness of the same parts, its error recomputed against another value.
+
+        Args:
+            value: that of the plain forward pass.
+        """
+        return self._replace(value=value, error=self.sum - value)
+
     @property
     def note(self) -> str | None:
         """A sentence where the forward pass itself is ill-conditioned: in double precision it is nearer to the sum."""

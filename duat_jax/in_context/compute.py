@@ -23,8 +23,7 @@ from duat_jax.in_context.result import PATTERN, Ledger
 from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number, plainly, readings
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
-from duat_jax.interpret.double_precision import judged
-from duat_jax.interpret.explain.compute import beside
+from duat_jax.interpret.pipeline import certified
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
@@ -184,12 +183,12 @@ def ledger(
         jumps={name: float(part) for name, part in parts.jumps.items()},
         heads=parts.heads,
         reads=parts.reads,
-        form=form._replace(completeness=judged(form.completeness, model, difference)),
+        form=form._replace(completeness=certified(form.completeness, form.completeness.value, model, difference)),
         again_at=again[0],
         again_from=again[1],
         # The difference is that of the plain forward passes.
-        completeness=judged(beside(parts.completeness, first - second), model, difference),
-        reads_completeness=judged(beside(parts.reads_completeness, first - second), model, difference),
+        completeness=certified(parts.completeness, first - second, model, difference),
+        reads_completeness=certified(parts.reads_completeness, first - second, model, difference),
         notes=notes_of(parts.unrecognised),
     )
 

@@ -1,4 +1,4 @@
-"""What an input is contrasted with, checked before anything is computed: other inputs, or baselines made of it."""
+"""Reference inputs: other inputs, and baselines made of an input."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from duat_jax.errors import BadText
-from duat_jax.inputs import request as inputs
-from duat_jax.inputs.request import Inputs
+from duat_jax.inputs.batching import padded
+from duat_jax.inputs.request import MASKS, Inputs, check_one, checked_input, is_many
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config, Image
@@ -17,7 +17,7 @@ from duat_jax.models.targets.base import Target
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-TOKENS = {"mask": inputs.MASKS, "pad": ("[PAD]", "<pad>", "<|pad|>")}
+TOKENS = {"mask": MASKS, "pad": ("[PAD]", "<pad>", "<|pad|>")}
 """What tokenizers call the tokens that can stand in every token's place."""
 
 BASELINES = {
@@ -31,8 +31,8 @@ BASELINES = {
 MEAN_IMAGE = "the image's mean"
 
 
-class Other(NamedTuple):
-    """What an input is contrasted with, one or many of them: a pytree.
+class Reference(NamedTuple):
+    """A reference input, one or many of them: a pytree.
 
     Args:
         inputs: what the model reads.
@@ -43,9 +43,17 @@ class Other(NamedTuple):
     inputs: Inputs
     averaged: Bool[np.ndarray, "... tokens"]
 
+    def padded(self, length: int) -> "Reference":
+        """Return the same padded on the right.
 
-class Contrasted(NamedTuple):
-    """An input and what it is contrasted with.
+        Args:
+            length: the number of tokens.
+        """
+        return Reference(padded(self.inputs, length), np.pad(self.averaged, (0, length - len(self.averaged))))
+
+
+class ContrastRequest(NamedTuple):
+    """An input, a target, and the references that the input is contrasted with.
 
     Args:
         given: the input.
@@ -57,7 +65,7 @@ class Contrasted(NamedTuple):
 
     given: Inputs
     target: Target
-    others: tuple[Other, ...]
+    others: tuple[Reference, ...]
     names: tuple[str, ...]
     texts: tuple[bool, ...]
 
@@ -72,8 +80,8 @@ def check_contrast(
     position: Any = None,
     alignment: Any = None,
     tokenizer: "Tokenizer | None" = None,
-) -> Contrasted:
-    """Return a contrast that a model can answer.
+) -> ContrastRequest:
+    """Validate an input, a target and references.
 
     Args:
         config: the model's parts.
@@ -92,18 +100,15 @@ def check_contrast(
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
     read = [
-        each if isinstance(each, str) else inputs.checked_input(config, each, f"the other {kind}", problems)
+        each if isinstance(each, str) else checked_input(config, each, f"the other {kind}", problems)
         for each in _several(config, other)
     ]
     if not read:
         problems.append("there is nothing to contrast with: give at least one")
     try:
-        question = inputs.check(config, given, target, contrast, against, position, tokenizer)
+        one, asked = check_one(config, given, target, contrast, against, position, tokenizer)
     except BadText as error:
         raise BadText("; ".join([str(error), *problems])) from None
-    if question.many_inputs or question.many_targets:
-        raise BadText("a contrast is of one input and one target: ask for each on its own")
-    (one,), ((asked,),) = question.inputs, question.targets
     found = [
         _baseline(config, one, each, tokenizer, problems)
         if isinstance(each, str)
@@ -119,26 +124,26 @@ def check_contrast(
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
     texts = tuple(config.image is None and not isinstance(each, str) for each in read)
-    return Contrasted(one, asked, tuple(each for _, each in found), tuple(name for name, _ in found), texts)
+    return ContrastRequest(one, asked, tuple(each for _, each in found), tuple(name for name, _ in found), texts)
 
 
 def _several(config: Config, other: Any) -> list[Any]:
     many = isinstance(other, list | tuple) and (any(isinstance(each, str) for each in other) or len(other) == 0)
-    return list(other) if many or inputs.is_many(config, other) else [other]
+    return list(other) if many or is_many(config, other) else [other]
 
 
-def as_it_is(one: Inputs) -> Other:
-    """Return an input as what can be contrasted.
+def as_it_is(one: Inputs) -> Reference:
+    """Return an input as a reference.
 
     Args:
         one: what the model reads.
     """
-    return Other(one, np.zeros(len(one.real), bool))
+    return Reference(one, np.zeros(len(one.real), bool))
 
 
 def _baseline(
     config: Config, one: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str]
-) -> tuple[str, Other]:
+) -> tuple[str, Reference]:
     fitting = ("blur", "mean") if config.image is not None else ("mask", "pad", "mean")
     if kind not in fitting:
         problems.append(
@@ -152,7 +157,7 @@ def _baseline(
         return MEAN_IMAGE, as_it_is(one._replace(given=np.broadcast_to(mean, one.given.shape)))
     replaced = ~np.isin(one.given, special_tokens(tokenizer))
     if kind == "mean":
-        return BASELINES[kind], Other(one, replaced)
+        return BASELINES[kind], Reference(one, replaced)
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
     if not tokens:
         why = f"a {kind} token isn't known" if tokenizer is None else f"the tokenizer has no {kind} token"
@@ -224,6 +229,6 @@ def _aligned(one: Inputs, other: Inputs, alignment: Any, problems: list[str]) ->
     return one._replace(given=ids)
 
 
-def _same(one: Inputs, other: Other) -> bool:
+def _same(one: Inputs, other: Reference) -> bool:
     same = [np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other.inputs), strict=True)]
     return all(same) and not other.averaged.any()

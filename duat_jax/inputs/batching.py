@@ -1,13 +1,14 @@
 """Texts of many lengths as few shapes: padded on the right to a bucket's length, a few at a time."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jaxtyping import Shaped
 
+from duat_jax.errors import DuatError
 from duat_jax.inputs.request import Inputs
 
 SHORTEST, LARGEST_BATCH = 16, 8
@@ -101,3 +102,27 @@ def padded(one: Inputs, length: int) -> Inputs:
         pad(one.real),
         None if one.segments is None else pad(one.segments.astype(np.int32)),
     )
+
+
+def require_spread(model: Any, sharding: NamedSharding) -> None:
+    """Raise if a batch can't be spread over devices as asked, or not over those of the model.
+
+    Args:
+        model: the model.
+        sharding: how the axis of texts is spread.
+
+    Raises:
+        DuatError: naming everything that doesn't fit.
+    """
+    problems = []
+    if len(sharding.spec) > 1:
+        problems.append(f"{sharding.spec} spreads more than the axis of texts: give P(axis)")
+    if any(axis is not AxisType.Auto for axis in sharding.mesh.axis_types):
+        problems.append("the mesh has explicit axes: make it by jax.sharding.Mesh(devices, names)")
+    if {device for leaf in jax.tree.leaves(model) for device in leaf.devices()} != sharding.device_set:
+        problems.append(
+            "the model lies on other devices than the texts: put it there, for example by"
+            " duat.load(path, device=NamedSharding(mesh, P()))"
+        )
+    if problems:
+        raise DuatError("; ".join(problems))

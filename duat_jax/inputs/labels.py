@@ -33,7 +33,7 @@ class Prediction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Words:
+class Labels:
     """What the tokens of one text are called, or the patches of one image, and what a model says.
 
     Args:
@@ -86,7 +86,7 @@ class Words:
         )
 
 
-def words_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Words:
+def labels_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Labels:
     """Return how everything is called in one text, or in one image: the whole of it, and each patch by row and column.
 
     Args:
@@ -95,10 +95,10 @@ def words_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Word
         tokenizer: the model's tokenizer, if it has one.
     """
     if config.image is None:
-        return Words(config, tokenizer, readable(tokenizer, one.given.tolist()))
+        return Labels(config, tokenizer, readable(tokenizer, one.given.tolist()))
     columns = config.image.width // config.image.patch_width
     patches = (divmod(i, columns) for i in range(config.image.patches))
-    return Words(config, tokenizer, ("whole", *(f"{row},{column}" for row, column in patches)))
+    return Labels(config, tokenizer, ("whole", *(f"{row},{column}" for row, column in patches)))
 
 
 def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""What is asked of a model, checked before anything is computed."""
+"""Validation of a request: inputs and targets, checked before anything is computed."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -59,8 +59,8 @@ class Inputs(NamedTuple):
     segments: Int[np.ndarray, "... tokens"] | None
 
 
-class Question(NamedTuple):
-    """What a model can be asked to explain: of each text or image, each target.
+class Request(NamedTuple):
+    """Inputs and targets that a model can take: of each text or image, each target.
 
     Args:
         inputs: each text or image.
@@ -83,8 +83,8 @@ def check(
     against: Any = None,
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
-) -> Question:
-    """Return a question that a model can answer.
+) -> Request:
+    """Validate inputs and targets.
 
     Args:
         config: the model's parts.
@@ -126,7 +126,36 @@ def check(
         problems.append("there is no target: give at least one")
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
-    return Question(tuple(inputs), targets, many_inputs, many_targets)
+    return Request(tuple(inputs), targets, many_inputs, many_targets)
+
+
+def check_one(
+    config: Config,
+    given: Any,
+    target: Any = None,
+    contrast: Any = None,
+    against: Any = None,
+    position: Any = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> tuple[Inputs, Target]:
+    """Return the one input and the one target of a question that takes no lists.
+
+    Args:
+        config: the model's parts.
+        given: token ids of a text, a `Text`, or an image's pixels.
+        target: as in `check`.
+        contrast: as in `check`.
+        against: as in `check`.
+        position: as in `check`.
+        tokenizer: knows the mask.
+
+    Raises:
+        BadText: if there are several, and for everything that `check` refuses.
+    """
+    if is_many(config, given) or isinstance(target, list | tuple):
+        raise BadText("one input and one target are taken: call it once for each")
+    request = check(config, given, target, contrast, against, position, tokenizer)
+    return request.inputs[0], request.targets[0][0]
 
 
 def is_many(config: Config, given: Any) -> bool:

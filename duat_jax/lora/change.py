@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.secant import Secant, notes_of, secant
-from duat_jax.inputs.labels import words_of
-from duat_jax.inputs.request import Inputs, check, is_many
-from duat_jax.interpret.double_precision import judged
-from duat_jax.interpret.explain.compute import beside, readers_of, say
-from duat_jax.interpret.pinned_target import fixed
+from duat_jax.inputs.labels import labels_of
+from duat_jax.inputs.request import Inputs, check_one
+from duat_jax.interpret.pipeline import certified, pinned, read, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.models.targets.base import ForwardPass, Reading
@@ -91,49 +89,46 @@ def lora_change(
 
     Source: Wang & Li, Eq. 17 and 18; the split is of two factors, weights and dynamic parameters.
     """
-    if is_many(model.config, given) or isinstance(target, list | tuple):
-        raise BadText("one text and one target are taken: call it once for each")
     if not adapters:
         raise BadText("there is no adapter: give at least one")
-    question = check(model.config, given, target, contrast, against, position, tokenizer)
-    one, asked = question.inputs[0], question.targets[0][0]
-    if asked.stream is not None:
+    inputs, target = check_one(model.config, given, target, contrast, against, position, tokenizer)
+    if target.stream is not None:
         raise BadText("what is read inside of the model is read by duat.explain: ask for one of its outputs")
-    words = words_of(model.config, one, tokenizer)
+    labels = labels_of(model.config, inputs, tokenizer)
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
-    (of_base,), (of_adapted,) = (readers_of(run, [(asked,)]) for run in runs)
-    after, said_after = _read(runs[1], one, _first(of_adapted))
-    readers = fixed(_first(of_base), after), fixed(_first(of_adapted), after)
-    before, said_before = _read(runs[0], one, readers[0])
-    label = asked.label(jax.device_get(after), words)
+    of_base, of_adapted = (readers_of(run, [target])[0] for run in runs)
+    after, predicted_after = _read(runs[1], inputs, of_adapted)
+    readers = pinned(of_base, after), pinned(of_adapted, after)
+    before, predicted_before = _read(runs[0], inputs, readers[0])
+    label = target.label(jax.device_get(after), labels)
     numbers = {"without adapters": float(before.value), "with them": float(after.value)}
-    if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
-        raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the weights of model and adapters")
+    require_finite(label, numbers, "check the weights of model and adapters")
     difference = after.value - before.value
 
-    read = before, after
-    held = [_dynamics(run, one) for run in runs]
+    readings = before, after
+    held = [_dynamics(run, inputs) for run in runs]
     # Weights first, dynamic parameters second.
-    corners = {(w, d): jax.device_get(_corner(runs[w], one, held[d], read[d])) for w in (0, 1) for d in (0, 1)}
+    corners = {(w, d): jax.device_get(_corner(runs[w], inputs, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    asked_of = model, adapters, one, readers[1]
-    split, first_order, alone = jax.device_get((_split(*asked_of), _first_order(*asked_of), _alone(*asked_of)))
+    of_scales = model, adapters, inputs, readers[1]
+    split, first_order, alone = jax.device_get((_split(*of_scales), _first_order(*of_scales), _alone(*of_scales)))
     whole = jax.device_get(_closure(difference, columns, list(corners.values())))
 
-    def change(both: tuple[Transformer, Adapters]) -> Array:
+    def recompute(both: tuple[Transformer, Adapters]) -> Array:
         base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
-        read = (fixed(_first(readers_of(run, [(asked,)])[0]), after) for run in (base, adapted))
-        numbers = [_read(run, one, reader)[0].value for run, reader in zip((base, adapted), read, strict=True)]
+        readers = (pinned(readers_of(run, [target])[0], after) for run in (base, adapted))
+        numbers = [_read(run, inputs, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
         return numbers[1] - numbers[0]
 
-    said = [() if each is None else words.predictions(*jax.device_get(each)) for each in (said_before, said_after)]
+    before_and_after = (predicted_before, predicted_after)
+    says = [() if each is None else labels.predictions(*jax.device_get(each)) for each in before_and_after]
     return LoraChange(
         family=model.config.family,
-        tokens=words.names,
+        tokens=labels.names,
         target=label,
         before=numbers["without adapters"],
         after=numbers["with them"],
-        predictions=(said[0], said[1]),
+        predictions=(says[0], says[1]),
         columns=columns,
         effects=tuple(
             Effect(
@@ -145,24 +140,20 @@ def lora_change(
             for name in adapters
         ),
         first_order=float(sum(first_order.values())),
-        first_order_held=float(_first_order_held(model, adapters, one, held[0], before)),
+        first_order_held=float(_first_order_held(model, adapters, inputs, held[0], before)),
         jumps={name: float(part) for name, part in split.jumps.items()},
-        completeness=judged(whole, (model, adapters), change),
+        completeness=certified(whole, difference, (model, adapters), recompute),
         corners=tuple(corner.completeness for corner in corners.values()),
-        by_adapter=judged(beside(split.completeness, np.asarray(difference)), (model, adapters), change),
+        by_adapter=certified(split.completeness, np.asarray(difference), (model, adapters), recompute),
         notes=notes_of(split.unrecognised),
     )
-
-
-def _first(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 @jax.jit
 def _read(model: Transformer, one: Inputs, reader: Any) -> tuple[Reading, Any]:
     """Return the number and what the model says, from the plain forward pass."""
     x, real = model.embed(one.given, one.segments), jnp.asarray(one.real)
-    return say(model, reader, ForwardPass(real, model.states(x, real), {}))
+    return read(model, reader, ForwardPass(real, model.states(x, real), {}))
 
 
 @jax.jit

@@ -30,7 +30,7 @@ from duat_jax.evaluation.deletion import (
 )
 from duat_jax.evaluation.deletion_study import compared, names_of
 from duat_jax.evaluation.statistics import bootstrap
-from duat_jax.inputs.baselines import Other
+from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.request import Inputs
 from duat_jax.models.config import Head
 from duat_jax.models.targets.base import reading
@@ -88,7 +88,7 @@ def question_of(ids=IDS, vector=None, squared=False, removable=None):
     given = Inputs(np.asarray(ids), np.ones(len(ids), bool), None)
     removable = np.ones(len(ids), bool) if removable is None else removable
     vector = np.ones(8) if vector is None else vector
-    return Question(given, {"mean": Other(given, removable)}, removable, Total(vector, np.array(squared)))
+    return Question(given, {"mean": Reference(given, removable)}, removable, Total(vector, np.array(squared)))
 
 
 def linear_model():

@@ -9,7 +9,7 @@ import duat_jax as duat
 from duat_jax.cli.explain import _require_holding
 from duat_jax.cli.output import DoesNotHold
 from duat_jax.in_context import compute as context
-from duat_jax.interpret import double_precision
+from duat_jax.interpret import pipeline
 from duat_jax.interpret.attention import compute as attends
 from duat_jax.interpret.contrast import compute as contrast
 from duat_jax.interpret.explain import compute as run
@@ -65,7 +65,7 @@ def no_double_precision(_):
 
 @pytest.mark.parametrize("name", ASK)
 def test_what_holds_is_computed_once(name, monkeypatch):
-    monkeypatch.setattr(double_precision, "in_double_precision", no_double_precision)
+    monkeypatch.setattr(pipeline, "in_double_precision", no_double_precision)
     completeness = ASK[name][1](make_model(large=1.0)).completeness
     assert completeness.verdict == "holds" and completeness.note is None
 

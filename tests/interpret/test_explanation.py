@@ -13,6 +13,7 @@ from helpers import close, near
 import duat_jax as duat
 from duat_jax.inputs import request as inputs
 from duat_jax.inputs.batching import batches
+from duat_jax.interpret import pipeline
 from duat_jax.interpret.explain import compute as run
 from duat_jax.models.config import Head
 from duat_jax.models.targets.base import forward
@@ -187,7 +188,7 @@ def test_whole_numbers_of_any_kind_are_taken(kind):
 
 
 def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr("duat_jax.interpret.explain.compute._run", None)
+    monkeypatch.setattr("duat_jax.interpret.explain.compute.forward_passes", None)
     for name, arguments in (("gpt2", {"position": 9}), ("bert", {"against": jnp.array([99])}), ("bert", {})):
         with pytest.raises(duat.BadText):
             duat.explain(both(name)[0], IDS, **arguments)
@@ -324,8 +325,9 @@ def test_padding_has_no_part(name):
     question = inputs.check(model.config, IDS, against=OTHER if name == "bert" else None)
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
-    passed = run._run(model, batch.inputs, ())
-    ((reading, _),) = run._read(model, run.readers_of(model, list(question.targets)), passed)
+    passed = pipeline.forward_passes(model, batch.inputs)
+    readers = pipeline.stack(pipeline.readers_of(model, list(question.targets[0])))
+    ((reading, _),) = run._read(model, [readers], passed)
     (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None)
     neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
     for part in (parts.embedding, parts.input_tokens, *neurons):

@@ -224,7 +224,7 @@ def test_everything_wrong_is_said_at_once():
     for nothing in ([], None, 3, [duat.Heads(1, 0)]):
         with pytest.raises(duat.BadText, match="changes are one or several such as"):
             duat.intervene(model, IDS, nothing, TOKEN)
-    with pytest.raises(duat.BadText, match="one text and one target are taken"):
+    with pytest.raises(duat.BadText, match="one input and one target are taken"):
         duat.intervene(model, [IDS, IDS], changes[8], TOKEN)
     with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the changes"):
         duat.intervene(model, IDS, duat.Stream(1).set(1.7e308), TOKEN)

@@ -147,7 +147,7 @@ def test_what_isnt_there_is_refused(model, tmp_path):
         adapt(model, {"x": adapter, "h.0.mlp.c_fc": adapter})
     with pytest.raises(duat.BadCheckpoint, match=r"has no adapter_config\.json"):
         load_adapters(tmp_path, model)
-    with pytest.raises(duat.BadText, match="one text"):
+    with pytest.raises(duat.BadText, match="one input and one target"):
         lora_change(model, new_adapters(model), [[1, 2], [3]])
     with pytest.raises(duat.BadText, match="no adapter"):
         lora_change(model, {}, IDS)

@@ -10,10 +10,10 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
-from duat_jax.inputs.labels import words_of
+from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.request import Inputs, checked_input
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
-from duat_jax.interpret.double_precision import judged
+from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
@@ -105,13 +105,16 @@ def attends(
     query_sources, queries = _named(score.queries)
     key_sources, keys = _named(score.keys)
 
+    def recompute(model: Transformer) -> Array:
+        return split(model)[0].completeness.value
+
     def neurons(side: str, source: Source) -> Array:
         name = f"attention.{side}"
         return _neurons(model, asked.inputs, sides[name], source.token, asked.layer, through_heads, name, source.term)
 
     return AttentionScore(
         family=model.config.family,
-        tokens=words_of(model.config, asked.inputs, tokenizer).names,
+        tokens=labels_of(model.config, asked.inputs, tokenizer).names,
         layer=asked.layer,
         head=asked.head,
         query=asked.query,
@@ -122,7 +125,7 @@ def attends(
         key_sources=key_sources,
         queries=queries,
         keys=keys,
-        completeness=judged(score.completeness, model, lambda model: split(model)[0].completeness.value),
+        completeness=certified(score.completeness, score.completeness.value, model, recompute),
         split=neurons,
     )
 

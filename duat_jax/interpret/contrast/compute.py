@@ -6,23 +6,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.errors import NotFinite
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import names_of, notes_of, secant
-from duat_jax.inputs.baselines import Other, as_it_is, check_contrast
-from duat_jax.inputs.batching import bucket, padded
-from duat_jax.inputs.labels import words_of
+from duat_jax.inputs.baselines import Reference, as_it_is, check_contrast
+from duat_jax.inputs.batching import bucket
+from duat_jax.inputs.images import seen_image
+from duat_jax.inputs.labels import labels_of
 from duat_jax.interpret.contrast.result import Compared, Contrast
-from duat_jax.interpret.double_precision import judged
-from duat_jax.interpret.explain.compute import beside, readers_of, say, seen
-from duat_jax.interpret.pinned_target import fixed
-from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.interpret.pipeline import (
+    Predicted,
+    certified,
+    embedded,
+    pinned,
+    read,
+    readers_of,
+    require_finite,
+    row,
+    stack,
+)
 from duat_jax.models.targets.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import alike
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
@@ -100,37 +105,37 @@ def contrast(
         ("logit of '4' at token 2, '7'", (2, 3), 'holds')
     """
     names = names_of(held)
-    asked = check_contrast(model.config, given, other, target, contrast, against, position, alignment, tokenizer)
-    everything = (as_it_is(asked.given), *asked.others)
-    words = [words_of(model.config, one.inputs, tokenizer) for one in everything]
-    (stacked,) = readers_of(model, [(asked.target,)])
-    reader = _at(stacked, 0)
-    length = bucket(len(asked.given.real), model.config.positions)
-    rows = jax.tree.map(lambda *same: np.stack(same), *(_padded(one, length) for one in everything))
-    xs, reader, said = _run(model, reader, rows, asked.target.stream)
-    readings, predicted = jax.device_get(said)
-    numbers = readings.value
-    label = asked.target.label(_at(readings, 0), words[0])
-    _require_finite(label, numbers, asked.names)
+    request = check_contrast(model.config, given, other, target, contrast, against, position, alignment, tokenizer)
+    inputs = (as_it_is(request.given), *request.others)
+    labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
+    (reader,) = readers_of(model, [request.target])
+    length = bucket(len(request.given.real), model.config.positions)
+    rows = stack(each.padded(length) for each in inputs)
+    xs, reader, readings = _run(model, reader, rows, request.target.stream)
+    read_out, predicted = jax.device_get(readings)
+    numbers = read_out.value
+    label = request.target.label(row(read_out, 0), labels[0])
+    places = ("on what was given", *(f"on {name}" for name in request.names))
+    remedy = "check the model's weights, or compute in a dtype of a wider range"
+    require_finite(label, dict(zip(places, numbers.tolist(), strict=True)), remedy)
 
-    def difference(model: Transformer) -> Array:
-        (stacked,) = readers_of(model, [(asked.target,)])
-        own = fixed(_at(stacked, 0), _at(readings, 0))
-        found = _run(model, own, rows, asked.target.stream)[2][0].value
-        return found[0] - found[1:].mean()
+    def recompute(model: Transformer) -> Array:
+        (reader,) = readers_of(model, [request.target])
+        numbers = _run(model, pinned(reader, row(read_out, 0)), rows, request.target.stream)[2][0].value
+        return numbers[0] - numbers[1:].mean()
 
-    parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, asked.target.stream, names))
-    says = [() if predicted is None else one.predictions(*_at(predicted, i)) for i, one in enumerate(words)]
-    tokens, image = len(words[0].names), model.config.image
+    parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, request.target.stream, names))
+    says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
+    tokens, image = len(labels[0].names), model.config.image
     return Contrast(
         family=model.config.family,
-        tokens=words[0].names,
+        tokens=labels[0].names,
         target=label,
         value=float(numbers[0]),
         predictions=says[0],
         others=tuple(
-            Compared(name, words[i].names if text else (), float(numbers[i]), says[i])
-            for i, (name, text) in enumerate(zip(asked.names, asked.texts, strict=True), 1)
+            Compared(name, labels[i].names if text else (), float(numbers[i]), says[i])
+            for i, (name, text) in enumerate(zip(request.names, request.texts, strict=True), 1)
         ),
         flow=parts.flow[:, :tokens],
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
@@ -138,50 +143,27 @@ def contrast(
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain forward passes.
-        completeness=judged(beside(parts.completeness, numbers[0] - numbers[1:].mean()), model, difference),
+        completeness=certified(parts.completeness, numbers[0] - numbers[1:].mean(), model, recompute),
         notes=notes_of(parts.unrecognised),
-        image=None if image is None else seen(image, asked.given.given),
+        image=None if image is None else seen_image(image, request.given.given),
     )
-
-
-def _at(tree: Any, row: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[row], tree)
-
-
-def _padded(one: Other, length: int) -> Other:
-    return Other(padded(one.inputs, length), np.pad(one.averaged, (0, length - len(one.averaged))))
 
 
 @partial(jax.jit, static_argnames="stream")
 def _run(
-    model: Transformer, reader: Any, rows: Other, stream: int | None
-) -> tuple[Array, Any, tuple[Reading, tuple[Array, Array] | None]]:
+    model: Transformer, reader: Any, rows: Reference, stream: int | None
+) -> tuple[Array, Any, tuple[Reading, Predicted]]:
     """Return embeddings, what reads the number in the first row and in all others, and what the model says in each."""
 
-    def plainly(one: Other) -> tuple[Array, ForwardPass]:
-        x, real = embedded(model, one), jnp.asarray(one.inputs.real)
+    def plainly(reference: Reference) -> tuple[Array, ForwardPass]:
+        x, real = embedded(model, reference), jnp.asarray(reference.inputs.real)
         streams = {} if stream is None else {stream: _stream(model, x, real, stream)}
         return x, ForwardPass(real, model.states(x, real), streams)
 
     xs, passed = jax.vmap(plainly)(rows)
-    first, _ = say(model, reader, _at(passed, 0))
-    reader = fixed(reader, first)
-    return xs, reader, jax.vmap(partial(say, model, reader))(passed)
-
-
-def embedded(model: Transformer, one: Other) -> Float[Array, "tokens features"]:
-    """Return the embeddings, the vocabulary's mean in the place of a token's own where it is averaged.
-
-    Args:
-        model: the model.
-        one: what it reads.
-    """
-    x = model.embed(one.inputs.given, one.inputs.segments)
-    if not isinstance(model.embedding, TokenEmbedding):
-        return x
-    table = alike(model.embedding.token[...], x)
-    change = jnp.asarray(model.config.embedding_scale, x.dtype) * (table.mean(0) - table[one.inputs.given])
-    return jnp.where(one.averaged[:, None], x + change, x)
+    first, _ = read(model, reader, row(passed, 0))
+    reader = pinned(reader, first)
+    return xs, reader, jax.vmap(partial(read, model, reader))(passed)
 
 
 def _stream(model: Transformer, x: Array, real: Bool[Array, "tokens"], layers: int) -> Float[Array, "tokens features"]:
@@ -221,15 +203,3 @@ def _split(
 
     found = jax.vmap(parts)(xs[1:])
     return jax.tree.map(lambda leaf: leaf.mean(0), found)._replace(unrecognised=found.unrecognised)
-
-
-def _require_finite(label: str, numbers: Float[np.ndarray, "rows"], names: tuple[str, ...]) -> None:
-    wrong = [
-        f"{number} on {name}"
-        for number, name in zip(numbers, ("what was given", *names), strict=True)
-        if not np.isfinite(number)
-    ]
-    if wrong:
-        raise NotFinite(
-            f"the {label} is {', '.join(wrong)}: check the model's weights, or compute in a dtype of a wider range"
-        )

@@ -1,4 +1,4 @@
-"""Explain numbers that a model computes: check what is asked, run the model, split each number, put it in words."""
+"""Explain numbers that a model computes on an input, down to every neuron at every token."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -6,22 +6,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
-from duat_jax.errors import DuatError
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
-from duat_jax.inputs import request as inputs
-from duat_jax.inputs.batching import batches
-from duat_jax.inputs.images import SeenImage
-from duat_jax.inputs.labels import Words, most_probable, words_of
-from duat_jax.inputs.request import Inputs
-from duat_jax.interpret.double_precision import judged
+from duat_jax.inputs.batching import batches, require_spread
+from duat_jax.inputs.images import seen_image
+from duat_jax.inputs.labels import Labels, labels_of
+from duat_jax.inputs.request import Inputs, check
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pinned_target import fixed
-from duat_jax.models.config import Image
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, forward
+from duat_jax.interpret.pipeline import (
+    Predicted,
+    certified,
+    forward_passes,
+    pinned,
+    read,
+    readers_of,
+    row,
+    stack,
+    value_of,
+)
+from duat_jax.models.targets.base import ForwardPass, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated
 from duat_jax.transform import marks
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 ENTROPY = "entropy"
-"""What the part of a log-probability is called that is minus the entropy of the model's distribution."""
+"""The part of a log-probability that is minus the entropy of the model's distribution."""
 
 _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS, marks.STREAM)))
 
@@ -101,94 +107,36 @@ def explain(
 
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
-    question = inputs.check(model.config, given, target, contrast, against, position, tokenizer)
+    request = check(model.config, given, target, contrast, against, position, tokenizer)
     require_gated(model.config, carries)
     if sharding is not None:
-        _require_spread(model, sharding)
-    words = [words_of(model.config, one, tokenizer) for one in question.inputs]
-    streams = tuple(one.stream for one in question.targets[0])
-    found: dict[int, list[Explanation]] = {}
-    for batch in batches(question.inputs, model.config.positions, len(streams), sharding):
-        asked = [question.targets[i] for i in batch.rows]
-        passed = _run(model, batch.inputs, tuple(sorted({s for s in streams if s is not None})))
-        readings = jax.device_get(_read(model, readers_of(model, asked), passed))
-        asked_of = [reading for reading, _ in readings]
-        parts, every = jax.device_get(_split(model, batch.inputs, asked_of, streams, carries))
-        for row, i in enumerate(batch.indices):
-            activations = _of_tokens(_at(every, row), len(words[i].names))
-            found[i] = [
+        require_spread(model, sharding)
+    streams = tuple(each.stream for each in request.targets[0])
+    explanations: dict[int, list[Explanation]] = {}
+    for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
+        readers = readers_of(model, [each for i in batch.rows for each in request.targets[i]])
+        readers = [stack(readers[k :: len(streams)]) for k in range(len(streams))]
+        passed = forward_passes(model, batch.inputs, tuple(sorted({i for i in streams if i is not None})))
+        readings = jax.device_get(_read(model, readers, passed))
+        of_target = [reading for reading, _ in readings]
+        parts, activations = jax.device_get(_split(model, batch.inputs, of_target, streams, carries))
+        for place, i in enumerate(batch.indices):
+            labels = labels_of(model.config, request.inputs[i], tokenizer)
+            fired = _of_tokens(row(activations, place), len(labels.names))
+            explanations[i] = [
                 _explanation(
-                    model, question.inputs[i], words[i], one, _at(readings[k], row), _at(parts[k], row), activations
+                    model, request.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired
                 )
-                for k, one in enumerate(question.targets[i])
+                for k, each in enumerate(request.targets[i])
             ]
-    answers = [found[i] if question.many_targets else found[i][0] for i in range(len(found))]
-    return answers if question.many_inputs else answers[0]
-
-
-def _require_spread(model: Transformer, sharding: NamedSharding) -> None:
-    problems = []
-    if len(sharding.spec) > 1:
-        problems.append(f"{sharding.spec} spreads more than the axis of texts: give P(axis)")
-    if any(axis is not AxisType.Auto for axis in sharding.mesh.axis_types):
-        problems.append("the mesh has explicit axes: make it by jax.sharding.Mesh(devices, names)")
-    if {device for leaf in jax.tree.leaves(model) for device in leaf.devices()} != sharding.device_set:
-        problems.append(
-            "the model lies on other devices than the texts: put it there, for example by"
-            " duat.load(path, device=NamedSharding(mesh, P()))"
-        )
-    if problems:
-        raise DuatError("; ".join(problems))
-
-
-@partial(jax.jit, static_argnames="streams")
-def _run(model: Transformer, batch: Inputs, streams: tuple[int, ...]) -> ForwardPass:
-    """Return plain forward passes: a program of its own, which the parts are compared with."""
-    return jax.vmap(lambda one: forward(model, one.given, one.real, streams, one.segments))(batch)
-
-
-def readers_of(model: Transformer, asked: list[tuple[Target, ...]]) -> list[Any]:
-    """Return what reads each target, over all texts of a batch.
-
-    Args:
-        model: the model.
-        asked: of each text, its targets.
-    """
-    known: dict[bytes, tuple[Array, int]] = {}
-
-    def states(given: np.ndarray) -> tuple[Array, int]:
-        if (key := given.tobytes()) not in known:
-            one = inputs.checked_input(model.config, given, "the other text", [])
-            (alone,) = batches([one], model.config.positions, 1)
-            known[key] = _run(model, alone.inputs, ()).states[0], len(one.real)
-        return known[key]
-
-    readers = [[one.reader(states) for one in targets] for targets in asked]
-    return [jax.tree.map(lambda *leaves: np.stack(leaves), *same) for same in zip(*readers, strict=True)]
-
-
-def say(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading, tuple[Array, Array] | None]:
-    """Return a target on one text, and the most probable of what the model says there, if it says anything.
-
-    Args:
-        model: the model.
-        reader: what reads the target.
-        passed: the model's forward pass.
-    """
-    kind, place = model.config.head.kind, getattr(reader, "position", None)
-    # One output is a number, not the probability of anything.
-    if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
-        return reader.read(model, passed), None
-    state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
-    return reader.read(model, passed), most_probable(model.logits_at(state).values)
+    answers = [explanations[i] if request.many_targets else explanations[i][0] for i in range(len(explanations))]
+    return answers if request.many_inputs else answers[0]
 
 
 @jax.jit
-def _read(
-    model: Transformer, readers: list[Any], passed: ForwardPass
-) -> list[tuple[Reading, tuple[Array, Array] | None]]:
-    """Return every target on every text, and what the model says there."""
-    return [jax.vmap(partial(say, model))(reader, passed) for reader in readers]
+def _read(model: Transformer, readers: list[Any], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
+    """Return the reading of every target on every text, and the most probable outputs there."""
+    return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
 
 
 @partial(jax.jit, static_argnames=("streams", "carries"))
@@ -201,7 +149,7 @@ def _split(
 ) -> tuple[list[_Parts], Marked[Float[Array, "texts tokens neurons"]]]:
     """Return the parts of every read-out of every text, from one recording of each, and every activation."""
 
-    def split(one: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
+    def split(inputs: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
         added = {} if model.head.bias is None else {"head.bias": [reading.constant for reading in readings]}
         if any(reading.entropy is not None for reading in readings):
             added[ENTROPY] = [
@@ -211,9 +159,9 @@ def _split(
 
         def read_from(x: Array) -> Any:
             """Return the states, and by name what is added to each read-out of them."""
-            return model.states(x, one.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
+            return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
-        recording = record_kinds(read_from, model.embed(one.given, one.segments), _KINDS)
+        recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             found = decomposition.contributions(recording, readout, target=target)
@@ -242,15 +190,11 @@ def _split(
                 continue
             stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *readouts)
             together = jax.vmap(partial(parts, target=target))(stacked)
-            for row, k in enumerate(same):
-                result[k] = _at(together, row)
+            for place, k in enumerate(same):
+                result[k] = row(together, place)
         return result, recording.dynamics.activations
 
     return jax.vmap(split)(batch, readings)
-
-
-def _at(tree: Any, row: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[row], tree)
 
 
 def _of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
@@ -260,23 +204,28 @@ def _of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
 
 def _explanation(
     model: Transformer,
-    one: Inputs,
-    words: Words,
+    inputs: Inputs,
+    labels: Labels,
     target: Target,
-    said: tuple[Reading, tuple[np.ndarray, np.ndarray] | None],
+    read_out: tuple[Reading, Predicted],
     parts: Any,
     activations: Marked[np.ndarray],
 ) -> Explanation:
-    reading, predicted = said
-    tokens, image = len(words.names), model.config.image
+    (reading, predicted), tokens, image = read_out, len(labels.names), model.config.image
+
+    def recompute(model: Transformer) -> Array:
+        (reader,) = readers_of(model, [target])
+        return value_of(model, pinned(reader, reading), inputs, target.stream)
+
     # The value is that of the plain forward pass.
-    whole, collapsed = (beside(found, reading.value) for found in (parts.completeness, parts.collapse_completeness))
-    number = partial(_number, one=one, target=target, reading=reading)
+    whole, collapsed = (
+        certified(each, reading.value, model, recompute) for each in (parts.completeness, parts.collapse_completeness)
+    )
     return Explanation(
         family=model.config.family,
-        tokens=words.names,
-        target=target.label(reading, words),
-        predictions=() if predicted is None else words.predictions(*predicted),
+        tokens=labels.names,
+        target=target.label(reading, labels),
+        predictions=() if predicted is None else labels.predictions(*predicted),
         embedding=parts.embedding[:tokens].copy(),
         coefficients=_of_tokens(parts.coefficients, tokens),
         activations=activations,
@@ -289,40 +238,7 @@ def _explanation(
         ),
         input_tokens=parts.input_tokens[:tokens].copy(),
         input_bias=float(parts.input_bias),
-        completeness=judged(whole, model, number),
-        collapse_completeness=judged(collapsed, model, number),
-        image=None if image is None else seen(image, one.given),
+        completeness=whole,
+        collapse_completeness=collapsed,
+        image=None if image is None else seen_image(image, inputs.given),
     )
-
-
-def _number(model: Transformer, one: Inputs, target: Target, reading: Reading) -> Float[Array, ""]:
-    """Return a target on one text by another model, about the same output as in a reading."""
-    (stacked,) = readers_of(model, [(target,)])
-    return _value(model, fixed(_at(stacked, 0), reading), one, target.stream)
-
-
-@partial(jax.jit, static_argnames="stream")
-def _value(model: Transformer, reader: Any, one: Any, stream: int | None) -> Float[Array, ""]:
-    streams = () if stream is None else (stream,)
-    return reader.read(model, forward(model, one.given, one.real, streams, one.segments)).value
-
-
-def seen(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
-    """Return the part of an image that whole patches cover.
-
-    Args:
-        image: what the model reads.
-        pixels: the image, `[channels, height, width]`.
-    """
-    rows, columns = image.height // image.patch_height, image.width // image.patch_width
-    return SeenImage(pixels[:, : rows * image.patch_height, : columns * image.patch_width], rows, columns)
-
-
-def beside(completeness: Completeness, value: Any) -> Completeness:
-    """Return how exactly parts sum to the value of a plain forward pass.
-
-    Args:
-        completeness: the same beside the value of the program that made the parts.
-        value: that of the plain one.
-    """
-    return completeness._replace(value=value, error=completeness.sum - value)

@@ -9,22 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import BadText
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.forms.secant import notes_of, secant
-from duat_jax.inputs import request as inputs
 from duat_jax.inputs.batching import bucket, padded
-from duat_jax.inputs.labels import Words, words_of
-from duat_jax.inputs.request import Inputs, Question
-from duat_jax.interpret.double_precision import judged
-from duat_jax.interpret.explain.compute import beside, readers_of
+from duat_jax.inputs.labels import Labels, labels_of
+from duat_jax.inputs.request import Inputs, check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.pinned_target import fixed
+from duat_jax.interpret.pipeline import certified, pinned, readers_of, require_finite
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.models.targets.base import ForwardPass, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
@@ -86,55 +83,48 @@ def intervene(
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
-    question, applied = _checked(model.config, given, changes, target, contrast, against, position, tokenizer)
-    one, asked = question.inputs[0], question.targets[0][0]
-    words = words_of(model.config, one, tokenizer)
-    one = padded(one, bucket(len(one.real), model.config.positions))
-    (stacked,) = readers_of(model, [(asked,)])
-    reader = jax.tree.map(lambda leaf: leaf[0], stacked)
-    before = _run(model, reader, one, None, asked.stream)
-    reader = fixed(reader, before)
-
-    def run_again(chosen: Sequence[Applied]) -> float:
-        edits = _edits(applied, chosen, len(one.real))
-        return float(_run(model, reader, one, edits, asked.stream).value)
-
-    after = run_again(applied)
-    label = asked.label(jax.device_get(before), words)
+    inputs, target, applied = _checked(model.config, given, changes, target, contrast, against, position, tokenizer)
+    labels = labels_of(model.config, inputs, tokenizer)
+    inputs, stream = padded(inputs, bucket(len(inputs.real), model.config.positions)), target.stream
+    (reader,) = readers_of(model, [target])
+    before = _run(model, reader, inputs, None, stream)
+    reader = pinned(reader, before)
+    all_edits = _edits(applied, applied, len(inputs.real))
+    after = float(_run(model, reader, inputs, all_edits, stream).value)
+    label = target.label(jax.device_get(before), labels)
     numbers = {"as it is": float(before.value), "with the changes": after}
-    if wrong := [f"{number} {name}" for name, number in numbers.items() if not np.isfinite(number)]:
-        raise NotFinite(f"the {label} is {' and '.join(wrong)}: check the model's weights, or change by less")
+    require_finite(label, numbers, "check the model's weights, or change by less")
 
-    def difference(model: Transformer) -> Array:
-        own = fixed(jax.tree.map(lambda leaf: leaf[0], readers_of(model, [(asked,)])[0]), before)
-        edits = _edits(applied, applied, len(one.real))
-        with_changes, as_it_is = (_run(model, own, one, each, asked.stream).value for each in (edits, None))
-        return with_changes - as_it_is
+    def alone(change: Applied) -> float:
+        return float(_run(model, reader, inputs, _edits(applied, [change], len(inputs.real)), stream).value)
 
-    parts = jax.device_get(
-        _split(model, reader, one, _edits(applied, applied, len(one.real)), before.readout, asked.stream)
-    )
+    def recompute(model: Transformer) -> Array:
+        (reader,) = readers_of(model, [target])
+        runs = (_run(model, pinned(reader, before), inputs, edits, stream).value for edits in (all_edits, None))
+        return jnp.subtract(*runs)
+
+    parts = jax.device_get(_split(model, reader, inputs, all_edits, before.readout, stream))
     return Intervention(
         family=model.config.family,
-        tokens=words.names,
+        tokens=labels.names,
         target=label,
         before=numbers["as it is"],
         after=after,
         effects=tuple(
             Effect(
-                change=f"{change.name}, {_tokens(change, words)}: {change.how}",
+                change=f"{change.name}, {_tokens(change, labels)}: {change.how}",
                 tokens=change.tokens,
                 units=change.units,
                 frozen=_of(change, parts.frozen),
                 secant=_of(change, parts.secant),
-                alone=(after if len(applied) == 1 else run_again([change])) - numbers["as it is"],
+                alone=(after if len(applied) == 1 else alone(change)) - numbers["as it is"],
             )
             for change in applied
         ),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain runs.
-        completeness=judged(
-            beside(parts.completeness, before.value.dtype.type(after - numbers["as it is"])), model, difference
+        completeness=certified(
+            parts.completeness, before.value.dtype.type(after - numbers["as it is"]), model, recompute
         ),
         notes=notes_of(parts.unrecognised),
     )
@@ -149,19 +139,15 @@ def _checked(
     against: Any,
     position: Any,
     tokenizer: "Tokenizer | None",
-) -> tuple[Question, list[Applied]]:
+) -> tuple[Inputs, Target, list[Applied]]:
     problems: list[str] = []
-    question = None
-    if inputs.is_many(config, given) or isinstance(target, list | tuple):
-        problems.append("one text and one target are taken: call it once for each")
-    else:
-        try:
-            question = inputs.check(config, given, target, contrast, against, position, tokenizer)
-        except BadText as error:
-            problems.append(str(error))
-    tokens = len(question.inputs[0].real) if question else 0
-    stream = question.targets[0][0].stream if question else None
-    layers = config.layers if stream is None else stream
+    request = None
+    try:
+        request = check_one(config, given, target, contrast, against, position, tokenizer)
+    except BadText as error:
+        problems.append(str(error))
+    tokens = len(request[0].real) if request else 0
+    layers = config.layers if request is None or request[1].stream is None else request[1].stream
     several = [changes] if isinstance(changes, Change) else changes
     if not isinstance(several, list | tuple) or not several or not all(isinstance(one, Change) for one in several):
         problems.append(
@@ -179,9 +165,9 @@ def _checked(
             if other.site == one.site and (other.here & one.here).any():
                 problems.append(f"changes {k} and {i} overlap at {one.name}: change each value once")
         applied[i] = one
-    if problems or question is None:
+    if problems or request is None:
         raise BadText("; ".join(problems))
-    return question, list(applied.values())
+    return *request, list(applied.values())
 
 
 def _edits(applied: Sequence[Applied], chosen: Sequence[Applied], length: int) -> Edits:
@@ -260,7 +246,7 @@ def _of(change: Applied, parts: dict[Site, np.ndarray]) -> Float[np.ndarray, "to
     return part[np.ix_(change.tokens, *([] if change.units is None else [change.units]))]
 
 
-def _tokens(change: Applied, words: Words) -> str:
+def _tokens(change: Applied, labels: Labels) -> str:
     if change.every:
         return "every token"
-    return words.place(change.tokens[0]) if len(change.tokens) == 1 else f"tokens {some(change.tokens)}"
+    return labels.place(change.tokens[0]) if len(change.tokens) == 1 else f"tokens {some(change.tokens)}"

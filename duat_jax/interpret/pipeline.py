@@ -1,0 +1,182 @@
+"""The steps that every question about one number of a model shares: read it, pin it, certify its parts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from duat_jax.errors import NotFinite
+from duat_jax.forms.completeness import FAILS, Completeness
+from duat_jax.inputs.baselines import Reference
+from duat_jax.inputs.batching import batches
+from duat_jax.inputs.labels import most_probable
+from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.targets.base import ForwardPass, Reading, Target, forward
+from duat_jax.models.targets.classes import Class
+from duat_jax.models.targets.logit import Logit, LogProbability
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import alike
+
+Model = TypeVar("Model")
+
+Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
+"""The most probable outputs and their probabilities, where a model predicts anything."""
+
+OUTPUT: dict[type, str] = {Logit: "token", LogProbability: "token", Class: "name"}
+"""The field of a reader that names the output, which is the most probable one if absent."""
+
+
+def row(tree: Any, index: int) -> Any:
+    """Return one row of every array of a tree.
+
+    Args:
+        tree: arrays of as many rows.
+        index: the row.
+    """
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def stack(trees: Any) -> Any:
+    """Return trees of the same structure as one, its arrays with an axis more.
+
+    Args:
+        trees: several of them.
+    """
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+@partial(jax.jit, static_argnames="streams")
+def forward_passes(model: Transformer, batch: Inputs, streams: tuple[int, ...] = ()) -> ForwardPass:
+    """Return the plain forward passes of a batch: a program of its own, with which parts are compared.
+
+    Args:
+        model: the model.
+        batch: the inputs, padded, each array with an axis of rows.
+        streams: numbers of the residual streams that are wanted.
+    """
+    return jax.vmap(lambda inputs: forward(model, inputs.given, inputs.real, streams, inputs.segments))(batch)
+
+
+def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens features"]:
+    """Return the embeddings of a reference input, the vocabulary's mean at the tokens that are averaged.
+
+    Args:
+        model: the model.
+        reference: the input.
+    """
+    x = model.embed(reference.inputs.given, reference.inputs.segments)
+    if not isinstance(model.embedding, TokenEmbedding):
+        return x
+    table = alike(model.embedding.token[...], x)
+    change = jnp.asarray(model.config.embedding_scale, x.dtype) * (table.mean(0) - table[reference.inputs.given])
+    return jnp.where(reference.averaged[:, None], x + change, x)
+
+
+def readers_of(model: Transformer, targets: list[Target]) -> list[Any]:
+    """Return the pytrees that read targets; another text that several of them compare with is run once.
+
+    Args:
+        model: the model.
+        targets: the targets of inputs of this model.
+    """
+    known: dict[bytes, tuple[Array, int]] = {}
+
+    def states(given: np.ndarray) -> tuple[Array, int]:
+        if (key := given.tobytes()) not in known:
+            text = checked_input(model.config, given, "the other text", [])
+            (alone,) = batches([text], model.config.positions, 1)
+            known[key] = forward_passes(model, alone.inputs).states[0], len(text.real)
+        return known[key]
+
+    return [target.reader(states) for target in targets]
+
+
+def read(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading, Predicted]:
+    """Return a target's reading of a forward pass, and the most probable outputs there.
+
+    Args:
+        model: the model.
+        reader: the target's reader.
+        passed: the forward pass.
+    """
+    kind, place = model.config.head.kind, getattr(reader, "position", None)
+    # One output is a number, not the probability of anything.
+    if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
+        return reader.read(model, passed), None
+    state = model.head.pooled(passed.states, passed.real) if kind == "classes" else passed.states[place]
+    return reader.read(model, passed), most_probable(model.logits_at(state).values)
+
+
+@partial(jax.jit, static_argnames="stream")
+def value_of(model: Transformer, reader: Any, inputs: Any, stream: int | None) -> Float[Array, ""]:
+    """Return the number that a target reads of one input, by a plain forward pass.
+
+    Args:
+        model: the model.
+        reader: the target's reader.
+        inputs: the input.
+        stream: number of the residual stream that is read; the states of the read-out if absent.
+    """
+    streams = () if stream is None else (stream,)
+    return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
+
+
+def pinned(reader: Any, reading: Reading) -> Any:
+    """Pin a reader to the output that it read, where that was the most probable one: the same number on another run.
+
+    Args:
+        reader: the target's reader.
+        reading: its reading of the first run.
+    """
+    name = OUTPUT.get(type(reader))
+    return replace(reader, **{name: reading.output}) if name and getattr(reader, name) is None else reader
+
+
+def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:
+    """Raise if a number is NaN or infinite.
+
+    Args:
+        label: the target, in words.
+        numbers: its values, by where they were computed.
+        remedy: what to do about it.
+
+    Raises:
+        NotFinite: naming all values that aren't finite.
+    """
+    if wrong := [f"{number} {place}" for place, number in numbers.items() if not np.isfinite(number)]:
+        raise NotFinite(f"the {label} is {' and '.join(wrong)}: {remedy}")
+
+
+def in_double_precision(model: Model) -> Model:
+    """Return a model with its parameters in double precision.
+
+    Args:
+        model: the model.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, model
+    )
+
+
+def certified(
+    completeness: Completeness, value: Any, model: Model, recompute: Callable[[Model], Float[Array, ""]]
+) -> Completeness:
+    """Return completeness against the value of the plain forward pass; where it fails, with that in double precision.
+
+    Args:
+        completeness: of the parts, against the value in the program that made them.
+        value: the number from the plain forward pass.
+        model: the model.
+        recompute: computes the number by a model; called with the model in double precision, if at all.
+    """
+    completeness = completeness.against(value)
+    if completeness.verdict != FAILS or completeness.dtype == jnp.float64:
+        return completeness
+    with jax.enable_x64(True):
+        return completeness._replace(in_float64=float(recompute(in_double_precision(model))))

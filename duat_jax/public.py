@@ -20,7 +20,7 @@ from duat_jax.forms.score import split_score as split_score
 from duat_jax.forms.secant import Secant as Secant
 from duat_jax.forms.secant import secant as secant
 from duat_jax.inputs.images import load_image as load_image
-from duat_jax.inputs.request import Text as Text
+from duat_jax.inputs.model_inputs import Text as Text
 from duat_jax.interpret.attention.compute import attends as attends
 from duat_jax.interpret.attention.result import AttentionScore as AttentionScore
 from duat_jax.interpret.contrast.compute import contrast as contrast

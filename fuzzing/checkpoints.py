@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import duat_jax as duat
-from duat_jax.inputs import labels as words
-from duat_jax.inputs import request as inputs
+from duat_jax.inputs import labels
+from duat_jax.inputs.encoding import encode
+from duat_jax.inputs.request import check
 
 TEXT = "w5 w17 w3"
 
@@ -147,9 +148,9 @@ def read_text(directory: Path, text: str = TEXT) -> str | None:
     """
     try:
         tokenizer, config = duat.load_tokenizer(directory), duat.load_config(directory)
-        ids = inputs.encode(tokenizer, text, "the text")
-        inputs.check(config, ids, against=ids if config.head.kind == "hidden" else None)
-        words.readable(tokenizer, range(min(config.vocab, 100)))
+        ids = encode(tokenizer, text, "the text")
+        check(config, ids, against=ids if config.head.kind == "hidden" else None)
+        labels.readable(tokenizer, range(min(config.vocab, 100)))
     except duat.DuatError as error:
         return str(error)
     return None

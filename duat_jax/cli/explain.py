@@ -57,7 +57,7 @@ def _read_text(
 ) -> "tuple[Tokenizer | None, Any, list[Any]]":
     """Return the tokenizer, what the model reads, and what it is contrasted with."""
     import duat_jax as duat
-    from duat_jax.inputs import request as inputs
+    from duat_jax.inputs.encoding import encode, encode_pair
 
     if config.image is not None:
         if image is None or text is not None or pair is not None:
@@ -69,8 +69,8 @@ def _read_text(
 
     def encoded(text: str, what: str) -> Any:
         if pair is None:
-            return inputs.encode(tokenizer, text, what)
-        return inputs.encode_pair(tokenizer, text, pair, config)
+            return encode(tokenizer, text, what)
+        return encode_pair(tokenizer, text, pair, config)
 
     return tokenizer, encoded(text, "the text"), [encoded(other, "the other text") for other in others]
 
@@ -78,13 +78,13 @@ def _read_text(
 def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | None", against: str | None) -> Any:
     """Return the text or the image that an encoder's one is compared with."""
     import duat_jax as duat
-    from duat_jax.inputs import request as inputs
+    from duat_jax.inputs.encoding import encode
 
     if against is None:
         return None
     if tokenizer is None:
         return duat.load_image(against, str(model))
-    return inputs.encode(tokenizer, against, "the text to compare with")
+    return encode(tokenizer, against, "the text to compare with")
 
 
 def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
@@ -98,12 +98,12 @@ def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
 
 def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, what: str) -> int | str | None:
     """Return the token or the class that a text names."""
-    from duat_jax.inputs import request as inputs
+    from duat_jax.inputs.encoding import encode_token
 
     if text is None or tokenizer is None or config.head.kind == "classes":
         # A class's number is short; what isn't one stays a name.
         return int(text) if text and text.isdecimal() and len(text) < 10 and text not in config.head.labels else text
-    return inputs.encode_token(tokenizer, text, what)
+    return encode_token(tokenizer, text, what)
 
 
 def explain(

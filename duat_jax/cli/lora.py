@@ -152,7 +152,7 @@ def diff(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.inputs.request import encode, encode_token
+        from duat_jax.inputs.encoding import encode, encode_token
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
         from duat_jax.lora.parameters import as_dict, moved_parameters

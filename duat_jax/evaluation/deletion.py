@@ -14,7 +14,8 @@ from duat_jax.attribution.tokens import Asked, Method, number, read
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast, special_tokens
 from duat_jax.inputs.batching import bucket
-from duat_jax.inputs.request import Inputs, encode
+from duat_jax.inputs.encoding import encode
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import embedded, pinned, readers_of, row, stack
 from duat_jax.models.targets.base import Target
 from duat_jax.models.targets.logit import LogProbability

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from duat_jax.errors import BadText
 from duat_jax.in_context.runs import Task
 from duat_jax.in_context.tasks import PAIRS
-from duat_jax.inputs.request import encode
+from duat_jax.inputs.encoding import encode
 from duat_jax.models.checkpoint.tokenizer import one_error
 
 if TYPE_CHECKING:

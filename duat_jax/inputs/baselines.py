@@ -8,7 +8,9 @@ from jaxtyping import Bool, Float
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.batching import padded
-from duat_jax.inputs.request import MASKS, Inputs, check_one, checked_input, is_many
+from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
+from duat_jax.inputs.request import check_one
+from duat_jax.inputs.targets import MASKS
 from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config, Image

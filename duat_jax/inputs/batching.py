@@ -9,7 +9,7 @@ from jax.sharding import AxisType, NamedSharding
 from jaxtyping import Shaped
 
 from duat_jax.errors import DuatError
-from duat_jax.inputs.request import Inputs
+from duat_jax.inputs.model_inputs import Inputs
 
 SHORTEST, LARGEST_BATCH = 16, 8
 """The length of the shortest bucket, and how many tables are made at a time."""

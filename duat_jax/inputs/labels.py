@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.request import Inputs
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 

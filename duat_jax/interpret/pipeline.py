@@ -15,7 +15,7 @@ from duat_jax.forms.completeness import FAILS, Completeness
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches
 from duat_jax.inputs.labels import most_probable
-from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reading, Target, forward
 from duat_jax.models.targets.classes import Class
@@ -113,16 +113,47 @@ def read(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading,
     return reader.read(model, passed), most_probable(model.logits_at(state).values)
 
 
-@partial(jax.jit, static_argnames="stream")
-def value_of(model: Transformer, reader: Any, inputs: Any, stream: int | None) -> Float[Array, ""]:
-    """Return the number that a target reads of one input, by a plain forward pass.
+def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, ...]]) -> list[tuple[Reading, Any]]:
+    """Read targets on a batch by plain forward passes, and bring the readings to the host.
 
     Args:
         model: the model.
-        reader: the target's reader.
-        inputs: the input.
-        stream: number of the residual stream that is read; the states of the read-out if absent.
+        batch: the inputs, padded, each array with an axis of rows.
+        targets: of each row its targets, as many of the same kinds in the same order.
+
+    Returns:
+        Of each target, its readings in all rows, and the most probable outputs there.
     """
+    each_row = len(targets[0])
+    readers = readers_of(model, [target for of_row in targets for target in of_row])
+    stacked = [stack(readers[k::each_row]) for k in range(each_row)]
+    streams = tuple(sorted({target.stream for target in targets[0] if target.stream is not None}))
+    return jax.device_get(_read_all(model, stacked, forward_passes(model, batch, streams)))
+
+
+@jax.jit
+def _read_all(model: Transformer, readers: list[Any], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
+    return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
+
+
+def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[[Transformer], Float[Array, ""]]:
+    """Return the function that computes a number by a model: that of a target, about the output that it read.
+
+    Args:
+        inputs: the input.
+        target: the target.
+        reading: its reading.
+    """
+
+    def recompute(model: Transformer) -> Float[Array, ""]:
+        (reader,) = readers_of(model, [target])
+        return _value(model, pinned(reader, reading), inputs, target.stream)
+
+    return recompute
+
+
+@partial(jax.jit, static_argnames="stream")
+def _value(model: Transformer, reader: Any, inputs: Any, stream: int | None) -> Float[Array, ""]:
     streams = () if stream is None else (stream,)
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
 

@@ -13,7 +13,8 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.secant import Secant, notes_of, secant
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.request import Inputs, check_one
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.request import check_one
 from duat_jax.interpret.pipeline import certified, pinned, read, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts

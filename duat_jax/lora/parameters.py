@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
-from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.models.transformer import Transformer
 from duat_jax.operators.estimate import Estimate

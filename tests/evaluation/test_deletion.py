@@ -31,7 +31,7 @@ from duat_jax.evaluation.deletion import (
 from duat_jax.evaluation.deletion_study import compared, names_of
 from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.inputs.baselines import Reference
-from duat_jax.inputs.request import Inputs
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Head
 from duat_jax.models.targets.base import reading
 from duat_jax.nn import BlockConfig

@@ -11,8 +11,8 @@ from flax import nnx
 from helpers import close, near
 
 import duat_jax as duat
-from duat_jax.inputs import request as inputs
 from duat_jax.inputs.batching import batches
+from duat_jax.inputs.request import check
 from duat_jax.interpret import pipeline
 from duat_jax.interpret.explain import compute as run
 from duat_jax.models.config import Head
@@ -169,7 +169,7 @@ def test_an_odd_question_is_refused(case):
     changed, message = ODD[case]
     arguments = {"given": [5, 6], "target": 3} | changed
     with pytest.raises(duat.BadText, match=re.escape(message)):
-        inputs.check(duat.load_config(GOLDEN / "gpt2"), **arguments)
+        check(duat.load_config(GOLDEN / "gpt2"), **arguments)
 
 
 def test_everything_wrong_with_a_question_is_named_at_once():
@@ -181,14 +181,14 @@ def test_everything_wrong_with_a_question_is_named_at_once():
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8, jnp.int32])
 def test_whole_numbers_of_any_kind_are_taken(kind):
-    question = inputs.check(duat.load_config(GOLDEN / "gpt2"), IDS, kind(7), kind(3), None, kind(2))
+    question = check(duat.load_config(GOLDEN / "gpt2"), IDS, kind(7), kind(3), None, kind(2))
     ((target,),) = question.targets
     assert (target.token, target.contrast, target.position) == (7, 3, 2)
     np.testing.assert_array_equal(question.inputs[0].given, IDS)
 
 
 def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr("duat_jax.interpret.explain.compute.forward_passes", None)
+    monkeypatch.setattr("duat_jax.interpret.explain.compute.read_targets", None)
     for name, arguments in (("gpt2", {"position": 9}), ("bert", {"against": jnp.array([99])}), ("bert", {})):
         with pytest.raises(duat.BadText):
             duat.explain(both(name)[0], IDS, **arguments)
@@ -197,7 +197,7 @@ def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
 @pytest.mark.parametrize("position", [True, "2", 0, 1.5, np.arange(2)])
 def test_an_encoder_takes_no_position(position):
     with pytest.raises(duat.BadText, match="without target, contrast or position"):
-        inputs.check(duat.load_config(GOLDEN / "bert"), IDS, None, None, OTHER, position)
+        check(duat.load_config(GOLDEN / "bert"), IDS, None, None, OTHER, position)
 
 
 def test_an_encoder_wants_another_text():
@@ -290,7 +290,7 @@ def test_many_texts_and_targets_are_those_of_each(name):
     assert [len(row) for row in many] == [len(MANY[name])] * len(TEXTS)
     for text, row in zip(TEXTS, many):
         ids, real = jnp.array(text), jnp.ones(len(text), bool)
-        question = inputs.check(model.config, text, MANY[name])
+        question = check(model.config, text, MANY[name])
         for asked, explanation in zip(question.targets[0], row):
             passed = forward(model, ids, real, () if asked.stream is None else (asked.stream,))
             reading = asked.reader(lambda other: (model(jnp.array(other)), len(other))).read(model, passed)
@@ -322,12 +322,10 @@ def test_one_of_many_is_not_in_a_list():
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_padding_has_no_part(name):
     model, _ = both(name)
-    question = inputs.check(model.config, IDS, against=OTHER if name == "bert" else None)
+    question = check(model.config, IDS, against=OTHER if name == "bert" else None)
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
-    passed = pipeline.forward_passes(model, batch.inputs)
-    readers = pipeline.stack(pipeline.readers_of(model, list(question.targets[0])))
-    ((reading, _),) = run._read(model, [readers], passed)
+    ((reading, _),) = pipeline.read_targets(model, batch.inputs, list(question.targets))
     (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None)
     neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
     for part in (parts.embedding, parts.input_tokens, *neurons):

@@ -20,7 +20,7 @@ from PIL import Image as Pillow
 
 import duat_jax as duat
 from duat_jax.inputs import images
-from duat_jax.inputs import request as inputs
+from duat_jax.inputs.request import check
 
 TARGETS = {"next token": duat.Logit(4, contrast=6, position=2), "masked token": duat.LogProbability(4, position=3)}
 ASKED = dict.fromkeys(CONFIGS, duat.Class("good", contrast=0)) | TARGETS
@@ -116,21 +116,21 @@ REFUSED = {
 def test_what_a_head_cannot_say_is_refused(case):
     name, asked, message = REFUSED[case]
     with pytest.raises(duat.BadText, match=re.escape(message)):
-        inputs.check(CONFIGS[name], **({"given": GIVEN[name]} | asked))
+        check(CONFIGS[name], **({"given": GIVEN[name]} | asked))
 
 
 def test_a_masked_model_is_read_at_its_only_mask():
     tokenizer, config = duat.load_tokenizer(GOLDEN / "bert-masked"), duat.load_config(GOLDEN / "bert-masked")
     texts = [tokenizer.encode(text).ids for text in ("w5 [MASK] w6", "[MASK]", "w5 w6", "[MASK] [MASK]")]
-    question = inputs.check(config, texts[:2], [7, duat.LogProbability(7)], tokenizer=tokenizer)
+    question = check(config, texts[:2], [7, duat.LogProbability(7)], tokenizer=tokenizer)
     assert [[target.position for target in row] for row in question.targets] == [[2, 2], [1, 1]]
     with pytest.raises(duat.BadText) as raised:
-        inputs.check(config, texts, 7, tokenizer=tokenizer)
+        check(config, texts, 7, tokenizer=tokenizer)
     assert str(raised.value) == (
         "text 2 has no [MASK]: write one where a token is to be said, or give a position;"
         " text 3 has 2 [MASK], at 1, 2: give the position of one"
     )
-    assert inputs.check(config, texts[2], 7, position=-2, tokenizer=tokenizer).targets[0][0].position == 2
+    assert check(config, texts[2], 7, position=-2, tokenizer=tokenizer).targets[0][0].position == 2
 
 
 @pytest.mark.slow

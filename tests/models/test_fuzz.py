@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.inputs import request as inputs
+from duat_jax.inputs.request import check
 from fuzzing.checkpoints import WORDS, read_model, read_text, safetensors_file, split_safetensors
 
 NAMES = st.sampled_from(["gpt2-untied-relu", "bert-silu"])
@@ -158,7 +158,7 @@ def test_any_tokenizer(name, data):
 def test_any_question(name, ids, target, contrast, against, position):
     config = duat.load_config(GOLDEN / name)
     try:
-        question = inputs.check(config, ids, target, contrast, against, position)
+        question = check(config, ids, target, contrast, against, position)
     except duat.BadText as error:
         one_line(str(error))
     else:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.request import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import shown

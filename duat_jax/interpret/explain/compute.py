@@ -14,20 +14,11 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import Labels, labels_of
-from duat_jax.inputs.request import Inputs, check
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pipeline import (
-    Predicted,
-    certified,
-    forward_passes,
-    pinned,
-    read,
-    readers_of,
-    row,
-    stack,
-    value_of,
-)
-from duat_jax.models.targets.base import ForwardPass, Reading, Target
+from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, row
+from duat_jax.models.targets.base import Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated
 from duat_jax.transform import marks
@@ -107,17 +98,14 @@ def explain(
 
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
-    request = check(model.config, given, target, contrast, against, position, tokenizer)
     require_gated(model.config, carries)
+    request = check(model.config, given, target, contrast, against, position, tokenizer)
     if sharding is not None:
         require_spread(model, sharding)
     streams = tuple(each.stream for each in request.targets[0])
     explanations: dict[int, list[Explanation]] = {}
     for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
-        readers = readers_of(model, [each for i in batch.rows for each in request.targets[i]])
-        readers = [stack(readers[k :: len(streams)]) for k in range(len(streams))]
-        passed = forward_passes(model, batch.inputs, tuple(sorted({i for i in streams if i is not None})))
-        readings = jax.device_get(_read(model, readers, passed))
+        readings = read_targets(model, batch.inputs, [request.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
         parts, activations = jax.device_get(_split(model, batch.inputs, of_target, streams, carries))
         for place, i in enumerate(batch.indices):
@@ -131,12 +119,6 @@ def explain(
             ]
     answers = [explanations[i] if request.many_targets else explanations[i][0] for i in range(len(explanations))]
     return answers if request.many_inputs else answers[0]
-
-
-@jax.jit
-def _read(model: Transformer, readers: list[Any], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
-    """Return the reading of every target on every text, and the most probable outputs there."""
-    return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
 
 
 @partial(jax.jit, static_argnames=("streams", "carries"))
@@ -213,10 +195,7 @@ def _explanation(
 ) -> Explanation:
     (reading, predicted), tokens, image = read_out, len(labels.names), model.config.image
 
-    def recompute(model: Transformer) -> Array:
-        (reader,) = readers_of(model, [target])
-        return value_of(model, pinned(reader, reading), inputs, target.stream)
-
+    recompute = recomputation(inputs, target, reading)
     # The value is that of the plain forward pass.
     whole, collapsed = (
         certified(each, reading.value, model, recompute) for each in (parts.completeness, parts.collapse_completeness)

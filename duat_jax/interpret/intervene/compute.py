@@ -15,7 +15,8 @@ from duat_jax.forms.decomposition import KINDS
 from duat_jax.forms.secant import notes_of, secant
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, labels_of
-from duat_jax.inputs.request import Inputs, check_one
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.pipeline import certified, pinned, readers_of, require_finite

@@ -1,0 +1,78 @@
+"""Texts as token ids, by a model's tokenizer."""
+
+from typing import TYPE_CHECKING
+
+from duat_jax.errors import BadText
+from duat_jax.inputs.model_inputs import Text
+from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.tokenizer import one_error
+from duat_jax.models.config import Config
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SHOWN_PIECES = 8
+"""How many pieces of a text that isn't one token a message names."""
+
+
+def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
+    """Return a text's token ids, with a model's special tokens around them.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        text: the text.
+        what: what it is, for the message.
+
+    Raises:
+        BadText: if it has no tokens, or the tokenizer can't split it.
+    """
+    with one_error(f"the tokenizer can't split {what}", BadText):
+        plain = tokenizer.encode(text, add_special_tokens=False).ids
+        ids = tokenizer.encode(text).ids
+    if not plain:
+        raise BadText(f"{what} is empty: give at least one token")
+    return ids
+
+
+def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> Text:
+    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        text: the first text.
+        pair: the second one.
+        config: the model's parts; one with a single segment is given none.
+
+    Raises:
+        BadText: if one of them has no tokens, or the tokenizer can't split it.
+    """
+    for part, what in ((text, "the text"), (pair, "the pair's second text")):
+        encode(tokenizer, part, what)
+    with one_error("the tokenizer can't split the pair", BadText):
+        encoding = tokenizer.encode(text, pair)
+        return Text(encoding.ids, encoding.type_ids if config.segments > 1 else None)
+
+
+def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
+    """Return the token that a text is; a text that isn't one token may be a token's own name.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        text: the text.
+        what: what it is, for the message.
+
+    Raises:
+        BadText: if it is neither.
+    """
+    with one_error(f"the tokenizer can't split the {what}", BadText):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        if len(ids) == 1:
+            return ids[0]
+        if (token := tokenizer.token_to_id(text)) is not None:
+            return token
+        pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids[:SHOWN_PIECES]) or "nothing"
+    more = ", …" if len(ids) > SHOWN_PIECES else ""
+    raise BadText(
+        f"the {what} {shown(text)} is not one token but {len(ids)} ({pieces}{more}): give one of its tokens, and mind"
+        " that a leading space belongs to a token"
+    )

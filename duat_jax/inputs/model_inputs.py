@@ -1,0 +1,81 @@
+"""Inputs of a model: token ids with their segments, or an image's pixels."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from duat_jax.models.config import Config
+from duat_jax.models.validation import checked_ids, checked_pixels, checked_segments
+
+if TYPE_CHECKING:
+    pass
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text of several segments, such as a pair of sentences.
+
+    Args:
+        ids: token ids, `[tokens]`.
+        segments: of each token the segment, `[tokens]`; all of segment 0 if absent.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> pair = duat.load_tokenizer().encode("import os", "import sys")
+        >>> Text(pair.ids, pair.type_ids).segments
+        [0, 0, 1, 1]
+    """
+
+    ids: Any
+    segments: Any = None
+
+
+class Inputs(NamedTuple):
+    """What a model reads, one or many, in the last case padded: a pytree.
+
+    Args:
+        given: token ids, `[..., tokens]`; or pixels, `[..., channels, height, width]`.
+        real: true for real tokens, `[..., tokens]`.
+        segments: of each token the segment, `[..., tokens]`; absent if the model has none.
+    """
+
+    given: Any
+    real: Bool[np.ndarray, "... tokens"]
+    segments: Int[np.ndarray, "... tokens"] | None
+
+
+def is_many(config: Config, given: Any) -> bool:
+    """Return whether there are many texts or images: a list of them, or an array with one more axis.
+
+    Args:
+        config: the model's parts.
+        given: one of them, or many.
+    """
+    if isinstance(given, list | tuple):
+        one = given[0] if len(given) else None
+        if config.image is None:
+            return isinstance(one, list | tuple | Text) or getattr(one, "ndim", 0) > 0
+        return getattr(one, "ndim", 0) == 3
+    return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
+
+
+def checked_input(config: Config, given: Any, name: str, problems: list[str]) -> Inputs:
+    """Return one text or image as a model reads it.
+
+    Args:
+        config: the model's parts.
+        given: token ids of a text, a `Text`, or an image's pixels.
+        name: which one it is, for the message.
+        problems: where a problem is added.
+    """
+    if config.image is not None:
+        pixels = checked_pixels(config.image, given, name, problems)
+        return Inputs(pixels, np.ones(config.positions, bool), None)
+    text = given if isinstance(given, Text) else Text(given)
+    ids = checked_ids(config, text.ids, name, problems)
+    if len(ids) and ids[-1] == config.head.filler:
+        problems.append(f"{name} ends with token {ids[-1]}, which fills texts up and says nothing here: leave it out")
+    return Inputs(ids, np.ones(len(ids), bool), checked_segments(config, text.segments, len(ids), name, problems))

@@ -139,14 +139,12 @@ def _page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _draw(results: dict[str, Any]) -> None:
-    for name, (path, what) in PICTURES.items():
-        if found := results["studies"].get(name):
-            tables = {
-                removal: {method: Row(**row) for method, row in table.items()}
-                for removal, table in found["tables"].items()
-            }
-            draw(tables, found["value"], what).savefig(path, dpi=110)
+def _draw(name: str, found: dict[str, Any]) -> None:
+    path, number = PICTURES[name]
+    tables = {
+        removal: {method: Row(**row) for method, row in table.items()} for removal, table in found["tables"].items()
+    }
+    draw(tables, found["value"], number).savefig(path, dpi=110)
 
 
 def fields(results: dict[str, Any]) -> Fields:
@@ -177,7 +175,8 @@ def main() -> None:
             results["studies"][name] = _measure(name, STUDIES[name], count)
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    _draw(results)
+            if name in PICTURES:
+                _draw(name, results["studies"][name])
     write_pages()
 
 

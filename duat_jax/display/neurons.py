@@ -9,7 +9,7 @@ from duat_jax.transform.keys import Key, Marked
 
 
 class Neuron(NamedTuple):
-    """One entry of the table at its finest level.
+    """The part of one neuron at one token.
 
     Args:
         term: the term that it belongs to.
@@ -25,7 +25,7 @@ class Neuron(NamedTuple):
 
 
 def largest_entries(parts: Marked[Float[np.ndarray, "tokens units"]], count: int) -> list[tuple[Key, int, int, float]]:
-    """Return the largest entries by size: of which part, at which token, of which unit, and how much.
+    """Return the largest entries by size, each with its part, token and unit.
 
     Args:
         parts: a number for each unit at each token, by what it is a part of.

@@ -11,10 +11,10 @@ RED, BLUE = "#c0504d", "#4a7fb5"
 """The colours of what raises the value and of what lowers it."""
 
 LABELLED = 80
-"""Up to this many tokens every token is labelled; beyond, every n-th."""
+"""The largest number of tokens that are all labelled; of more, every n-th is."""
 
 ACROSS = 7
-"""How many small pictures stand side by side."""
+"""The number of small pictures in a row."""
 
 PATCHES = slice(1, None)
 """The tokens after that of the whole."""

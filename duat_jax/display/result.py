@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 110
-"""How wide a table is where there is no terminal."""
+"""The width of a table without a terminal."""
 
 
 class Displayed:

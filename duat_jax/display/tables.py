@@ -1,4 +1,4 @@
-"""TODO."""
+"""Elements of tables: tokens, signed numbers, predictions, the line of completeness."""
 
 from collections.abc import Iterable
 
@@ -34,7 +34,7 @@ def new_table() -> Table:
 
 
 def spoken(predictions: tuple[Prediction, ...]) -> str:
-    """Return what a model says, and how probable it is.
+    """Return predictions with their probabilities, in one line.
 
     Args:
         predictions: what it may say.
@@ -43,7 +43,7 @@ def spoken(predictions: tuple[Prediction, ...]) -> str:
 
 
 def completeness_line(completeness: Completeness, what: str = "value") -> Text:
-    """Return value, sum, error, tolerance and verdict in one line; why it fails in a second, where that is known.
+    """Return value, sum, error, tolerance and verdict in one line, and a note on a failure in a second one.
 
     Args:
         completeness: of one number.
@@ -64,7 +64,7 @@ def completeness_line(completeness: Completeness, what: str = "value") -> Text:
 
 
 def note_lines(notes: Iterable[str]) -> list[Text]:
-    """Return what to know of parts that sum, each in a line of its own.
+    """Return notes on a result, each in a line of its own.
 
     Args:
         notes: sentences.

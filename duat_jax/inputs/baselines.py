@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENS = {"mask": MASKS, "pad": ("[PAD]", "<pad>", "<|pad|>")}
-"""What tokenizers call the tokens that can stand in every token's place."""
+"""Names in tokenizers of the tokens that a baseline consists of."""
 
 BASELINES = {
     "mask": "a text of masks",
@@ -28,7 +28,7 @@ BASELINES = {
     "mean": "the vocabulary's mean",
     "blur": "the blurred image",
 }
-"""What can be made of an input, and what it is."""
+"""Baselines that can be made of an input, with their labels."""
 
 MEAN_IMAGE = "the image's mean"
 
@@ -169,7 +169,7 @@ def _baseline(
 
 
 def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
-    """Return the tokens that are no part of what a text says: its beginning and end, masks, and those named special.
+    """Return the special tokens: beginning and end of a text, masks, and those that the tokenizer names special.
 
     Args:
         tokenizer: a model's tokenizer, if there is one.

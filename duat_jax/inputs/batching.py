@@ -1,4 +1,4 @@
-"""Texts of many lengths as few shapes: padded on the right to a bucket's length, a few at a time."""
+"""Batching: texts padded on the right to few lengths, a few at a time."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from duat_jax.errors import DuatError
 from duat_jax.inputs.model_inputs import Inputs
 
 SHORTEST, LARGEST_BATCH = 16, 8
-"""The length of the shortest bucket, and how many tables are made at a time."""
+"""The shortest padded length, and the largest number of tables in a batch."""
 
 
 class Batch(NamedTuple):
@@ -48,7 +48,7 @@ def _power_of_two(number: int) -> int:
 
 
 def shards_of(sharding: NamedSharding | None) -> int:
-    """Return into how many parts a sharding cuts the first axis.
+    """Return the number of parts into which a sharding cuts the first axis.
 
     Args:
         sharding: the sharding; one part without it.

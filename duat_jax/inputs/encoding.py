@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SHOWN_PIECES = 8
-"""How many pieces of a text that isn't one token a message names."""
+"""The largest number of pieces of a text that a message names."""
 
 
 def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
@@ -54,7 +54,7 @@ def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) ->
 
 
 def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
-    """Return the token that a text is; a text that isn't one token may be a token's own name.
+    """Return the token id of a text that is one token, or a token's name.
 
     Args:
         tokenizer: the model's tokenizer.

@@ -1,4 +1,4 @@
-"""From an image's file to the pixels that a model reads, as its checkpoint says."""
+"""Image files: pixels for a model, prepared as its checkpoint says."""
 
 import warnings
 from pathlib import Path
@@ -35,7 +35,7 @@ Size = tuple[int, int]
 
 
 class _Recipe(NamedTuple):
-    """How an image becomes pixels; what isn't done is absent.
+    """The preparation of an image; steps that aren't taken are absent.
 
     Args:
         size: height and width that it is resized to; or the length of its shorter edge.

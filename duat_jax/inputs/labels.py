@@ -1,4 +1,4 @@
-"""How tokens, classes, places and predictions are called."""
+"""Labels of tokens, classes, places and predictions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PREDICTIONS = 5
 
 
 class Prediction(NamedTuple):
-    """One token that a language model may say, or one class.
+    """A predicted token or class.
 
     Args:
         token: its text, or the class's name.
@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Labels:
-    """What the tokens of one text are called, or the patches of one image, and what a model says.
+    """Labels of the tokens of one text, or of the patches of one image, and of a model's outputs.
 
     Args:
         config: the model's parts.
@@ -47,7 +47,7 @@ class Labels:
     names: tuple[str, ...]
 
     def output(self, output: int) -> str:
-        """Return what one of the model's outputs is called: what a token says, or a class's name.
+        """Return the label of an output: a token's text, or a class's name.
 
         Args:
             output: its number.
@@ -58,7 +58,7 @@ class Labels:
         return labels[output] if labels else str(output)
 
     def place(self, position: int) -> str:
-        """Return where a token stands in the text, and what it says.
+        """Return the label of a place: the token's index and its text.
 
         Args:
             position: its index.
@@ -66,7 +66,7 @@ class Labels:
         return f"token {position}, {self.names[position]!r}"
 
     def text(self, ids: Any) -> str:
-        """Return what a row of tokens says.
+        """Return the text of a sequence of tokens.
 
         Args:
             ids: their ids, `[tokens]`; or an image's pixels, which say nothing.
@@ -74,7 +74,7 @@ class Labels:
         return "another image" if self.config.image is not None else readable_text(self.tokenizer, np.asarray(ids))
 
     def predictions(self, outputs: Any, probabilities: Any) -> tuple[Prediction, ...]:
-        """Return what a model says.
+        """Return the most probable outputs with their labels.
 
         Args:
             outputs: the most probable tokens or classes, by number, `[predictions]`.
@@ -87,7 +87,7 @@ class Labels:
 
 
 def labels_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Labels:
-    """Return how everything is called in one text, or in one image: the whole of it, and each patch by row and column.
+    """Return the labels of one text, or of one image: the whole of it, and each patch by row and column.
 
     Args:
         config: the model's parts.
@@ -112,7 +112,7 @@ def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:
 
 
 def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[str, ...]:
-    """Return what each token says.
+    """Return the text of each token.
 
     Args:
         tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
@@ -137,7 +137,7 @@ def _readable(tokenizer: "Tokenizer", token: int) -> str:
 
 
 def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:
-    """Return what a row of tokens says.
+    """Return the text of a sequence of tokens.
 
     Args:
         tokenizer: the model's tokenizer; without it the tokens' numbers are returned.

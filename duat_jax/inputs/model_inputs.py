@@ -34,7 +34,7 @@ class Text:
 
 
 class Inputs(NamedTuple):
-    """What a model reads, one or many, in the last case padded: a pytree.
+    """An input of a model, or a batch of padded ones: a pytree.
 
     Args:
         given: token ids, `[..., tokens]`; or pixels, `[..., channels, height, width]`.
@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
 
 
 def is_many(config: Config, given: Any) -> bool:
-    """Return whether there are many texts or images: a list of them, or an array with one more axis.
+    """Return whether an argument holds many texts or images: a list of them, or an array with one more axis.
 
     Args:
         config: the model's parts.
@@ -63,7 +63,7 @@ def is_many(config: Config, given: Any) -> bool:
 
 
 def checked_input(config: Config, given: Any, name: str, problems: list[str]) -> Inputs:
-    """Return one text or image as a model reads it.
+    """Validate one text or image.
 
     Args:
         config: the model's parts.

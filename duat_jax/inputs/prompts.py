@@ -1,4 +1,4 @@
-"""Prompts: a task's texts as a model reads them, those that it answers rightly."""
+"""Prompts of tasks: pairs of texts that a model answers rightly, as token ids."""
 
 from collections import Counter
 from functools import partial
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 DRAWS, BATCH = 4000, 16
-"""How many cases are drawn before it is said that there aren't enough, and how many are read at once."""
+"""The largest number of cases that are drawn, and the number that are read at once."""
 
 
 _Ids = tuple[list[int], list[int], int, int]

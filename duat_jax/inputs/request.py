@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """Inputs and targets that a model can take: of each text or image, each target.
+    """A validated request: inputs, and the targets of each.
 
     Args:
         inputs: each text or image.
@@ -84,7 +84,7 @@ def check_one(
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> tuple[Inputs, Target]:
-    """Return the one input and the one target of a question that takes no lists.
+    """Validate one input and one target.
 
     Args:
         config: the model's parts.

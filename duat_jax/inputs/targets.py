@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SHOWN_MASKS = 8
-"""How many places of masks a message names."""
+"""The largest number of masks that a message names."""
 
 MASKS = ("[MASK]", "<mask>")
-"""What tokenizers call the token in whose place a masked language model says another."""
+"""Names of the mask token in tokenizers."""
 
 
 def targets_of(
@@ -96,7 +96,7 @@ def _checked(target: Target, config: Config, places: Places, name: str, problems
 
 
 def _mask(config: Config, tokenizer: "Tokenizer | None") -> tuple[int, str] | None:
-    """Return the token in whose place a masked language model says another, and its name."""
+    """Return the mask token of a masked language model, and its name."""
     if config.head.kind != "masked token" or tokenizer is None:
         return None
     found = ((tokenizer.token_to_id(name), name) for name in MASKS)

@@ -1,4 +1,4 @@
-"""Tasks: what differs between two texts decides what comes next."""
+"""Tasks: pairs of texts whose difference decides the next token."""
 
 from collections.abc import Callable
 from random import Random
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """Two texts and what comes next.
+    """A pair of texts with the next token of each.
 
     Args:
         clean: the text.
@@ -180,4 +180,4 @@ TASKS: dict[str, Callable[[Random], Case]] = {
     "pronoun": pronoun,
     "parameter": parameter,
 }
-"""What draws a case of each task."""
+"""The tasks, each with the function that draws its cases."""

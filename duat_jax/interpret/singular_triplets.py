@@ -1,4 +1,4 @@
-"""Singular triplets of a model's map, in the model's own words."""
+"""Singular triplets of a model's map, decoded to tokens."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,7 +135,7 @@ def _require(model: Transformer, ids: Any, triplets: SingularTriplets, top: int)
 
 
 def _unit(vectors: Float[Array, "*shape features"]) -> Float[Array, "*shape features"]:
-    """Return vectors of length one; where a vector is zero it points nowhere."""
+    """Normalise vectors to length one; zero stays zero."""
     length = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / jnp.where(length == 0, 1, length)
 

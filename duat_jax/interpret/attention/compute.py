@@ -1,4 +1,4 @@
-"""Why a head attends where it does: check what is asked, run the model, split the score, put it in words."""
+"""Explain attention: split one score of a head exactly over pairs of sources."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,7 @@ THE = {"key": "key", "versus": "key that it is compared with"}
 
 
 class _Asked(NamedTuple):
-    """What is asked, as whole numbers within the model's range."""
+    """A validated request, as whole numbers within the model's range."""
 
     inputs: Inputs
     layer: int
@@ -131,7 +131,7 @@ def attends(
 
 
 def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: Any, versus: Any) -> _Asked:
-    """Return a question about attention that a model can answer.
+    """Validate a request about attention.
 
     Args:
         config: the model's parts.

@@ -1,4 +1,4 @@
-"""Why a head attends, as one picture: pairs of tokens and pairs of parts, with the sums beside them."""
+"""The picture of an attention score: pairs of tokens and pairs of parts, with their sums."""
 
 import numpy as np
 from matplotlib.figure import Figure, SubFigure
@@ -9,7 +9,7 @@ from duat_jax.interpret.attention.result import BIASES, AttentionScore
 
 
 def draw(score: AttentionScore) -> Figure:
-    """Return two pictures side by side: what each pair of tokens adds to the score, and what each pair of parts.
+    """Return the contributions of all pairs of tokens and of all pairs of parts to the score, side by side.
 
     Rows are what the query is made of, columns what the key is made of; the bars are their sums. Red raises the score,
     blue lowers it.

@@ -1,4 +1,4 @@
-"""The user's object: one attention score of a model, as a sum over pairs of sources."""
+"""The result of explaining attention: one score, as a sum over pairs of sources."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     pass
 
 BIASES = "biases"
-"""What sources without a token are called together."""
+"""The common label of sources without a token."""
 
 
 class Source(NamedTuple):
@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What a source of the query and one of the key add to the score together.
+    """The contribution of a pair of sources, one of the query and one of the key.
 
     Args:
         query: the source on the query side.
@@ -97,14 +97,14 @@ class AttentionScore(Plotted):
 
     @property
     def label(self) -> str:
-        """What is explained, in words."""
+        """The explained score, in words."""
         query, key = (f"{place} {self.tokens[place]!r}" for place in (self.query, self.key))
         rather = "" if self.versus is None else f" rather than to {self.versus} {self.tokens[self.versus]!r}"
         return f"layer {self.layer}, head {self.head}: token {query} attends to {key}{rather}"
 
     @cached_property
     def pairs(self) -> Float[np.ndarray, "query_sources key_sources"]:
-        """What every pair of sources adds to the score."""
+        """The contributions of all pairs of sources."""
         return self.queries.T @ self.keys
 
     def top(self, count: int) -> list[Pair]:
@@ -138,7 +138,7 @@ class AttentionScore(Plotted):
         return summed(self.queries, self.query_sources) @ summed(self.keys, self.key_sources).T
 
     def neurons(self, query: Source, key: Source) -> Float[np.ndarray, "query_neurons key_neurons"]:
-        """Return what one pair of sources adds, split over the neurons of either that is an MLP.
+        """Split the contribution of one pair of sources over the neurons of those that are MLPs.
 
         Args:
             query: a source on the query side, for example of `top(1)`.

@@ -1,4 +1,4 @@
-"""Why a head attends, as a table that a person can read, in a terminal and in a notebook."""
+"""The table of an attention score, for a terminal and a notebook."""
 
 import math
 
@@ -12,7 +12,7 @@ from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.explain.table import TERMS
 
 ATTENDED, TOKENS = 5, 8
-"""How many of the most attended tokens, and of the tokens with most, a table shows."""
+"""The numbers of most attended tokens and of tokens with the largest sums in a table."""
 
 
 def _table(*columns: str, left: tuple[str, ...]) -> Table:
@@ -45,7 +45,7 @@ def _pairs(score: AttentionScore, count: int) -> Table:
 
 
 def _sides(score: AttentionScore) -> tuple[Table, Table]:
-    """Return what each part, and each token, adds on either side."""
+    """Return the sums of each part and each token on the query and on the key side."""
     parts, by_part = score.by_part()
     of_parts = _table("part", "of the query", "of the key", left=("part",))
     for name, query, key in zip(parts, by_part.sum(1), by_part.sum(0), strict=True):
@@ -92,7 +92,7 @@ def _meaning(score: AttentionScore) -> str:
 
 
 def render(score: AttentionScore, count: int = TERMS) -> RenderableType:
-    """Return the whole table: where the head attends, the biggest pairs, the sums on either side, completeness.
+    """Return the table of an attention score: attention, the largest pairs, the sums on either side, completeness.
 
     Args:
         score: what to show.

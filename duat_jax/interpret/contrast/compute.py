@@ -1,4 +1,4 @@
-"""Contrast two inputs: why a model says this on the one and that on the other, down to tokens, heads and neurons."""
+"""Contrast two inputs: split the difference of a target exactly over tokens, heads and neurons."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -153,7 +153,7 @@ def contrast(
 def _run(
     model: Transformer, reader: Any, rows: Reference, stream: int | None
 ) -> tuple[Array, Any, tuple[Reading, Predicted]]:
-    """Return embeddings, what reads the number in the first row and in all others, and what the model says in each."""
+    """Return the embeddings of each row, the pinned reader, and its reading and predictions in each row."""
 
     def plainly(reference: Reference) -> tuple[Array, ForwardPass]:
         x, real = embedded(model, reference), jnp.asarray(reference.inputs.real)

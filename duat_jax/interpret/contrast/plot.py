@@ -1,4 +1,4 @@
-"""A contrast as one picture: where the difference is after each layer, token by token, and which heads carried it."""
+"""The flow picture: the difference between two inputs after each layer, token by token, and the heads that carry it."""
 
 import numpy as np
 from jaxtyping import Float
@@ -54,7 +54,7 @@ def _draw_flow(contrast: Contrast) -> Figure:
 
 
 def head_sums(contrast: Contrast) -> Float[np.ndarray, "rows heads"]:
-    """Return what each layer's heads carry, summed over tokens, beside the rows of the flow; NaN where there is none.
+    """Return the parts of each layer's heads, summed over tokens, in the rows of the flow; NaN where there is none.
 
     Args:
         contrast: what to draw.
@@ -67,7 +67,7 @@ def head_sums(contrast: Contrast) -> Float[np.ndarray, "rows heads"]:
 
 
 def title(contrast: Contrast) -> str:
-    """Return what is asked for, the number on both sides, and the difference.
+    """Return the title: the target, its values on both inputs, and the difference.
 
     Args:
         contrast: what is drawn.

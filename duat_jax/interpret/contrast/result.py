@@ -1,4 +1,4 @@
-"""The user's object: why a model's number is this on one input and that on another, as parts that sum to the change."""
+"""The result of a contrast: the difference of a target between two inputs, as parts that sum to it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """One of what an input is contrasted with.
+    """One reference that an input is contrasted with.
 
     Args:
         name: what it is, in words.
@@ -34,7 +34,7 @@ class Compared(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What an attention head carries to one token.
+    """The part of an attention head at one token.
 
     Args:
         mixed: the mark of what the layer's heads mix.
@@ -102,7 +102,7 @@ class Contrast(Plotted):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """What each row of the flow is called."""
+        """The labels of the rows of the flow."""
         return ("embedding", *(f"layer {i}" for i in range(len(self.flow) - 1)))
 
     def top_neurons(self, count: int) -> list[Neuron]:

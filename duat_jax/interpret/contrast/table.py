@@ -1,4 +1,4 @@
-"""A contrast as a table that a person can read, in a terminal and in a notebook."""
+"""The table of a contrast, for a terminal and a notebook."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.transform.keys import Key
 
 UNITS = 5
-"""How many heads and neurons a table shows, where it isn't said."""
+"""The default number of heads and neurons in a table."""
 
 NOTE = "Exact for this pair of inputs: in every row the parts sum to the difference. Another pair has other parts."
 LESS = (
@@ -46,7 +46,7 @@ def layer_of(key: Key) -> str:
 
 
 def _said(contrast: Contrast) -> list[RenderableType]:
-    """Return what the model says on each input, and the number there."""
+    """Return the most probable outputs and the target's value on each input."""
     table = new_table()
     table.add_column("")
     table.add_column("the number", justify="right")
@@ -107,7 +107,7 @@ def _named(title: str, parts: dict[str, float]) -> list[RenderableType]:
 
 
 def render(contrast: Contrast, count: int = UNITS) -> RenderableType:
-    """Return the whole table: what the model said on both, the flow, heads, neurons, and the completeness of it all.
+    """Return the table of a contrast: predictions on both inputs, the flow, heads, neurons, and completeness.
 
     Args:
         contrast: what to show.

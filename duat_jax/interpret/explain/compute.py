@@ -180,7 +180,7 @@ def _split(
 
 
 def _of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
-    """Return what belongs to a text without its padding, as copies, so that one explanation doesn't keep a batch."""
+    """Return the rows of real tokens, as copies, so that one explanation doesn't keep a batch in memory."""
     return Marked({key: part[:tokens].copy() for key, part in every.items()})
 
 

@@ -1,4 +1,4 @@
-"""An explanation as one picture: layer × token, with the sums beside it."""
+"""The picture of an explanation: term × token, with the sums of rows and columns."""
 
 import numpy as np
 from jaxtyping import Float
@@ -73,7 +73,7 @@ def _draw_table(explanation: Explanation) -> Figure:
 
 
 def title(explanation: Explanation) -> str:
-    """Return what is explained, and its sums.
+    """Return the title: the target, its value, and the sums of its parts.
 
     Args:
         explanation: what is drawn.

@@ -1,4 +1,4 @@
-"""The user's object: one number that a model computed, as a complete table that sums to it."""
+"""The result of an explanation: one number that a model computed, as a complete table that sums to it."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Explanation(Plotted):
 
     @property
     def labels(self) -> dict[Key, str]:
-        """What each term is called in tables: by its layer's number, if it is the layer's only one."""
+        """The labels of terms in tables: the layer's number, if it is the layer's only term."""
         terms_in = Counter(key.scope for key in self.terms)
         return {
             key: f"layer {key.scope[0].removeprefix('layers.')}" if key.scope and terms_in[key.scope] == 1 else str(key)

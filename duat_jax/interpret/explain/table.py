@@ -1,4 +1,4 @@
-"""An explanation as a table that a person can read, in a terminal and in a notebook."""
+"""The table of an explanation, for a terminal and a notebook."""
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -9,10 +9,10 @@ from duat_jax.display.tables import completeness_line, new_table, number, spoken
 from duat_jax.interpret.explain.result import Explanation
 
 TERMS, COLUMNS, BIASES = 10, 6, 5
-"""How many terms, token columns and biases a table shows."""
+"""The numbers of terms, token columns and biases in a table."""
 
 USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --versus TEXT."
-"""What the table of a single input is for."""
+"""The note under the table of a single input."""
 
 
 def _terms(explanation: Explanation, count: int) -> Table:
@@ -61,7 +61,7 @@ def _on_the_linear_path(explanation: Explanation) -> list[tuple[str, float]]:
 
 
 def _biases(explanation: Explanation) -> list[RenderableType]:
-    """Return the biggest biases; nothing of a model without any."""
+    """Return the table of the largest biases; nothing for a model without any."""
     ordered = _on_the_linear_path(explanation)
     if not ordered:
         return []
@@ -78,7 +78,7 @@ def _biases(explanation: Explanation) -> list[RenderableType]:
 
 
 def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
-    """Return the whole table: what the model said, the biggest terms, layer × token, biases, and their completeness.
+    """Return the table of an explanation: predictions, the largest terms, term × token, biases, completeness.
 
     Args:
         explanation: what to show.

@@ -1,4 +1,4 @@
-"""One number that a network computed on an image, with every part at the place where it arose."""
+"""Split a number that a network computes on an image into maps over the image."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

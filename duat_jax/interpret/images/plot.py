@@ -1,4 +1,4 @@
-"""Maps over an image as one picture."""
+"""The picture of maps over an image."""
 
 import numpy as np
 from jaxtyping import Float
@@ -12,11 +12,11 @@ from duat_jax.interpret.images.result import ImageMaps
 Map = Float[np.ndarray, "rows columns"]
 
 ACROSS = 6
-"""How many small pictures stand side by side."""
+"""The number of small pictures in a row."""
 
 
 def draw(maps: ImageMaps) -> Figure:
-    """Return the maps over the image: what goes through everything, and term by term at each term's resolution.
+    """Return the maps over the image: through all layers, and term by term at each term's resolution.
 
     Red raises the value, blue lowers it, and the stronger a colour, the more of the image it covers.
 

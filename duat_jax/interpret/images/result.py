@@ -1,4 +1,4 @@
-"""TODO."""
+"""The result of splitting a number over an image: maps, each at its own resolution."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Maps over an image as a table that a person can read, in a terminal and in a notebook."""
+"""The table of maps over an image, for a terminal and a notebook."""
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -9,7 +9,7 @@ from duat_jax.interpret.images.result import ImageMaps
 
 
 def render(maps: ImageMaps) -> RenderableType:
-    """Return the sum of every map, and where it is largest.
+    """Return the table of all maps: the sum and the largest entry of each.
 
     Args:
         maps: what to show.

@@ -1,4 +1,4 @@
-"""What is changed inside a model: neurons, heads or a stream, set, scaled, or steered along a direction."""
+"""Changes inside a model: neurons, heads or a stream, set, scaled, or steered along a direction."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ HEADS, NEURONS, STREAM = "attention.mixed", "mlp.neurons", "layer"
 """The marks at which heads, neurons and streams are changed."""
 
 SHOWN = 4
-"""How many tokens or units of a change are named."""
+"""The largest number of tokens or units that a message names."""
 
 
 class Where(NamedTuple):
-    """Where a model's values are changed.
+    """The place of values in a model.
 
     Args:
         site: the mark.
@@ -184,7 +184,7 @@ class Stream(Place):
 @final
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What becomes of values inside a model: `m ↦ kept · m + added`.  Places make it.
+    """A change of values inside a model, `m ↦ kept · m + added`, made by a place.
 
     Args:
         place: the values.
@@ -240,7 +240,7 @@ def _in_layer(
 
 
 def some(numbers: tuple[int, ...]) -> str:
-    """Return some of many numbers, in words.
+    """Return the first of many numbers, in words.
 
     Args:
         numbers: all of them.

@@ -1,4 +1,4 @@
-"""Change neurons, heads or streams of a model, run it again, and say how each change moves a number."""
+"""Intervene: change neurons, heads or streams of a model, run it again, and split the change of a target."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,7 +48,7 @@ def intervene(
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> Intervention:
-    """Change values inside a model, run it again, and split how the number moves over the changes.
+    """Change values inside a model, run it again, and split the change of a target over them.
 
     With changes `m ↦ kept · m + added`, beside what the model says when it is run again stand two columns.
     *Secant*: the difference of the two runs, split exactly by the secant of the function from `kept` and `added` to the
@@ -193,7 +193,7 @@ class _Parts(NamedTuple):
 
 
 def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
-    """Return the function from the embeddings to what is read: a stream, or the states of the read-out."""
+    """Return the function from the embeddings to a stream, or to the states of the read-out."""
     if stream is None:
         return lambda x: model.states(x, real)
     return lambda x: Stack(model.stack.blocks[:stream])(model.first(x), real)
@@ -205,7 +205,7 @@ def _read(model: Transformer, reader: Any, real: Any, states: Array, stream: int
 
 @partial(jax.jit, static_argnames="stream")
 def _run(model: Transformer, reader: Any, one: Inputs, edits: Edits | None, stream: int | None) -> Reading:
-    """Return the target, with edits or without: programs of their own, which the parts are compared with."""
+    """Return the target's reading, with edits or without: a program of its own, with which the parts are compared."""
     states = _states(model, one.real, stream)
     run = states if edits is None else edit(states, edits)
     return _read(model, reader, one.real, run(model.embed(one.given, one.segments)), stream)
@@ -213,7 +213,7 @@ def _run(model: Transformer, reader: Any, one: Inputs, edits: Edits | None, stre
 
 @partial(jax.jit, static_argnames="stream")
 def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: Array, stream: int | None) -> _Parts:
-    """Return what every changed value does to the number, by the table of contributions and by the secant."""
+    """Return the effect of every changed value on the number, by the table of contributions and by the secant."""
     x, states = model.embed(one.given, one.segments), _states(model, one.real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 

@@ -1,4 +1,4 @@
-"""The user's object: what changes inside a model did to one number, and what was to be expected of each."""
+"""The result of an intervention: the measured and the predicted effect of each change on a target."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Effect(NamedTuple):
-    """What one change does to the number.
+    """The effect of one change on the target.
 
     Args:
         change: the change, in words.
@@ -64,7 +64,7 @@ class Intervention(Displayed):
 
     @property
     def difference(self) -> float:
-        """The number with the changes minus that without."""
+        """The target with the changes minus that without."""
         return float(self.completeness.value)
 
     def as_dict(self, model: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An intervention as a table that a person can read, in a terminal and in a notebook."""
+"""The table of an intervention, for a terminal and a notebook."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -15,7 +15,7 @@ NOTHING = "The number doesn't move: nothing that was changed reaches it."
 
 
 def render(found: Intervention) -> RenderableType:
-    """Return the whole table: the number without and with the changes, and what each change does to it.
+    """Return the table of an intervention: the target without and with the changes, and each change's effect.
 
     Args:
         found: what to show.

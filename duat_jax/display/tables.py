@@ -15,8 +15,8 @@ def token_label(token: str) -> str:
     Args:
         token: its text.
     """
-    shown = token.replace("\n", "⏎").replace("\t", "⇥")
-    return "·" * (len(shown) - len(shown.lstrip(" "))) + shown.lstrip(" ")
+    visible = token.replace("\n", "⏎").replace("\t", "⇥")
+    return "·" * (len(visible) - len(visible.lstrip(" "))) + visible.lstrip(" ")
 
 
 def number(value: float) -> Text:

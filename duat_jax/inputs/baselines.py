@@ -108,17 +108,17 @@ def check_contrast(
     if not read:
         problems.append("there is nothing to contrast with: give at least one")
     try:
-        one, asked = check_one(config, given, target, contrast, against, position, tokenizer)
+        inputs, number = check_one(config, given, target, contrast, against, position, tokenizer)
     except BadText as error:
         raise BadText("; ".join([str(error), *problems])) from None
-    found = [
-        _baseline(config, one, each, tokenizer, problems)
+    named = [
+        _baseline(config, inputs, each, tokenizer, problems)
         if isinstance(each, str)
-        else (f"the other {kind}", as_it_is(_aligned(one, each, alignment, problems)))
+        else (f"the other {kind}", as_it_is(_aligned(inputs, each, alignment, problems)))
         for each in read
     ]
-    for name, each in found:
-        if not problems and _same(one, each):
+    for name, each in named:
+        if not problems and _same(inputs, each):
             problems.append(
                 f"the {kind} and {name} are the same for the model: the difference is zero, and so is every part;"
                 " give another"
@@ -126,7 +126,8 @@ def check_contrast(
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
     texts = tuple(config.image is None and not isinstance(each, str) for each in read)
-    return ContrastRequest(one, asked, tuple(each for _, each in found), tuple(name for name, _ in found), texts)
+    names, references = zip(*named, strict=True)
+    return ContrastRequest(inputs, number, references, names, texts)
 
 
 def _several(config: Config, other: Any) -> list[Any]:
@@ -134,38 +135,38 @@ def _several(config: Config, other: Any) -> list[Any]:
     return list(other) if many or is_many(config, other) else [other]
 
 
-def as_it_is(one: Inputs) -> Reference:
+def as_it_is(inputs: Inputs) -> Reference:
     """Return an input as a reference.
 
     Args:
-        one: what the model reads.
+        inputs: what the model reads.
     """
-    return Reference(one, np.zeros(len(one.real), bool))
+    return Reference(inputs, np.zeros(len(inputs.real), bool))
 
 
 def _baseline(
-    config: Config, one: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str]
+    config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str]
 ) -> tuple[str, Reference]:
     fitting = ("blur", "mean") if config.image is not None else ("mask", "pad", "mean")
     if kind not in fitting:
         problems.append(
             f"{shown(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}, or what it reads"
         )
-        return kind, as_it_is(one)
+        return kind, as_it_is(inputs)
     if config.image is not None:
         if kind == "blur":
-            return BASELINES[kind], as_it_is(one._replace(given=_blurred(config.image, one.given)))
-        mean = one.given.mean((1, 2), keepdims=True, dtype=one.given.dtype)
-        return MEAN_IMAGE, as_it_is(one._replace(given=np.broadcast_to(mean, one.given.shape)))
-    replaced = ~np.isin(one.given, special_tokens(tokenizer))
+            return BASELINES[kind], as_it_is(inputs._replace(given=_blurred(config.image, inputs.given)))
+        mean = inputs.given.mean((1, 2), keepdims=True, dtype=inputs.given.dtype)
+        return MEAN_IMAGE, as_it_is(inputs._replace(given=np.broadcast_to(mean, inputs.given.shape)))
+    replaced = ~np.isin(inputs.given, special_tokens(tokenizer))
     if kind == "mean":
-        return BASELINES[kind], Reference(one, replaced)
+        return BASELINES[kind], Reference(inputs, replaced)
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
     if not tokens:
         why = f"a {kind} token isn't known" if tokenizer is None else f"the tokenizer has no {kind} token"
         problems.append(f"{why}: give mean, or the other text's token ids")
-        return BASELINES[kind], as_it_is(one)
-    return BASELINES[kind], as_it_is(one._replace(given=np.where(replaced, tokens[0], one.given)))
+        return BASELINES[kind], as_it_is(inputs)
+    return BASELINES[kind], as_it_is(inputs._replace(given=np.where(replaced, tokens[0], inputs.given)))
 
 
 def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
@@ -190,24 +191,24 @@ def _blurred(image: Image, pixels: Float[np.ndarray, "channels height width"]) -
 
     def weights(length: int, width: int) -> Float[np.ndarray, "length length"]:
         places = np.arange(length)
-        found = np.exp(-(((places[:, None] - places) / width) ** 2) / 2)
-        return found / found.sum(1, keepdims=True)
+        densities = np.exp(-(((places[:, None] - places) / width) ** 2) / 2)
+        return densities / densities.sum(1, keepdims=True)
 
     rows, columns = weights(image.height, image.patch_height), weights(image.width, image.patch_width)
     return (rows @ pixels @ columns.T).astype(pixels.dtype)
 
 
-def _aligned(one: Inputs, other: Inputs, alignment: Any, problems: list[str]) -> Inputs:
+def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -> Inputs:
     """Return the other text as long as the given one; tokens without a pair stay as they are. An image stays itself."""
     if other.given.ndim > 1:
         return other
-    tokens, others = len(one.given), len(other.given)
+    tokens, other_tokens = len(text.given), len(other.given)
     if alignment is None:
-        if tokens == others or not others:  # of what can't be read it has been said
+        if tokens == other_tokens or not other_tokens:  # of what can't be read it has been said
             return other
         problems.append(
-            f"the text has {tokens} tokens and the other text {others}: give texts of as many tokens, or an alignment"
-            " of pairs, which token of the other stands in the place of which one (--align 0:0,1:2)"
+            f"the text has {tokens} tokens and the other text {other_tokens}: give texts of as many tokens, or an"
+            " alignment of pairs, which token of the other stands in the place of which one (--align 0:0,1:2)"
         )
         return other
     try:
@@ -217,20 +218,23 @@ def _aligned(one: Inputs, other: Inputs, alignment: Any, problems: list[str]) ->
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
         problems.append(f"the alignment must be pairs of whole numbers, not {shown(alignment)}")
         return other
-    outside = ((pairs < 0) | (pairs >= (tokens, others))).any(1)
+    outside = ((pairs < 0) | (pairs >= (tokens, other_tokens))).any(1)
     if outside.any():
         problems.append(
-            f"the alignment's pair {pairs[outside][0].tolist()} is outside of the texts' {tokens} and {others} tokens"
+            f"the alignment's pair {pairs[outside][0].tolist()} is outside of the texts'"
+            f" {tokens} and {other_tokens} tokens"
         )
     if len(np.unique(pairs[:, 0])) < len(pairs):
         problems.append("the alignment puts two tokens in one's place: name each of the text's tokens once")
     if problems:
         return other
-    ids = one.given.copy()
+    ids = text.given.copy()
     ids[pairs[:, 0]] = other.given[pairs[:, 1]]
-    return one._replace(given=ids)
+    return text._replace(given=ids)
 
 
-def _same(one: Inputs, other: Reference) -> bool:
-    same = [np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other.inputs), strict=True)]
-    return all(same) and not other.averaged.any()
+def _same(inputs: Inputs, reference: Reference) -> bool:
+    same = [
+        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(inputs), jax.tree.leaves(reference.inputs), strict=True)
+    ]
+    return all(same) and not reference.averaged.any()

@@ -71,36 +71,34 @@ def batches(
     """
     shards = shards_of(sharding)
     most = shards * max(1, LARGEST_BATCH // _power_of_two(targets))
-    found: dict[int, list[int]] = {}
-    for i, one in enumerate(inputs):
-        found.setdefault(bucket(len(one.real), longest), []).append(i)
-    for length, indices in found.items():
+    of_length: dict[int, list[int]] = {}
+    for i, text in enumerate(inputs):
+        of_length.setdefault(bucket(len(text.real), longest), []).append(i)
+    for length, indices in of_length.items():
         for start in range(0, len(indices), most):
             chosen = indices[start : start + most]
-            each = _power_of_two(-(-len(chosen) // shards))
-            rows = chosen + chosen[:1] * (shards * each - len(chosen))
-            together = jax.tree.map(lambda *same: np.stack(same), *(padded(inputs[i], length) for i in rows))
-            yield Batch(
-                tuple(chosen), tuple(rows), together if sharding is None else jax.device_put(together, sharding)
-            )
+            of_shard = _power_of_two(-(-len(chosen) // shards))
+            rows = chosen + chosen[:1] * (shards * of_shard - len(chosen))
+            batch = jax.tree.map(lambda *same: np.stack(same), *(padded(inputs[i], length) for i in rows))
+            yield Batch(tuple(chosen), tuple(rows), batch if sharding is None else jax.device_put(batch, sharding))
 
 
-def padded(one: Inputs, length: int) -> Inputs:
+def padded(inputs: Inputs, length: int) -> Inputs:
     """Return a text padded on the right to a length; an image as it is.
 
     Args:
-        one: what a model reads.
+        inputs: what a model reads.
         length: the number of tokens.
     """
 
     def pad(x: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "_"]:
         return np.pad(x, (0, length - len(x)))
 
-    text = one.given.ndim == 1
+    text = inputs.given.ndim == 1
     return Inputs(
-        pad(one.given.astype(np.int32)) if text else one.given,
-        pad(one.real),
-        None if one.segments is None else pad(one.segments.astype(np.int32)),
+        pad(inputs.given.astype(np.int32)) if text else inputs.given,
+        pad(inputs.real),
+        None if inputs.segments is None else pad(inputs.segments.astype(np.int32)),
     )
 
 

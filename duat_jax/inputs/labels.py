@@ -86,16 +86,16 @@ class Labels:
         )
 
 
-def labels_of(config: Config, one: Inputs, tokenizer: "Tokenizer | None") -> Labels:
+def labels_of(config: Config, inputs: Inputs, tokenizer: "Tokenizer | None") -> Labels:
     """Return the labels of one text, or of one image: the whole of it, and each patch by row and column.
 
     Args:
         config: the model's parts.
-        one: what it reads.
+        inputs: what it reads.
         tokenizer: the model's tokenizer, if it has one.
     """
     if config.image is None:
-        return Labels(config, tokenizer, readable(tokenizer, one.given.tolist()))
+        return Labels(config, tokenizer, readable(tokenizer, inputs.given.tolist()))
     columns = config.image.width // config.image.patch_width
     patches = (divmod(i, columns) for i in range(config.image.patches))
     return Labels(config, tokenizer, ("whole", *(f"{row},{column}" for row, column in patches)))

@@ -55,10 +55,10 @@ def is_many(config: Config, given: Any) -> bool:
         given: one of them, or many.
     """
     if isinstance(given, list | tuple):
-        one = given[0] if len(given) else None
+        first = given[0] if len(given) else None
         if config.image is None:
-            return isinstance(one, list | tuple | Text) or getattr(one, "ndim", 0) > 0
-        return getattr(one, "ndim", 0) == 3
+            return isinstance(first, list | tuple | Text) or getattr(first, "ndim", 0) > 0
+        return getattr(first, "ndim", 0) == 3
     return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
 
 

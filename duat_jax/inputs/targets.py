@@ -99,8 +99,8 @@ def _mask(config: Config, tokenizer: "Tokenizer | None") -> tuple[int, str] | No
     """Return the mask token of a masked language model, and its name."""
     if config.head.kind != "masked token" or tokenizer is None:
         return None
-    found = ((tokenizer.token_to_id(name), name) for name in MASKS)
-    return next(((token, name) for token, name in found if token is not None), None)
+    known = ((tokenizer.token_to_id(name), name) for name in MASKS)
+    return next(((token, name) for token, name in known if token is not None), None)
 
 
 def _places(config: Config, text: Inputs, name: str, mask: tuple[int, str] | None) -> Places:

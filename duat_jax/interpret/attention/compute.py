@@ -93,12 +93,14 @@ def attends(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
-    asked = check(model.config, given, layer, head, query, key, versus)
-    at = [asked.key] if asked.versus is None else [asked.key, asked.versus]
+    request = check(model.config, given, layer, head, query, key, versus)
+    at = [request.key] if request.versus is None else [request.key, request.versus]
     signs = np.array([1, -1][: len(at)])
 
     def split(model: Transformer) -> Any:
-        return _split(model, asked.inputs, asked.head, asked.query, np.array(at), signs, asked.layer, through_heads)
+        return _split(
+            model, request.inputs, request.head, request.query, np.array(at), signs, request.layer, through_heads
+        )
 
     score, query_side, key_side, attention = jax.device_get(split(model))
     sides = {QUERIES: query_side, KEYS: key_side}
@@ -110,16 +112,18 @@ def attends(
 
     def neurons(side: str, source: Source) -> Array:
         name = f"attention.{side}"
-        return _neurons(model, asked.inputs, sides[name], source.token, asked.layer, through_heads, name, source.term)
+        return _neurons(
+            model, request.inputs, sides[name], source.token, request.layer, through_heads, name, source.term
+        )
 
     return AttentionScore(
         family=model.config.family,
-        tokens=labels_of(model.config, asked.inputs, tokenizer).names,
-        layer=asked.layer,
-        head=asked.head,
-        query=asked.query,
-        key=asked.key,
-        versus=asked.versus,
+        tokens=labels_of(model.config, request.inputs, tokenizer).names,
+        layer=request.layer,
+        head=request.head,
+        query=request.query,
+        key=request.key,
+        versus=request.versus,
         attention=attention,
         query_sources=query_sources,
         key_sources=key_sources,
@@ -166,11 +170,11 @@ def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: An
 
 
 def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> int:
-    found = whole(value)
-    if found is None or not 0 <= found < count:
+    number = whole(value)
+    if number is None or not 0 <= number < count:
         problems.append(f"there is no {what} {shown(value)}: give a number from 0 to {count - 1}")
         return 0
-    return found
+    return number
 
 
 def _unseen(block: Any, tokens: int, at: dict[str, int]) -> list[str]:
@@ -186,24 +190,24 @@ def _unseen(block: Any, tokens: int, at: dict[str, int]) -> list[str]:
     return problems
 
 
-def _embeddings(model: Transformer, one: Inputs) -> dict[str, Array]:
+def _embeddings(model: Transformer, inputs: Inputs) -> dict[str, Array]:
     """Return the summands of the embeddings, by name: of the token, of its segment, of its position."""
-    x, embedding = model.embed(one.given, one.segments), model.embedding
+    x, embedding = model.embed(inputs.given, inputs.segments), model.embedding
     if not isinstance(embedding, TokenEmbedding):
         return {"patch": x}
-    parts = {"token": alike(embedding.token[...][one.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}
+    parts = {"token": alike(embedding.token[...][inputs.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}
     if embedding.segment is not None:
-        parts["segment"] = alike(embedding.segment[...][one.segments], x)
+        parts["segment"] = alike(embedding.segment[...][inputs.segments], x)
     if embedding.position is not None:
         parts["position"] = x - sum(parts.values())
     return parts
 
 
 def _recorded(
-    model: Transformer, one: Inputs, layer: int, through_heads: bool
+    model: Transformer, inputs: Inputs, layer: int, through_heads: bool
 ) -> tuple[Recording, dict[str, Step], tuple[Site, ...]]:
     """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
-    recording = record_kinds(lambda parts: model.hidden(sum(parts.values())), _embeddings(model, one), KINDS)
+    recording = record_kinds(lambda parts: model.hidden(sum(parts.values())), _embeddings(model, inputs), KINDS)
     points = recording.program.steps(marks.POINT)
     earlier = [step.site for step in points if step.site.key.name == MIXED and _layer_of(step.site.key) < layer]
     here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
@@ -217,7 +221,7 @@ def _layer_of(key: Key) -> int:
 @partial(jax.jit, static_argnames=("layer", "through_heads"))
 def _split(
     model: Transformer,
-    one: Inputs,
+    inputs: Inputs,
     head: Int[Array, ""],
     query: Int[Array, ""],
     keys: Int[Array, "keys"],
@@ -226,7 +230,7 @@ def _split(
     through_heads: bool,
 ) -> tuple[Score, ScoreSide, ScoreSide, Float[Array, "tokens"]]:
     """Return the score, whose query and whose keys it is of, and the row of the pattern."""
-    recording, here, through = _recorded(model, one, layer, through_heads)
+    recording, here, through = _recorded(model, inputs, layer, through_heads)
     block: Any = model.stack.blocks[layer]
     attention = block.attention
     all_queries, all_keys = (recording.at(here[name]) for name in (QUERIES, KEYS))
@@ -243,7 +247,7 @@ def _split(
 @partial(jax.jit, static_argnames=("layer", "through_heads", "name", "term"))
 def _neurons(
     model: Transformer,
-    one: Inputs,
+    inputs: Inputs,
     side: ScoreSide,
     token: Int[Array, ""],
     layer: int,
@@ -251,25 +255,25 @@ def _neurons(
     name: str,
     term: Key,
 ) -> Float[Array, "head_features neurons"]:
-    recording, here, through = _recorded(model, one, layer, through_heads)
+    recording, here, through = _recorded(model, inputs, layer, through_heads)
     return neurons_of(recording, here[name], side, Site(marks.ACTIVATION, term), token, through=through)
 
 
 def _named(vector: Vector) -> tuple[tuple[Source, ...], Float[np.ndarray, "head_features sources"]]:
     """Return the sources of a query or a key that add anything to it, and what they add."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for name, part in sorted(vector.input.items()):
-        found += [Source(name, name, token, None) for token in range(part.shape[1])]
+        sources += [Source(name, name, token, None) for token in range(part.shape[1])]
     for key, part in vector.terms.items():
         name = f"layer {_layer_of(key)} " + ("MLP" if key.name == "mlp" else key.name)
-        found += [Source(name, name, token, key) for token in range(part.shape[1])]
+        sources += [Source(name, name, token, key) for token in range(part.shape[1])]
     for key, part in vector.heads.items():
         layer = f"layer {_layer_of(key)}"
         places = np.ndindex(part.shape[1:])
-        found += [Source(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
+        sources += [Source(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
     names = [*map(str, vector.offsets), "unmarked"]
-    found += [Source(name, BIASES, None, None) for name in names]
+    sources += [Source(name, BIASES, None, None) for name in names]
     columns = np.asarray(vector.columns)
     # Of a causal model, what stands behind a token adds nothing to it; and with heads as sources, no other token does.
     kept = np.flatnonzero(columns.any(0))
-    return tuple(found[i] for i in kept), columns[:, kept]
+    return tuple(sources[i] for i in kept), columns[:, kept]

@@ -189,16 +189,16 @@ def _split(
         return reader.read(model, passed).value
 
     def parts(y: Array) -> _Parts:
-        found = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)
-        streams, points = found.contributions.streams, found.contributions.points
+        difference = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)
+        streams, points = difference.contributions.streams, difference.contributions.points
         return _Parts(
             jnp.stack([part.sum(-1) for part in streams.values()]),
             Marked({key: part.sum(-1) for key, part in points.items() if key.name == HEADS}),
             Marked({key: part for key, part in points.items() if key.name == NEURONS}),
-            Marked({key: part.sum() for key, part in found.moved.items()}),
-            found.jumps,
-            found.completeness,
-            found.unrecognised,
+            Marked({key: part.sum() for key, part in difference.moved.items()}),
+            difference.jumps,
+            difference.completeness,
+            difference.unrecognised,
         )
 
     found = jax.vmap(parts)(xs[1:])

@@ -32,23 +32,23 @@ def _draw_flow(contrast: Contrast) -> Figure:
     heads = head_sums(contrast)
     widths = max(0.34 * columns, 3.2), max(0.24 * heads.shape[1], 1.2)
     figure = Figure(figsize=(min(26.0, 2.6 + sum(widths)), 2.2 + max(0.24 * rows, 2.4)), layout="constrained")
-    flow, beside = figure.subplots(1, 2, sharey=True, width_ratios=widths)
+    flow, heads_axes = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     limit = float(np.nanmax(np.abs([*contrast.flow.ravel(), *heads.ravel()]))) or 1.0
-    for axes, table in ((flow, contrast.flow), (beside, heads)):
-        shown = axes.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", origin="lower")
+    for axes, table in ((flow, contrast.flow), (heads_axes, heads)):
+        drawn = axes.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", origin="lower")
 
-    every = -(-columns // LABELLED)
+    step = -(-columns // LABELLED)
     labels = [label.replace("$", r"\$") for label in token_labels(contrast, "\n")]
-    flow.set_xticks(range(0, columns, every), labels[::every], rotation=90, family="monospace")
+    flow.set_xticks(range(0, columns, step), labels[::step], rotation=90, family="monospace")
     for label in flow.get_xticklabels():
         label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
     flow.set_yticks(range(rows), contrast.rows)
     flow.set_title("where the difference is, after each layer", fontsize="medium")
-    beside.set_xticks(range(heads.shape[1]))
-    beside.set_xlabel("head")
-    beside.tick_params(labelleft=False)
-    beside.set_title("what heads carry", fontsize="medium")
-    figure.colorbar(shown, ax=beside, label="part of the difference", fraction=0.1)
+    heads_axes.set_xticks(range(heads.shape[1]))
+    heads_axes.set_xlabel("head")
+    heads_axes.tick_params(labelleft=False)
+    heads_axes.set_title("what heads carry", fontsize="medium")
+    figure.colorbar(drawn, ax=heads_axes, label="part of the difference", fraction=0.1)
     figure.suptitle(title(contrast), fontsize="medium")
     return figure
 
@@ -60,10 +60,10 @@ def head_sums(contrast: Contrast) -> Float[np.ndarray, "rows heads"]:
         contrast: what to draw.
     """
     most = max((part.shape[1] for part in contrast.heads.values()), default=1)
-    found = np.full((len(contrast.flow), most), np.nan)
+    sums = np.full((len(contrast.flow), most), np.nan)
     for row, part in enumerate(contrast.heads.values(), 1):
-        found[row, : part.shape[1]] = part.sum(0)
-    return found
+        sums[row, : part.shape[1]] = part.sum(0)
+    return sums
 
 
 def title(contrast: Contrast) -> str:
@@ -72,10 +72,10 @@ def title(contrast: Contrast) -> str:
     Args:
         contrast: what is drawn.
     """
-    others = contrast.others[0].name if len(contrast.others) == 1 else f"{len(contrast.others)} others, on average"
-    other = contrast.value - contrast.difference
+    reference = contrast.others[0].name if len(contrast.others) == 1 else f"{len(contrast.others)} others, on average"
+    value = contrast.value - contrast.difference
     return (
-        f"{contrast.target}\n{contrast.value:+.4f}, and {other:+.4f} with {others}:"
+        f"{contrast.target}\n{contrast.value:+.4f}, and {value:+.4f} with {reference}:"
         f" every row sums to {contrast.difference:+.4f}"
         + (" with what moved or jumped after it" if contrast.leaves_out else "")
     ).replace("$", r"\$")

@@ -32,8 +32,10 @@ def token_labels(contrast: Contrast, between: str = " ") -> list[str]:
     labels = [token_label(token) for token in contrast.tokens]
     if len(contrast.others) > 1 or not contrast.others[0].tokens:
         return labels
-    others = map(token_label, contrast.others[0].tokens)
-    return [one if one == other else f"{one}{between}({other})" for one, other in zip(labels, others, strict=True)]
+    other_tokens = map(token_label, contrast.others[0].tokens)
+    return [
+        one if one == other else f"{one}{between}({other})" for one, other in zip(labels, other_tokens, strict=True)
+    ]
 
 
 def layer_of(key: Key) -> str:
@@ -66,17 +68,17 @@ def _flow(contrast: Contrast) -> Table:
     """Return the flow, the tokens with the largest parts."""
     table, labels = new_table(), token_labels(contrast, "\n")
     sizes = np.abs(contrast.flow).max(0)
-    shown = np.sort(np.argsort(-sizes)[:COLUMNS])
-    shown = shown[sizes[shown] > 0]
-    rest = np.setdiff1d(np.arange(len(labels)), shown)
+    columns = np.sort(np.argsort(-sizes)[:COLUMNS])
+    columns = columns[sizes[columns] > 0]
+    rest = np.setdiff1d(np.arange(len(labels)), columns)
     table.add_column("")
-    for index in shown:
+    for index in columns:
         table.add_column(Text(labels[index]), justify="right")
     if len(rest):
         table.add_column(f"{len(rest)} others", justify="right")
     table.add_column("all", justify="right", style="bold")
     for name, row in zip(contrast.rows, contrast.flow, strict=True):
-        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        numbers = [*row[columns], *([row[rest].sum()] if len(rest) else []), row.sum()]
         table.add_row(name, *(number(float(part)) for part in numbers))
     return table
 

@@ -146,15 +146,15 @@ def _split(
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
-            found = decomposition.contributions(recording, readout, target=target)
+            decomposed = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target, carries=carries)
             return _Parts(
-                found.input.sum(-1),
-                found.coefficients,
-                found.offsets,
+                decomposed.input.sum(-1),
+                decomposed.coefficients,
+                decomposed.offsets,
                 collapsed.input.sum(-1),
                 collapsed.bias,
-                found.completeness,
+                decomposed.completeness,
                 collapsed.completeness,
             )
 

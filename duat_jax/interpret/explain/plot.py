@@ -39,9 +39,9 @@ def _draw_table(explanation: Explanation) -> Figure:
     right = figure.add_subplot(grid[1, 1], sharey=heat)
 
     image = heat.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", origin="lower")
-    every = -(-columns // LABELLED)
+    step = -(-columns // LABELLED)
     labels = [token_label(token).replace("$", r"\$") for token in explanation.tokens]
-    heat.set_xticks(range(0, columns, every), labels[::every], rotation=90, family="monospace")
+    heat.set_xticks(range(0, columns, step), labels[::step], rotation=90, family="monospace")
     heat.set_yticks(range(rows), ["embedding", *explanation.labels.values()])
     heat.set_xlabel("token")
     heat.set_xlim(-0.5, columns - 0.5)

@@ -20,11 +20,16 @@ def _terms(explanation: Explanation, count: int) -> Table:
     for column in ("term", "token", "", "neuron", "contribution", "= coefficient", "× activation"):
         table.add_column(column, justify="left" if column in ("", "term") else "right")
     labels = explanation.labels
-    for one in explanation.top(count):
-        label = Text(token_label(explanation.tokens[one.token_index]))
-        factors = (Text(f"{factor:+.4f}") for factor in (one.coefficient, one.activation))
+    for neuron in explanation.top(count):
+        label = Text(token_label(explanation.tokens[neuron.token_index]))
+        factors = (Text(f"{factor:+.4f}") for factor in (neuron.coefficient, neuron.activation))
         table.add_row(
-            labels[one.term], str(one.token_index), label, str(one.neuron), number(one.contribution), *factors
+            labels[neuron.term],
+            str(neuron.token_index),
+            label,
+            str(neuron.neuron),
+            number(neuron.contribution),
+            *factors,
         )
     return table
 
@@ -32,19 +37,19 @@ def _terms(explanation: Explanation, count: int) -> Table:
 def _layers(explanation: Explanation) -> Table:
     terms, embedding = explanation.term_tokens, explanation.embedding
     totals = embedding + terms.sum(0)
-    shown = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
-    rest = np.setdiff1d(np.arange(len(totals)), shown)
+    columns = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
+    rest = np.setdiff1d(np.arange(len(totals)), columns)
     table = new_table()
     table.add_column("")
-    for index in shown:
+    for index in columns:
         table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
     if len(rest):
         table.add_column(f"{len(rest)} others", justify="right")
     table.add_column("all", justify="right", style="bold")
 
     def add(name: str, row: np.ndarray) -> None:
-        numbers = [*row[shown], *([row[rest].sum()] if len(rest) else []), row.sum()]
-        table.add_row(name, *(number(float(one)) for one in numbers))
+        numbers = [*row[columns], *([row[rest].sum()] if len(rest) else []), row.sum()]
+        table.add_row(name, *(number(float(value)) for value in numbers))
 
     add("embedding", embedding)
     for label, row in zip(explanation.labels.values(), terms, strict=True):
@@ -56,8 +61,8 @@ def _layers(explanation: Explanation) -> Table:
 
 def _on_the_linear_path(explanation: Explanation) -> list[tuple[str, float]]:
     """Return the biases by size, without those inside a term or a held pattern, which have none of their own."""
-    found = ((str(key), value) for key, value in explanation.biases.items() if value != 0)
-    return sorted(found, key=lambda item: -abs(item[1]))
+    biases = ((str(key), value) for key, value in explanation.biases.items() if value != 0)
+    return sorted(biases, key=lambda item: -abs(item[1]))
 
 
 def _biases(explanation: Explanation) -> list[RenderableType]:
@@ -70,9 +75,9 @@ def _biases(explanation: Explanation) -> list[RenderableType]:
     table.add_column("contribution", justify="right")
     for name, value in ordered[:BIASES]:
         table.add_row(name, number(value))
-    others = ordered[BIASES:]
-    if others:
-        table.add_row(f"{len(others)} others", number(sum(value for _, value in others)))
+    remaining = ordered[BIASES:]
+    if remaining:
+        table.add_row(f"{len(remaining)} others", number(sum(value for _, value in remaining)))
     title = f"The biggest of {len(ordered)} biases and norm offsets on the linear path"
     return [Text(title, style="bold"), table, ""]
 

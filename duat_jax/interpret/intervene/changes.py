@@ -210,8 +210,12 @@ class Change:
             problems: where everything that is wrong is added.
         """
         place = self.place._where(config, layers, problems)
-        every = self.place.tokens is None
-        rows = tuple(range(tokens)) if every else _indices(self.place.tokens, "token", tokens, problems, from_end=True)
+        every_token = self.place.tokens is None
+        rows = (
+            tuple(range(tokens))
+            if every_token
+            else _indices(self.place.tokens, "token", tokens, problems, from_end=True)
+        )
         if place is None or not rows:
             return None
         shape = (tokens, *place.shape)
@@ -227,7 +231,7 @@ class Change:
             if values.ndim == 0
             else f"{self.verb} values of size {np.linalg.norm(values):.3g}"
         )
-        return Applied(place.site, place.name, how, rows, place.units, every, here, kept, added)
+        return Applied(place.site, place.name, how, rows, place.units, every_token, here, kept, added)
 
 
 def _in_layer(
@@ -249,11 +253,11 @@ def some(numbers: tuple[int, ...]) -> str:
 
 
 def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:
-    found = whole(layer)
-    if found is None or not 0 <= found < layers:
+    number = whole(layer)
+    if number is None or not 0 <= number < layers:
         problems.append(f"layer {shown(layer)} is none of the {layers} before what is read, counted from 0")
         return None
-    return found
+    return number
 
 
 def _indices(
@@ -263,14 +267,14 @@ def _indices(
     if not count:
         return None
     try:
-        found = [whole(one) for one in (given if np.ndim(given) or isinstance(given, range) else [given])]
+        numbers = [whole(number) for number in (given if np.ndim(given) or isinstance(given, range) else [given])]
     except ValueError:
-        found = [None]
+        numbers = [None]
     least = -count if from_end else 0
-    if not found or any(one is None or not least <= one < count for one in found):
+    if not numbers or any(number is None or not least <= number < count for number in numbers):
         problems.append(f"{what} {shown(given)} is none of {count}: give {least} to {count - 1}, one or several")
         return None
-    indices = tuple(one % count for one in found if one is not None)
+    indices = tuple(number % count for number in numbers if number is not None)
     if len(set(indices)) < len(indices):
         problems.append(f"{what} {shown(given)} names one twice: name each once")
         return None

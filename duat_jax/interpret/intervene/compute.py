@@ -177,10 +177,10 @@ def _edits(applied: Sequence[Applied], chosen: Sequence[Applied], length: int) -
     def pad(values: np.ndarray, beyond: float) -> np.ndarray:
         return np.pad(values, [(0, length - len(values)), *[(0, 0)] * (values.ndim - 1)], constant_values=beyond)
 
-    edits = {one.site: Edit(np.ones_like(one.kept), np.zeros_like(one.added)) for one in applied}
-    for one in chosen:
-        kept, added = edits[one.site]
-        edits[one.site] = Edit(np.where(one.here, one.kept, kept), np.where(one.here, one.added, added))
+    edits = {change.site: Edit(np.ones_like(change.kept), np.zeros_like(change.added)) for change in applied}
+    for change in chosen:
+        kept, added = edits[change.site]
+        edits[change.site] = Edit(np.where(change.here, change.kept, kept), np.where(change.here, change.added, added))
     return {site: Edit(pad(kept, 1.0), pad(added, 0.0)) for site, (kept, added) in edits.items()}
 
 
@@ -204,24 +204,24 @@ def _read(model: Transformer, reader: Any, real: Any, states: Array, stream: int
 
 
 @partial(jax.jit, static_argnames="stream")
-def _run(model: Transformer, reader: Any, one: Inputs, edits: Edits | None, stream: int | None) -> Reading:
+def _run(model: Transformer, reader: Any, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
     """Return the target's reading, with edits or without: a program of its own, with which the parts are compared."""
-    states = _states(model, one.real, stream)
+    states = _states(model, inputs.real, stream)
     run = states if edits is None else edit(states, edits)
-    return _read(model, reader, one.real, run(model.embed(one.given, one.segments)), stream)
+    return _read(model, reader, inputs.real, run(model.embed(inputs.given, inputs.segments)), stream)
 
 
 @partial(jax.jit, static_argnames="stream")
-def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: Array, stream: int | None) -> _Parts:
+def _split(model: Transformer, reader: Any, inputs: Inputs, edits: Edits, readout: Array, stream: int | None) -> _Parts:
     """Return the effect of every changed value on the number, by the table of contributions and by the secant."""
-    x, states = model.embed(one.given, one.segments), _states(model, one.real, stream)
+    x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 
     def number(edits: Edits) -> Array:
-        return _read(model, reader, one.real, edit(states, edits)(x), stream).value
+        return _read(model, reader, inputs.real, edit(states, edits)(x), stream).value
 
     unchanged = {site: Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for site, (kept, added) in edits.items()}
-    found = secant(number)(edits, unchanged)
+    difference = secant(number)(edits, unchanged)
 
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in edits)})
     zeros = {Site(marks.ADDED[site.kind], site.key): edits[site].added * 0 for site in edits}
@@ -233,10 +233,10 @@ def _split(model: Transformer, reader: Any, one: Inputs, edits: Edits, readout: 
 
     return _Parts(
         {site: frozen(site) for site in edits},
-        {site: kept + added for site, (kept, added) in found.parts.items()},
-        found.jumps,
-        found.completeness,
-        found.unrecognised,
+        {site: kept + added for site, (kept, added) in difference.parts.items()},
+        difference.jumps,
+        difference.completeness,
+        difference.unrecognised,
     )
 
 

@@ -1,1 +1,1 @@
-"""What is exact at one input: the residual term, the decomposition, the closed form, the affine form."""
+"""Forms that are exact at one input: residual term, decomposition, closed form, affine form."""

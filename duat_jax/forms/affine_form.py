@@ -1,4 +1,4 @@
-"""The affine form of a function at one input, its collapse: `x_L = W(x_0) x_0 + b(x_0)`."""
+"""The affine form (collapse) of a function at one input: `x_L = W(x_0) x_0 + b(x_0)`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import Model, from_embeddings
-from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness, together
+from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness
 from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, products, require_flowing
 from duat_jax.operators.function import LinearFunction
 from duat_jax.operators.linear_map import LinearMap
@@ -29,10 +29,10 @@ KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 
 
 CARRIERS = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
-"""What may carry a gated term `σ(g) ⊙ u`, and how much of it the factor `u` does; the gate does the rest."""
+"""The carriers of a gated term `σ(g) ⊙ u`, and the share of the factor `u`; the gate carries the rest."""
 
 CARRIES = "halves"
-"""What does if nothing is said: of the three, it ranks neurons and tokens best (`docs/how-it-works.md`)."""
+"""The default: of the three, it ranks neurons and tokens best (`docs/how-it-works.md`)."""
 
 
 class Collapse(NamedTuple):
@@ -41,7 +41,7 @@ class Collapse(NamedTuple):
     Args:
         linear: `W(x_0)`.
         bias: `b(x_0)`.
-        completeness: of `W(x_0) x_0 + b(x_0)` beside the function's value, entry by entry.
+        completeness: of `W(x_0) x_0 + b(x_0)` against the function's value, entry by entry.
     """
 
     linear: LinearMap
@@ -54,10 +54,10 @@ class CollapsedContributions(NamedTuple):
 
     Args:
         input: contribution of every entry of the argument, in the argument's structure.
-        bias: what doesn't depend on the input.
-        neurons: what goes through every neuron: by how much the read-out moves with its activation, through the slopes
-            of all later terms, times that activation.  The neurons of two terms don't sum: what goes through both is
-            counted in each.
+        bias: the part that doesn't depend on the input.
+        neurons: the part that passes through every neuron: the read-out's derivative in its activation, through the
+            slopes of all later terms, times that activation.  The neurons of two terms don't sum: a path through both
+            is counted in each.
         completeness: value, sum of input and bias, error and tolerance.
     """
 
@@ -68,14 +68,14 @@ class CollapsedContributions(NamedTuple):
 
 
 def shared_factors(recording: Recording, carries: str | None) -> dict[Site, Site]:
-    """Return the gated activations whose other factor carries too, each with where that is held.
+    """Return the gated activations whose other factor carries a share, each with the mark that holds it.
 
     Args:
         recording: a function's forward pass.
         carries: a name in `CARRIERS`; `CARRIES` if absent.
 
     Raises:
-        DuatError: if it is no such name, or if nothing is gated.
+        DuatError: if it isn't one of these names, or if there are no gated terms.
     """
     if carries not in (None, *CARRIERS):
         raise DuatError(f"carries = {carries!r} isn't one of {', '.join(CARRIERS)}")
@@ -95,7 +95,7 @@ def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> 
     slopes = {site._replace(kind=marks.SLOPE) for site in activations}
     slopes |= {site._replace(kind=marks.FACTOR_SLOPE) for site in factors}
     return Question(
-        given=frozenset({*program.of_kind(marks.HOLD), *linear, *slopes}),
+        provided=frozenset({*program.of_kind(marks.HOLD), *linear, *slopes}),
         linear=frozenset(linear),
         linearised=frozenset(activations),
         shared=frozenset(factors),
@@ -122,15 +122,15 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
         return jax.jvp(activations, ({by_activation[site]: point for site, point in points.items()},), (ones,))[1]
 
     slopes = slope(derivative, points, origin, {site: seen[site] for site in at}, at)
-    given: Seen = {}
+    provided: Seen = {}
     for site, constant in at.items():
         carried = slopes[site]
         if site in factors:
             constant, carried = (1 - share) * constant, (1 - share) * carried
-            given[site._replace(kind=marks.FACTOR_SLOPE)] = share * seen[site]
-        given[site._replace(kind=marks.AT_ZERO)] = constant
-        given[site._replace(kind=marks.SLOPE)] = carried
-    return given
+            provided[site._replace(kind=marks.FACTOR_SLOPE)] = share * seen[site]
+        provided[site._replace(kind=marks.AT_ZERO)] = constant
+        provided[site._replace(kind=marks.SLOPE)] = carried
+    return provided
 
 
 _compiled_slopes = compiled(_slopes, static_argnames=("carries",))
@@ -145,46 +145,46 @@ class _Collapsed:
 
 
 @partial(compiled, static_argnames=("factors",))
-def _carry(recording: Recording, given: Seen, x: Array, factors: frozenset[Site]) -> Array:
+def _carry(recording: Recording, provided: Seen, x: Array, factors: frozenset[Site]) -> Array:
     question = _question(recording, None, factors)
-    return jax.jvp(lambda x: ask(recording, question, None, [x], given), (jnp.zeros_like(x),), (x,))[1]
+    return jax.jvp(lambda x: ask(recording, question, None, [x], provided), (jnp.zeros_like(x),), (x,))[1]
 
 
 @partial(compiled, static_argnames=("factors",))
-def _bias(recording: Recording, given: Seen, factors: frozenset[Site]) -> Any:
+def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any:
     question = _question(recording, None, factors)
-    return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], given)
+    return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], provided)
 
 
 def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
-    """Return a recorded function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
+    """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Args:
         recording: the forward pass of a function of one array that returns one array.
-        carries: what carries gated terms, as in `collapse`.
+        carries: the carrier of gated terms, as in `collapse`.
 
     Raises:
-        DuatError: if the argument or the result isn't one array; if nothing is gated that could be carried so.
+        DuatError: if the argument or the result isn't one array; if there is no gated term that could be carried so.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
     """
     if len(recording.arguments) != 1 or not isinstance(recording.value, jax.Array):
         raise DuatError(
-            "the collapse is one affine map of one array to one array: bring the other arguments in by closing over"
-            " them, and return one result"
+            "the collapse is one affine map of one array to one array: close over the other arguments, and return"
+            " one result"
         )
     require_flowing(recording)
     factors = shared_factors(recording, carries)
-    given = _compiled_slopes(recording, carries)
+    provided = _compiled_slopes(recording, carries)
     x, shared = recording.arguments[0], frozenset(factors)
-    linear = LinearFunction(_Collapsed(shared), (recording, given), jax.ShapeDtypeStruct(x.shape, x.dtype))
-    bias = _bias(recording, given, shared)
+    linear = LinearFunction(_Collapsed(shared), (recording, provided), jax.ShapeDtypeStruct(x.shape, x.dtype))
+    bias = _bias(recording, provided, shared)
     rounding = recording.traced.rounding(_question(recording, None, factors))
     eps = [*rounding.arguments, rounding.coarsest]
     return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias], eps))
 
 
 def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | None = None) -> Collapse:
-    """Return a marked function as one affine map at one input: `fn(x) = W(x) x + b(x)`.
+    """Collapse a marked function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
     `σ(0)` is carried as a bias.  Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term
@@ -201,13 +201,13 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | Non
     Args:
         fn: a pure function of one array with marks, or a model; a model is collapsed from its embeddings on.
         x: its argument; for a model, token ids `[tokens]`.
-        carries: what carries gated terms; `"halves"` if absent.
+        carries: the carrier of gated terms; `"halves"` if absent.
 
     Returns:
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array; if nothing is gated that could be carried so.
+        DuatError: if `x` or the result isn't one array; if there is no gated term that could be carried so.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -224,17 +224,17 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | Non
 def collapsed_contributions(
     recording: Recording, readout: Any = None, *, target: Target = None, carries: str | None = None
 ) -> CollapsedContributions:
-    """Split one read-out of a recording over the entries of its input and one bias, by the collapse.
+    """Split one read-out of a recording over its input's entries and one bias, by the collapse.
 
     With slopes held, the read-out is one affine function of every stream: `⟨c, x_i⟩` and the biases after it are the
-    value, whichever layer one cuts at; the first of these cuts is the input's.  A neuron's `c σ(z)` is what of this
-    goes through it.
+    value, whichever layer one cuts at; the first of these cuts is the input's.  A neuron's `c σ(z)` is the part
+    that passes through it.
 
     Args:
         recording: a function's forward pass.
         readout: a covector on the target; may be absent where the target is one scalar.
-        target: what is read; the function's result if absent.
-        carries: what carries gated terms, as in `collapse`.
+        target: the value that is read; the function's result if absent.
+        carries: the carrier of gated terms, as in `collapse`.
     """
     require_flowing(recording)
     require_affine(recording, target)
@@ -244,26 +244,26 @@ def collapsed_contributions(
 
 @partial(compiled, static_argnames=("target", "carries"))
 def _contributions(recording: Recording, readout: Any, target: Target, carries: str | None) -> CollapsedContributions:
-    factors, given = shared_factors(recording, carries), _slopes(recording, carries)
+    factors, provided = shared_factors(recording, carries), _slopes(recording, carries)
     question = _question(recording, target, factors)
-    on_input, on_marks = pull_back(recording, question, target, readout, given)
-    read = products(readout, recording.value if target is None else recording.at(target))
-    value = reduce(jnp.add, [product.sum() for product in read])
+    on_input, on_marks = pull_back(recording, question, target, readout, provided)
+    summands = products(readout, recording.value if target is None else recording.at(target))
+    value = reduce(jnp.add, [product.sum() for product in summands])
     inputs = inputs_times(on_input, recording.arguments, value.dtype)
     rounding, program = recording.traced.rounding(question), recording.program
     eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in on_marks)]
-    biases = [on * (given[site] if site in given else recording.seen[site]) for site, on in on_marks.items()]
+    biases = [on * (provided[site] if site in provided else recording.seen[site]) for site, on in on_marks.items()]
     upstream = recording.traced.affinity.upstream(target, factors)
     if recording.traced.affinity.adds_a_constant(target, *upstream):
-        biases.append(dot(readout, at_zero(recording, question, target, given)))
+        biases.append(dot(readout, at_zero(recording, question, target, provided)))
         eps.append(rounding.coarsest)
-    bias = sum((b.sum() for b in together(biases)), jnp.zeros_like(value))
+    bias = sum((b.sum() for b in concatenated(biases)), jnp.zeros_like(value))
     neurons = {
         site.key: on_marks[site._replace(kind=marks.AT_ZERO)] * recording.seen[site]
         for site in program.of_kind(marks.ACTIVATION)
     }
     eps += [rounding.at(program.place(site).path) for site in program.of_kind(marks.ACTIVATION)]
-    # Every activation is rounded on the way, though it is no part.
-    rounded = [*inputs, *biases, *neurons.values(), *read]
-    completeness = completeness_of(value, [*inputs, *biases], rounded, [*eps, *[0.0] * len(read)])
+    # Every activation is rounded on the way, though it isn't one of the parts.
+    rounded = [*inputs, *biases, *neurons.values(), *summands]
+    completeness = completeness_of(value, [*inputs, *biases], rounded, [*eps, *[0.0] * len(summands)])
     return CollapsedContributions(jax.tree.unflatten(recording.in_tree, inputs), bias, Marked(neurons), completeness)

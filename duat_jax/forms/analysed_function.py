@@ -1,4 +1,4 @@
-"""What a form is taken of: a function of one array, or a model from its embeddings on."""
+"""The analysed function: a function of one array, or a model from its embeddings on."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 @runtime_checkable
 class Model(Protocol):
-    """A model that says where its embeddings end: `model(ids) = output(embed(ids))`."""
+    """A model that is split at its embeddings: `model(ids) = output(embed(ids))`."""
 
     def embed(self, ids: Array) -> Array:
         """Return the embeddings `x_0`.
@@ -27,7 +27,7 @@ class Model(Protocol):
 
 
 def from_embeddings(fn: Callable[[Any], Any] | Model, x: Any) -> tuple[Callable[[Any], Any], Any]:
-    """Return a function and its argument; of a model, what follows its embeddings, and those.
+    """Return a function and its argument; for a model, the part after its embeddings, and the embeddings.
 
     Args:
         fn: a function, or a model.

@@ -1,4 +1,4 @@
-"""The closed form of a function at one input: `x_i = P_i x_0 + q_i + UAT^R_i`, every parameter known."""
+"""The closed form of a function at one input: `x_i = P_i x_0 + q_i + UAT^R_i`, with all parameters."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class ClosedForm:
 
         stream_i = input_map(i) x_0 + bias(i) + Σ_{j born before i} outer_map(j, i) σ(inner_map(j) x_0 + inner_bias(j))
 
-    Where `i` is absent, the function's own result is meant.  A closed form is a pytree over its recording.
+    Where `i` is absent, the stream is the function's own result.  A closed form is a pytree over its recording.
 
     Args:
         recording: the function's forward pass, with all its marks.
@@ -63,17 +63,17 @@ class ClosedForm:
 
     @property
     def dynamics(self) -> Dynamics:
-        """Everything marked, as it is on this input."""
+        """All marked values on this input."""
         return self.recording.dynamics
 
     @property
     def streams(self) -> tuple[Step, ...]:
-        """The marked streams, in the order in which they are computed."""
+        """The marked streams, in the order of computation."""
         return self.recording.streams
 
     @property
     def terms(self) -> tuple[Step, ...]:
-        """The terms, each by its pre-activation, in the order in which they are computed; the first is term 1."""
+        """The terms, each by its pre-activation, in the order of computation; the first is term 1."""
         return self.recording.terms
 
     def _stream(self, i: int | None) -> Target:
@@ -112,7 +112,7 @@ class ClosedForm:
         return linear_map(self.recording, _activation(self._term(j)), self._stream(i))
 
     def inner_bias(self, j: int) -> Float[Array, "..."]:
-        """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`: with the earlier terms in it.
+        """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`, earlier terms included.
 
         Args:
             j: number of a term.
@@ -145,7 +145,7 @@ class ClosedForm:
         return [self.outer_map(j, i)(at(_activation(term))) for j, term in enumerate(self.terms, 1)]
 
     def completeness(self, i: int | None = None) -> Completeness:
-        """Return how exactly `P_i x_0 + q_i + Σ_j C_j σ(·)` is stream `i` of the plain forward pass, entry by entry.
+        """Compare `P_i x_0 + q_i + Σ_j C_j σ(·)` with stream `i` of the plain forward pass, entry by entry.
 
         Args:
             i: number of a stream; the function's result, one array, if absent.
@@ -167,7 +167,7 @@ class ClosedForm:
             i: number of a stream, from 1 on.
 
         Raises:
-            DuatError: if there is no such layer, or what lies between the two streams depends on more than the first.
+            DuatError: if there is no such layer, or the part between the two streams depends on more than the first.
         """
         before, between, after = self._layer(i)
         recording = self.recording
@@ -185,7 +185,7 @@ class ClosedForm:
         )
 
     def layer_completeness(self, i: int) -> Completeness:
-        """Return how exactly layer `i`'s residual term gives stream `i` from stream `i − 1`, entry by entry.
+        """Compare layer `i`'s residual term, applied to stream `i − 1`, with stream `i`, entry by entry.
 
         Args:
             i: number of a stream, from 1 on.
@@ -220,19 +220,19 @@ class ClosedForm:
     def _require_only(self, before: Step, targets: Iterable[Step], allowed: list[Step]) -> None:
         affinity = self.recording.traced.affinity
         for target in targets:
-            others = [
+            dependencies = [
                 "the input" if s == INPUT else f"{s.site.kind} {s}"
                 for s in affinity.sources(affinity.at(target).since)
                 if s == INPUT or (s.site.kind != marks.OFFSET and s not in allowed)
             ]
-            if others:
+            if dependencies:
                 raise DuatError(
-                    f"what lies between stream {before} and {target.site.kind} {target} is no residual term, since it"
-                    f" depends on {', '.join(sorted(others)[:4])} too: mark as streams what a layer takes and gives"
+                    f"the part between stream {before} and {target.site.kind} {target} is no residual term, since it"
+                    f" depends on {', '.join(sorted(dependencies)[:4])} too: mark a layer's input and output as streams"
                 )
 
     def activate(self, j: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Return `σ(z)` of term `j`.
+        """Compute `σ(z)` of term `j`.
 
         Args:
             j: number of a term.
@@ -242,7 +242,7 @@ class ClosedForm:
         return _activate(self.recording, z, self._term(j))
 
     def evaluate(self) -> Any:
-        """Return the function's result from the closed form alone.
+        """Compute the function's result from the closed form alone.
 
         The pre-activations `B_j x_0 + c_j` and the terms `σ(·)` are a triangular system, solved from `x_0` by as many
         sweeps as there are terms; then input, biases and terms are summed.
@@ -260,24 +260,24 @@ def _zeros(recording: Recording, *kinds: str) -> Seen:
 
 @partial(compiled, static_argnames=("target", "terms"))
 def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
-    given = {} if terms else _zeros(recording, marks.ACTIVATION)
+    provided = {} if terms else _zeros(recording, marks.ACTIVATION)
     zero = jnp.zeros_like(recording.arguments[0])
-    return ask(recording, question_of(recording, target), target, [zero], given)
+    return ask(recording, question_of(recording, target), target, [zero], provided)
 
 
 @partial(compiled, static_argnames=("target", "before"))
 def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
     question = question_of(recording, target, linear=[before.site])
-    given = _zeros(recording, marks.ACTIVATION)
-    given[before.site] = recording.seen[before.site].at[before.iteration].set(0)
-    return ask(recording, question, target, recording.arguments, given)
+    provided = _zeros(recording, marks.ACTIVATION)
+    provided[before.site] = recording.seen[before.site].at[before.iteration].set(0)
+    return ask(recording, question, target, recording.arguments, provided)
 
 
 @partial(compiled, static_argnames=("term",))
 def _activate(recording: Recording, z: Array, term: Step) -> Array:
-    given = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
+    provided = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
     activation = _activation(term)
-    return activations_of(recording, given)[activation.site][activation.iteration]
+    return activations_of(recording, provided)[activation.site][activation.iteration]
 
 
 @compiled
@@ -295,8 +295,8 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
     `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
 
     Args:
-        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to what
-            `model(ids)` returns, logits or hidden states.
+        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to the
+            result of `model(ids)`, logits or hidden states.
         x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
 
     Returns:
@@ -304,7 +304,7 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
 
     Raises:
         DuatError: if `x` isn't one array of floating-point numbers.
-        NotAffine: when a parameter is asked for and a mark is missing.
+        NotAffine: when a parameter is evaluated and a mark is missing.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -318,6 +318,6 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
     fn, x = from_embeddings(fn, x)
     recording = record(fn)(x)
     if len(recording.arguments) != 1:
-        raise DuatError("a closed form is a function of one array: bring the rest in by closing over it")
+        raise DuatError("a closed form is taken of a function of one array: close over the other arguments")
     require_flowing(recording)
     return ClosedForm(recording)

@@ -1,4 +1,4 @@
-"""By how much a read-out moves with any marked value, everything held staying as it is."""
+"""Derivatives of a read-out in marked values, with dynamic parameters held."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,21 +27,21 @@ def coefficients(
 ) -> Seen:
     """Return the derivative of one read-out in every marked value, dynamic parameters held.
 
-    In the closed form terms are held too: what a value adds reaches the read-out through later attention alone. In the
-    collapse a term passes on `(σ(z) − σ(0)) / z` times what reaches its pre-activation.
+    In the closed form terms are held too: a change of a value reaches the read-out through later attention alone. In
+    the collapse a term passes on `(σ(z) − σ(0)) / z` times the change of its pre-activation.
 
     Args:
         recording: a function's forward pass.
         sites: the marks: streams, terms' outputs, points.
         readout: a covector on the function's result; may be absent where that is one scalar.
         slopes: whether terms are replaced by their slopes, as in the collapse, or held.
-        carries: what carries gated terms where there are slopes, as in `collapse`.
+        carries: the carrier of gated terms where there are slopes, as in `collapse`.
 
     Returns:
         The derivatives, each of the shape of its mark's value.
 
     Raises:
-        DuatError: if the read-out isn't of the result's shapes; if nothing is gated that could be carried so.
+        DuatError: if the read-out isn't of the result's shapes; if there is no gated term that could be carried so.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -65,12 +65,12 @@ def _coefficients(
 ) -> Seen:
     if slopes:
         question = _question(recording, None, shared_factors(recording, carries))
-        given = _slopes(recording, carries)
+        provided = _slopes(recording, carries)
     else:
-        question, given = question_of(recording, None), {}
+        question, provided = question_of(recording, None), {}
     added = {site: Site(marks.ADDED[site.kind], site.key) for site in sites}
-    given |= {added[site]: jnp.zeros_like(recording.seen[site]) for site in sites}
+    provided |= {added[site]: jnp.zeros_like(recording.seen[site]) for site in sites}
     places = frozenset(added.values())
-    question = replace(question, given=question.given | places, linear=question.linear | places)
-    _, on_marks = pull_back(recording, question, None, readout, given)
+    question = replace(question, provided=question.provided | places, linear=question.linear | places)
+    _, on_marks = pull_back(recording, question, None, readout, provided)
     return {site: on_marks[added[site]] for site in sites}

@@ -1,4 +1,4 @@
-"""Completeness: how exactly parts sum to the value that they are the parts of.
+"""Completeness: the agreement of a sum of parts with the value that was split.
 
 The rule, for a value with `n` parts `p_i` that are not zero, each with the coarsest eps of any value that it passes on
 its own way to the result (`transform/rounding.py`):
@@ -8,7 +8,7 @@ its own way to the result (`transform/rounding.py`):
 It assumes that rounding errors are independent and of mean zero, so that they add like a root of a sum of squares, and
 that each part is rounded as often as in a sum of `n` numbers taken in a tree.  On random stacks of 1 to 48 layers and
 on two real models, 64 to 512 inputs each, the largest error was between a tenth and six tenths of the bound.  Where a
-network cancels large numbers that no part shows, the rule is too strict, and says so by failing; the note of a model's
+network cancels large numbers that no part shows, the rule is too strict, and completeness fails; the note of a model's
 table then says that the value in double precision is nearer to the sum.
 """
 
@@ -30,17 +30,17 @@ FEW = 2**17
 
 
 Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | np.bool_
-"""Of arrays, or of numbers that have been brought to the host, of which nothing is asked of JAX."""
+"""Truth values of arrays, or of numbers on the host, which need no JAX."""
 
 
 class Completeness(NamedTuple):
-    """How exactly parts sum to a value, entry by entry.
+    """The agreement of a sum of parts with the value that was split, entry by entry.
 
     Args:
-        value: what the plain forward pass computed.
+        value: the result of the plain forward pass.
         sum: the sum of all parts.
         error: `sum − value`.
-        tolerance: what rounding may do to it.
+        tolerance: the bound on the error by rounding.
         largest: the size of the largest part.
         in_float64: the value in double precision, where it was computed because the verdict is `"fails"`.
     """
@@ -59,17 +59,17 @@ class Completeness(NamedTuple):
 
     @property
     def within(self) -> Truth:
-        """Where the error is within the tolerance; it isn't where either is infinite or NaN."""
+        """Where the error is within the tolerance; false where either is infinite or NaN."""
         return (abs(self.error).astype(self.tolerance.dtype) <= self.tolerance) & (self.tolerance < np.inf)
 
     @property
     def says_something(self) -> Truth:
-        """Where the tolerance is small beside the largest part, so that a wrong part would show."""
+        """Where the tolerance is small relative to the largest part, so that a wrong part would show."""
         return self.tolerance <= NOTHING * self.largest
 
     @property
     def holds(self) -> Truth:
-        """Where the parts sum to the value, and that says something."""
+        """Where the parts sum to the value, within a tolerance that is small enough to be conclusive."""
         return self.within & self.says_something
 
     @property
@@ -80,7 +80,7 @@ class Completeness(NamedTuple):
         return HOLDS if np.all(self.says_something) else SAYS_NOTHING
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its numbers, its verdict, and a note where the forward pass is ill-conditioned, for JSON."""
+        """Return the numbers, the verdict and the note, for JSON."""
         numbers = {name: float(getattr(self, name)) for name in ("sum", "error", "tolerance", "largest")}
         return numbers | {"verdict": self.verdict} | ({} if self.note is None else {"note": self.note})
 
@@ -94,7 +94,7 @@ class Completeness(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """A sentence where the forward pass itself is ill-conditioned: in double precision it is nearer to the sum."""
+        """A sentence if the forward pass itself is ill-conditioned: in double precision it is nearer to the sum."""
         exact = self.in_float64
         if exact is None or not abs(float(self.sum) - exact) < abs(float(self.value) - exact):
             return None
@@ -114,7 +114,7 @@ def _real_of(value: Array) -> jnp.dtype:
 
 
 def _real(array: Array, value: Array) -> Array:
-    # Numbers with a sign: compilers do more with them than with absolute ones.
+    # Signed numbers: compilers optimise them better than absolute values.
     return (jnp.abs(array) if jnp.iscomplexobj(array) else array).astype(_real_of(value))
 
 
@@ -122,8 +122,8 @@ def _largest(array: Array, value: Array) -> Array:
     return jnp.abs(_real(array, value)).max(initial=0)
 
 
-def together(arrays: Iterable[Array]) -> list[Array]:
-    """Return the same numbers in fewer arrays: each array on its own is a kernel of its own to compile.
+def concatenated(arrays: Iterable[Array]) -> list[Array]:
+    """Concatenate arrays of equal dtypes, so that fewer kernels are compiled.
 
     Args:
         arrays: of any shapes and dtypes; large ones and those on several devices stay as they are.
@@ -135,7 +135,7 @@ def together(arrays: Iterable[Array]) -> list[Array]:
             many.append(array)
         else:
             few.setdefault(array.dtype, []).append(array.ravel())
-    return [*many, *(jnp.concatenate(same) for same in few.values())]
+    return [*many, *(jnp.concatenate(group) for group in few.values())]
 
 
 def _gathered(scalars: Iterable[Array], dtype: Any) -> Array:
@@ -144,7 +144,7 @@ def _gathered(scalars: Iterable[Array], dtype: Any) -> Array:
 
 
 class _Rounded(NamedTuple):
-    """What is rounded, array by array: eps, largest absolute number, and `Σ (p / largest)²`."""
+    """The rounded arrays: eps, largest absolute number, and `Σ (p / largest)²` of each."""
 
     eps: Array
     largest: Array
@@ -154,7 +154,7 @@ class _Rounded(NamedTuple):
     def of(cls, arrays: Sequence[Array], eps: Sequence[float], value: Array) -> "_Rounded":
         dtype = _real_of(value)
         largest = [_largest(array, value) for array in arrays]
-        # Squares of what is scaled by the largest number neither overflow nor vanish.
+        # Squares of numbers scaled by the largest one neither overflow nor vanish.
         tiny = jnp.finfo(dtype).tiny
         units = [1 / jnp.where(top < tiny, 1, top) for top in largest]
         scaled = [_real(array, value) * unit for array, unit in zip(arrays, units, strict=True)]
@@ -163,7 +163,7 @@ class _Rounded(NamedTuple):
 
 
 def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded, count: Array) -> Completeness:
-    """Return completeness from what is rounded, or from what stands for it."""
+    """Compute completeness from the rounded arrays, or from estimates of them."""
     size, unit = jnp.abs(_real(value, value)), rounded.largest.max()
     scale = jnp.maximum(size, unit)
     scale = jnp.where(scale == 0, 1, scale)
@@ -174,7 +174,7 @@ def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded,
 
 
 def _on_the_way(arrays: Sequence[Array], eps: Sequence[float] | None) -> list[float]:
-    """Return the epsilon of every array: the coarsest on its way, or that of its own dtype where that is coarser."""
+    """Return the epsilon of every array: the coarser one of its path and of its own dtype."""
     return [max(pair) for pair in zip(map(_eps, arrays), eps or [0.0] * len(arrays), strict=True)]
 
 
@@ -185,35 +185,35 @@ def completeness_of(
     eps: Sequence[float] | None = None,
     finite: Sequence[Array] = (),
 ) -> Completeness:
-    """Return how exactly parts sum to a scalar.
+    """Compare the sum of parts with a scalar.
 
     Args:
         value: the scalar from the plain forward pass.
         parts: arrays of parts.
-        rounded: what is rounded on the way: the same parts before any of them were summed, and the summands of the
-            read-out; what cancels inside of a part is rounded too.  The parts themselves if absent.
+        rounded: the arrays that are rounded on the way: the same parts before any of them were summed, and the summands
+            of the read-out; numbers that cancel inside a part are rounded too.  The parts themselves if absent.
         eps: of each array in `rounded`, the coarsest machine epsilon on its way; that of its own dtype if absent.
-        finite: what else the result says, which has no place in the sum; where any of it is NaN or infinite, it fails.
+        finite: further arrays of the result, without a place in the sum; if any is NaN or infinite, it fails.
     """
     rounded = parts if rounded is None else rounded
     by_eps: dict[float, list[Array]] = {}
     for array, coarsest in zip(rounded, _on_the_way(rounded, eps), strict=True):
         by_eps.setdefault(coarsest, []).append(array)
-    alike = [(array, coarsest) for coarsest, arrays in by_eps.items() for array in together(arrays)]
-    parts, rounded, eps = together(parts), [array for array, _ in alike], [coarsest for _, coarsest in alike]
+    alike = [(array, coarsest) for coarsest, arrays in by_eps.items() for array in concatenated(arrays)]
+    parts, rounded, eps = concatenated(parts), [array for array, _ in alike], [coarsest for _, coarsest in alike]
     total = _gathered((part.astype(value.dtype).sum() for part in parts), value.dtype).sum()
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
     # How many aren't zero; comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
-    found = _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
-    numbers = jnp.array([jnp.isfinite(array).all() for array in together(finite)]).all()
-    return found._replace(error=jnp.where(numbers, found.error, jnp.nan))
+    completeness = _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
+    numbers = jnp.array([jnp.isfinite(array).all() for array in concatenated(finite)]).all()
+    return completeness._replace(error=jnp.where(numbers, completeness.error, jnp.nan))
 
 
 def entrywise_completeness(
     value: Float[Array, "..."], parts: Sequence[Array], eps: Sequence[float] | None = None
 ) -> Completeness:
-    """Return how exactly parts sum to an array, entry by entry.
+    """Compare the sum of parts with an array, entry by entry.
 
     The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their root
     of squares to be the largest entry.

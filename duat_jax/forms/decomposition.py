@@ -1,4 +1,4 @@
-"""Who contributed what to one read-out: split exactly over input, terms and biases."""
+"""Decomposition: one read-out, split exactly over input, terms and biases."""
 
 from collections.abc import Callable
 from functools import partial, reduce
@@ -27,11 +27,11 @@ class Decomposition(NamedTuple):
         input: contribution of every entry of the argument, in the argument's structure and shapes.
         terms: contribution of every neuron of every term, in the shape of its activation; without neurons, of every
             token.
-        coefficients: what one unit more would have added, everything held: of every neuron's activation, the `u` of its
+        coefficients: the contribution of one unit more, everything held: of every neuron's activation, the `u` of its
             contribution `u σ(z)`; without neurons, of every entry of a term's output.
         offsets: contribution of every bias and norm offset; those in a scan have one per step.  A bias inside a
             pre-activation or a held parameter has none of its own: its contribution is zero.
-        unmarked: what constants without a mark contributed; zero where there are none.
+        unmarked: the contribution of constants without a mark; zero where there are none.
         completeness: value, sum, error and tolerance.
     """
 
@@ -44,7 +44,7 @@ class Decomposition(NamedTuple):
 
 
 def default_readout(value: Any) -> Array:
-    """Return the read-out of a function's one scalar.
+    """Return the read-out of a function that returns one scalar.
 
     Args:
         value: its result.
@@ -68,15 +68,15 @@ def default_readout(value: Any) -> Array:
 
 
 def checked_readout(readout: Any, value: Any) -> Any:
-    """Return a read-out as a covector of the dtypes of what is read; of one scalar, that is one.
+    """Return a read-out as a covector of the dtypes of the value; one if absent and the value is a scalar.
 
     Args:
         readout: the covector, or `None`.
-        value: what is read.
+        value: the value that is read.
 
     Raises:
-        DuatError: if its structure or shapes are others; if it is complex and what is read is real; if it is absent
-            and what is read isn't one scalar.
+        DuatError: if its structure or shapes differ from the value's; if it is complex and the value is real; if it is
+            absent and the value isn't one scalar.
     """
     if readout is None:
         return default_readout(value)
@@ -84,12 +84,12 @@ def checked_readout(readout: Any, value: Any) -> Any:
     structures: list[Any] = [jax.tree.structure(tree) for tree in (readout, value)]
     if structures[0] != structures[1] or shapes[0] != shapes[1]:
         raise DuatError(
-            f"the read-out is of shape {shapes[0]}, but what is read is of shape {shapes[1]}: give a covector with one"
-            " number for each of its entries; many read-outs are mapped with jax.vmap"
+            f"the read-out is of shape {shapes[0]}, but the value that is read is of shape {shapes[1]}: give a covector"
+            " with one number for each of its entries; many read-outs are mapped with jax.vmap"
         )
-    given, read = jax.tree.leaves(readout), jax.tree.leaves(value)
-    if any(jnp.iscomplexobj(u) and not jnp.iscomplexobj(x) for u, x in zip(given, read, strict=True)):
-        raise DuatError("the read-out is complex, but what is read is real: ask for its two parts, one after the other")
+    readout_leaves, value_leaves = jax.tree.leaves(readout), jax.tree.leaves(value)
+    if any(jnp.iscomplexobj(u) and not jnp.iscomplexobj(x) for u, x in zip(readout_leaves, value_leaves, strict=True)):
+        raise DuatError("the read-out is complex, but the value is real: read its two parts, one after the other")
     return jax.tree.map(lambda u, x: jnp.asarray(u).astype(jnp.result_type(x)), readout, value)
 
 
@@ -100,7 +100,7 @@ def require_flowing(recording: Recording) -> None:
         recording: the function's forward pass.
 
     Raises:
-        DuatError: saying where to begin.
+        DuatError: if so, with advice on where to begin.
     """
     if recording.arguments and not any(map(is_float, recording.arguments)):
         raise DuatError(
@@ -112,7 +112,7 @@ def require_flowing(recording: Recording) -> None:
 def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype: Any) -> list[Array]:
     """Return the contribution of every argument: its derivative times its value; zero for whole numbers.
 
-    What is infinite and read by nothing, as an additive mask, has none.
+    An infinite entry that isn't used, such as one of an additive mask, contributes zero.
 
     Args:
         on_arguments: the derivatives, from `pull_back`.
@@ -129,7 +129,7 @@ def times(u: Array, x: Array, dtype: Any) -> Array:
     """Return every entry's contribution to a read-out.
 
     Args:
-        u: what the read-out pulls back to the entries.
+        u: the read-out, pulled back to the entries.
         x: the entries.
         dtype: of the read-out; of complex numbers that flow to a real one, the real part counts.
     """
@@ -148,7 +148,8 @@ def contributions(
     Args:
         recording: a function's forward pass.
         readout: a covector on the target, of its structure and shapes; may be absent where the target is one scalar.
-        target: what is read: a stream, a pre-activation, a term's output or a point; the function's result if absent.
+        target: the value that is read: a stream, a pre-activation, a term's output or a point; the function's result if
+            absent.
         neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only, for
             about half of the extra cost.
 
@@ -183,11 +184,11 @@ def _contributions(recording: Recording, readout: Any, target: Target, neurons: 
     }
     terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION)]
     offsets = program.of_kind(marks.OFFSET)
-    question = question_of(recording, target, linear=[*terms, *offsets], held=program.of_kind(marks.HOLD))
+    question = question_of(recording, target, linear=[*terms, *offsets], fixed=program.of_kind(marks.HOLD))
     on_input, on_marks = pull_back(recording, question, target, readout, {})
 
-    read = products(readout, recording.value if target is None else recording.at(target))
-    value = reduce(jnp.add, [product.sum() for product in read])
+    summands = products(readout, recording.value if target is None else recording.at(target))
+    value = reduce(jnp.add, [product.sum() for product in summands])
     input_parts = inputs_times(on_input, recording.arguments, value.dtype)
     finest = {site: times(on_marks[site], seen[site], value.dtype) for site in (*terms, *offsets)}
     term_parts = {site.key: finest[site] for site in terms}
@@ -208,7 +209,9 @@ def _contributions(recording: Recording, readout: Any, target: Target, neurons: 
         Marked({site.key: on_marks[site] for site in terms}),
         Marked(offset_parts),
         remainder,
-        completeness_of(value, parts, [*input_parts, *finest.values(), remainder, *read], [*eps, *[0.0] * len(read)]),
+        completeness_of(
+            value, parts, [*input_parts, *finest.values(), remainder, *summands], [*eps, *[0.0] * len(summands)]
+        ),
     )
 
 

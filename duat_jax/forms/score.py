@@ -1,4 +1,4 @@
-"""Why a head attends: a pre-softmax score, split exactly over pairs of sources on the query and the key side."""
+"""Attention scores: a pre-softmax score, split exactly over pairs of sources of the query and the key."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,17 +18,17 @@ from duat_jax.transform.query import at_zero, pull_back, question_of, require_af
 from duat_jax.transform.recording import Recording
 
 KINDS = (*decomposition.KINDS, marks.POINT)
-"""The marks that a score needs."""
+"""The marks that are needed to split a score."""
 
 PRECISION = jax.lax.Precision.HIGHEST
 
 
 class ScoreSide(NamedTuple):
-    """Which queries, or which keys, of one head: `v = Σ_t weights_t v_t`.
+    """Queries or keys of one head, with a weight for each token: `v = Σ_t weights_t v_t`.
 
     Args:
-        head: its number among those of the mark.
-        weights: of each token, `[tokens]`: one at a single token; one and minus one for a difference of two.
+        head: its number among the heads of the mark.
+        weights: the weight of each token, `[tokens]`: one at a single token; one and minus one for a difference of two.
     """
 
     head: int | Int[Array, ""]
@@ -36,14 +36,14 @@ class ScoreSide(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """A query or a key, split exactly over its sources: it is the sum of everything here.
+    """A query or a key, split exactly over its sources: it is the sum of all fields.
 
     The first axis of each array is the head's features; of what is marked inside a scan the steps follow.
 
     Args:
         input: every token of the argument, `[head_features, tokens]`, in the argument's structure.
         terms: every term at every token, `[head_features, tokens]`.
-        heads: what every head mixed at every token, `[head_features, tokens, heads]`, where it counts as a source.
+        heads: the output of every head at every token, `[head_features, tokens, heads]`, where it counts as a source.
         offsets: every bias and norm offset, `[head_features]`.
         unmarked: constants without a mark, `[head_features]`; zero where there are none.
     """
@@ -56,7 +56,7 @@ class Vector(NamedTuple):
 
     @property
     def columns(self) -> Float[Array, "head_features sources"]:
-        """All sources side by side, in the order of the fields."""
+        """All sources as columns of one matrix, in the order of the fields."""
         return jnp.concatenate([part.reshape(len(part), -1) for part in jax.tree.leaves(self)], 1)
 
 
@@ -75,7 +75,7 @@ class Score(NamedTuple):
 
     @property
     def pairs(self) -> Float[Array, "query_sources key_sources"]:
-        """What every pair of sources adds to the score."""
+        """The contribution of every pair of sources to the score."""
         return _pairs(self.queries, self.keys)
 
 
@@ -94,19 +94,19 @@ def split_score(
 
         Σ_t a_t Σ_s b_s ⟨q_t, k_s⟩ = Σ_{a,b} ⟨q^a, k^b⟩
 
-    Where what earlier heads mixed counts as a source (`through`), every other path ends there: all that is left comes
-    straight along the stream.
+    Where the outputs of earlier heads count as sources (`through`), every other path ends there: the remaining sources
+    come directly along the stream.
 
     Args:
         recording: a function's forward pass, with marks of all `KINDS`.
         queries: the point that marks the queries, `[tokens, heads, head_features]`.
         keys: the point that marks the keys, `[tokens, key_value_heads, head_features]`.
-        query: whose queries, with weights `a`.
-        key: whose keys, with weights `b`: the factor of the scores, and minus it for what is subtracted.
-        through: points of what earlier heads mixed, `[tokens, heads, head_features]`, that count as sources.
+        query: the head and the weights `a` of the queries.
+        key: the head and the weights `b` of the keys: the factor of the scores, negative for subtracted keys.
+        through: points of earlier heads' outputs, `[tokens, heads, head_features]`, that count as sources.
 
     Returns:
-        The two sides, and how exactly all pairs sum to the score.
+        The two sides, and the completeness of all pairs.
 
     Raises:
         DuatError: if there are no such points; if the argument is all whole numbers.
@@ -144,24 +144,28 @@ def _split_score(
     left, left_rounded, left_eps = _split(recording, queries, query, k, through)
     right, right_rounded, right_eps = _split(recording, keys, key, q, through)
     pairs = _pairs(left, right)
-    # Rounded are the pairs, and what each side is made of before its parts are summed.
+    # The pairs are rounded, and each side's parts before they are summed.
     rounded, eps = [pairs, *left_rounded, *right_rounded, q * k], [0.0, *left_eps, *right_eps, 0.0]
     completeness = completeness_of(value, [pairs], rounded, eps)
     return Score(left, right, completeness)
 
 
 def _split(
-    recording: Recording, target: Step, side: ScoreSide, other: Float[Array, "head_features"], through: tuple[Site, ...]
+    recording: Recording,
+    target: Step,
+    side: ScoreSide,
+    opposite: Float[Array, "head_features"],
+    through: tuple[Site, ...],
 ) -> tuple[Vector, list[Array], list[float]]:
-    """Return one side's sources, the finest summands of its product with the other side, and the eps on their way."""
-    program, seen, dtype = recording.program, recording.seen, other.dtype
+    """Return one side's sources, the summands of its product with the opposite side, and their eps."""
+    program, seen, dtype = recording.program, recording.seen, opposite.dtype
     terms, offsets = _sources(recording, target)
     question = question_of(recording, target, linear=[*terms, *offsets, *through])
 
     def products(row: Float[Array, "head_features"]) -> tuple[list[Array], dict[Site, Array]]:
         on_input, on_marks = pull_back(recording, question, target, _readout(recording, target, side, row), {})
-        found = {site: times(u, seen[site], dtype) for site, u in on_marks.items()}
-        return inputs_times(on_input, recording.arguments, dtype), found
+        by_mark = {site: times(u, seen[site], dtype) for site, u in on_marks.items()}
+        return inputs_times(on_input, recording.arguments, dtype), by_mark
 
     def summed(row: Float[Array, "head_features"]) -> tuple[Any, ...]:
         of_input, of_marks = products(row)
@@ -172,20 +176,20 @@ def _split(
             Marked({s.key: _over_features(of_marks[s], len(program.lengths(s))) for s in offsets}),
         )
 
-    unmarked = jnp.zeros_like(other)
+    unmarked = jnp.zeros_like(opposite)
     if recording.traced.affinity.adds_a_constant(target):
         constant = at_zero(recording, question, target, {})[:, side.head]
         unmarked = jnp.einsum("t,tf->f", side.weights, constant, precision=PRECISION)
-    of_input, of_marks = products(other)
-    by_input, by_term, by_head, by_offset = jax.vmap(summed)(jnp.eye(len(other), dtype=dtype))
+    of_input, of_marks = products(opposite)
+    by_input, by_term, by_head, by_offset = jax.vmap(summed)(jnp.eye(len(opposite), dtype=dtype))
     vector = Vector(by_input, by_term, by_head, by_offset, unmarked)
     rounding = recording.traced.rounding(question)
     eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in of_marks), rounding.coarsest]
-    return vector, [*of_input, *of_marks.values(), unmarked * other], eps
+    return vector, [*of_input, *of_marks.values(), unmarked * opposite], eps
 
 
 def _sources(recording: Recording, target: Step) -> tuple[list[Site], list[Site]]:
-    """Return the terms, each by its output if that is marked, and the offsets that a query or a key depends on."""
+    """Return the terms, by their outputs where these are marked, and the offsets that a query or a key depends on."""
     program, affinity = recording.program, recording.traced.affinity
     reached = {step.site for step in affinity.sources(affinity.at(target).sources) if step != INPUT}
     outputs = {site.key: site for site in program.of_kind(marks.TERM_OUTPUT)}
@@ -197,8 +201,8 @@ def _readout(recording: Recording, target: Step, side: ScoreSide, row: Float[Arr
     return jnp.zeros_like(recording.at(target)).at[:, side.head].set(side.weights[:, None] * row)
 
 
-def _over_features(part: Array, kept: int) -> Array:
-    return part.sum(range(kept, part.ndim))
+def _over_features(part: Array, axes: int) -> Array:
+    return part.sum(range(axes, part.ndim))
 
 
 def neurons_of(
@@ -210,14 +214,14 @@ def neurons_of(
     *,
     through: tuple[Site, ...] = (),
 ) -> Float[Array, "head_features neurons"]:
-    """Return one term's part at one token of a query or a key, split over its neurons: they sum to it.
+    """Split one term's part of a query or a key at one token over its neurons.
 
     Args:
         recording: a function's forward pass, with marks of all `KINDS`.
         target: the point that marks the queries or the keys.
-        side: whose query or key.
+        side: the head and the weights of the query or the key.
         term: the activation of the term.
-        token: at which token.
+        token: the token.
         through: as in `split_score`.
     """
     require_affine(recording, target)

@@ -1,4 +1,4 @@
-"""The difference of a function's values at two inputs, split exactly: the closed form's twin with two points."""
+"""Secants: the difference of a function's values at two inputs, split exactly."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -25,18 +25,18 @@ from duat_jax.transform.secant.plan import make_plan
 
 
 class Secant(NamedTuple):
-    """How a scalar function differs between two inputs: `f(x) − f(y) = ⟨D, x − y⟩ + Σ moved + Σ jumps`.
+    """The difference of a scalar function at two inputs: `f(x) − f(y) = ⟨D, x − y⟩ + Σ moved + Σ jumps`.
 
     Args:
         values: `f(x)` and `f(y)`.
         multiplier: `D`, in the argument's structure and shapes; zero for whole numbers.
         parts: `D (x − y)`, entry by entry.
-        multipliers: what `D` is at every mark that was asked for: a change there, times this, arrives at the result.
+        multipliers: `D` at every mark in `at`: a change there, times this, is the change of the result.
         changes: the value of each of these marks at `x` minus that at `y`.
         moved: the part of every dynamic parameter that was held at its midpoint, entry by entry.
-        jumps: the part of whatever moved without a change of its own, by primitive and source line: a router's choice,
-            an index, a mask.
-        completeness: the sum of all parts beside the difference.
+        jumps: the part of every value that moved without a change of its own, by primitive and source line: a router's
+            choice, an index, a mask.
+        completeness: the sum of all parts against the difference.
         unrecognised: how far exponents moved between both inputs where something is divided by the sum of their
             exponentials, or its logarithm is taken, and isn't recognised as a softmax or its like, by primitive and
             source line; infinite where it isn't known.
@@ -54,7 +54,7 @@ class Secant(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know of the parts, though they sum to the difference: a sentence for each `unrecognised` softmax."""
+        """Warnings about the parts: a sentence for each `unrecognised` softmax."""
         return notes_of(self.unrecognised)
 
     @property
@@ -64,16 +64,16 @@ class Secant(NamedTuple):
 
     @property
     def contributions(self) -> Dynamics:
-        """The part of every mark that was asked for, entry by entry: its multiplier times its change."""
+        """The part of every mark in `at`, entry by entry: its multiplier times its change."""
         return jax.tree.map(part, self.multipliers, self.changes)
 
 
 NEAR = 1.0
-"""Exponents that move no farther are split by any rule nearly as by that of softmax."""
+"""A movement of exponents up to which all rules split nearly as that of softmax does."""
 
 
 def notes_of(unrecognised: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each softmax that isn't recognised, where exponents moved far.
+    """Return a sentence for each softmax that isn't recognised and whose exponents moved far.
 
     Args:
         unrecognised: how far, by primitive and source line.
@@ -94,9 +94,9 @@ def secant(
 
     Between two inputs every product is carried by its midpoint, `Δ(a b) = ā Δb + b̄ Δa`, every elementwise function by
     its secant, softmax by the logarithmic means of its probabilities, so that the difference of the results is one
-    linear map of that of the inputs, `f(x) − f(y) = ⟨D, x − y⟩`, through attention, norms and gates.  What jumps, such
-    as a router's choice, is held, and where it moved its part is named.  `D` is a property of the program: two ways to
-    write one function may split its difference differently.
+    linear map of that of the inputs, `f(x) − f(y) = ⟨D, x − y⟩`, through attention, norms and gates.  Jumps, such
+    as a router's choice, are held, and their part is reported where they moved.  `D` is a property of the program: two
+    ways to write one function may split its difference differently.
 
     It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
     a function that is asked more than once is compiled once for each shape, and under `jax.jit(secant(fn))` also traced
@@ -106,7 +106,7 @@ def secant(
         fn: a pure function of one pytree of arrays, returning a scalar.
         at: the kinds of mark at which multipliers and changes are wanted, such as `"stream"` or `"activation"`.
         held: the names of the dynamic parameters, marked with `hold`, that don't flow on but are held at their
-            midpoint, such as `"attention.pattern"`; all of them if true.  What they contribute is `moved`.
+            midpoint, such as `"attention.pattern"`; all of them if true.  Their contribution is `moved`.
 
     Returns:
         A function of two arguments of the same structure and shapes, returning the `Secant`.
@@ -129,23 +129,23 @@ def secant(
     Shapley's value.
     """
     kinds = (at,) if isinstance(at, str) else tuple(at)
-    known = tuple(kind for kind in KINDS if kind != marks.OFFSET)
-    if unknown := [kind for kind in kinds if kind not in known]:
+    valid = tuple(kind for kind in KINDS if kind != marks.OFFSET)
+    if unknown := [kind for kind in kinds if kind not in valid]:
         raise DuatError(
-            f"there are no marks of the kind {', '.join(map(repr, unknown))} that move: choose among {known}"
+            f"there are no marks of the kind {', '.join(map(repr, unknown))} that move: choose among {valid}"
         )
     names = names_of(held)
 
-    def found(x: Any, y: Any) -> Secant:
+    def split(x: Any, y: Any) -> Secant:
         x, y = _as_floats(x, y)
         _require_alike(x, y)
         return _secant(fn, kinds, names, x, y)
 
-    return found
+    return split
 
 
 def names_of(held: Any) -> bool | tuple[str, ...]:
-    """Return the names of what is held at its midpoint, or whether everything is.
+    """Return the names of the parameters held at their midpoint, or a truth value for all or none.
 
     Args:
         held: a name, several, or `True` or `False`.
@@ -162,7 +162,7 @@ def names_of(held: Any) -> bool | tuple[str, ...]:
 
 
 def _as_floats(x: Any, y: Any) -> tuple[Any, ...]:
-    """Return both inputs with a Python integer as a float where the other input has a Python float."""
+    """Convert Python integers to floats where the other input has a Python float."""
     structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
     if structures[0] != structures[1]:
         return x, y
@@ -174,9 +174,11 @@ def _as_floats(x: Any, y: Any) -> tuple[Any, ...]:
 def _require_alike(x: Any, y: Any) -> None:
     structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
     if structures[0] != structures[1]:
-        raise DuatError(f"the two inputs differ in structure, {structures[0]} and {structures[1]}: give two alike")
+        raise DuatError(
+            f"the two inputs differ in structure, {structures[0]} and {structures[1]}: give two of one structure"
+        )
     problems = [
-        f"{jax.tree_util.keystr(path) or 'the first'} is {_described(a)}, the other one {_described(b)}"
+        f"{jax.tree_util.keystr(path) or 'the first'} is {_described(a)}, the other {_described(b)}"
         for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(x), jax.tree.leaves(y), strict=True)
         if _described(a) != _described(b) or not _is_array(a)
     ]
@@ -197,27 +199,27 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
     _require_scalar(program.jaxpr.outvars)
     holds = program.of_kind(marks.HOLD)
     if names is not True and names is not False and (unknown := set(names) - {site.key.name for site in holds}):
-        known = ", ".join(dict.fromkeys(site.key.name for site in holds)) or "none"
-        raise DuatError(f"nothing is held by the name {', '.join(sorted(unknown))}: there is {known}")
+        existing = ", ".join(dict.fromkeys(site.key.name for site in holds)) or "none"
+        raise DuatError(f"no parameter is held by the name {', '.join(sorted(unknown))}: the names are {existing}")
     held = frozenset(s for s in holds if names is True or (names is not False and s.key.name in names))
     plan = make_plan(program, held)
     held = frozenset(site for site in held if site in plan.marks)
-    read = frozenset(s for s in program.of_kind(*kinds) if s in plan.marks) | held
+    wanted = frozenset(s for s in program.of_kind(*kinds) if s in plan.marks) | held
 
     xs, ys = (list(map(jnp.asarray, jax.tree.leaves(tree))) for tree in (x, y))
-    found = _split(program, held, read, constants, xs, ys)
-    marked = {s: found.multipliers[s] for s in program.of_kind(*kinds) if s in read}
+    split = _split(program, held, wanted, constants, xs, ys)
+    marked = {s: split.multipliers[s] for s in program.of_kind(*kinds) if s in wanted}
     in_tree = jax.tree.structure(x)
     return Secant(
-        (found.values[0], found.values[1]),
-        jax.tree.unflatten(in_tree, found.on_argument),
-        jax.tree.unflatten(in_tree, found.parts),
+        (split.values[0], split.values[1]),
+        jax.tree.unflatten(in_tree, split.on_argument),
+        jax.tree.unflatten(in_tree, split.parts),
         _by_kind(marked),
-        _by_kind({s: found.changes[s] for s in marked}),
-        Marked({s.key: part for s, part in sorted(found.moved.items())}),
-        found.jumps,
-        found.completeness,
-        found.unrecognised,
+        _by_kind({s: split.changes[s] for s in marked}),
+        Marked({s.key: part for s, part in sorted(split.moved.items())}),
+        split.jumps,
+        split.completeness,
+        split.unrecognised,
     )
 
 
@@ -233,11 +235,11 @@ class _Split(NamedTuple):
     unrecognised: dict[str, Array]
 
 
-@partial(compiled, static_argnames=("program", "held", "read"))
+@partial(compiled, static_argnames=("program", "held", "wanted"))
 def _split(
     program: Program,
     held: frozenset[Site],
-    read: frozenset[Site],
+    wanted: frozenset[Site],
     constants: list[Any],
     xs: list[Array],
     ys: list[Array],
@@ -247,36 +249,38 @@ def _split(
     dtype = jnp.result_type(output.aval)
     sources = Sources(
         {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
-        {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in read},
+        {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in wanted},
         {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.jumps.values())},
     )
-    change = partial(carry, program, plan, constants, xs, ys, held, read)
+    change = partial(carry, program, plan, constants, xs, ys, held, wanted)
     _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
-    (found,) = transposed(jnp.ones((), dtype))
-    on_argument = [found.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
+    (multipliers,) = transposed(jnp.ones((), dtype))
+    on_argument = [multipliers.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
     parts = [part(u, movement(a, b)) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
-    contributions = {s: part(found.marks[s], changes[s]) for s in read}
+    contributions = {s: part(multipliers.marks[s], changes[s]) for s in wanted}
     moved = {s: contributions[s] for s in held}
-    summands = [*parts, *moved.values(), *found.jumps.values()]
-    rounding = rounding_of(program, given=held, wanted=(), value=True)
+    summands = [*parts, *moved.values(), *multipliers.jumps.values()]
+    rounding = rounding_of(program, provided=held, wanted=(), value=True)
     eps = [
         *rounding.arguments,
         *(rounding.at(program.place(site).path) for site in moved),
-        *(max(rounding.at(path) for path, name in plan.jumps.items() if name == jump) for jump in found.jumps),
+        *(max(rounding.at(path) for path, name in plan.jumps.items() if name == jump) for jump in multipliers.jumps),
     ]
     completeness = completeness_of(
         values[0] - values[1],
         summands,
         [*summands, *values],
         [*eps, *[max(eps, default=0.0)] * 2],
-        finite=[*on_argument, *found.marks.values(), *contributions.values()],
+        finite=[*on_argument, *multipliers.marks.values(), *contributions.values()],
     )
     unknown = jnp.array(jnp.inf)
     unrecognised = {
         name: jnp.stack([changes.get(distance_at(place), unknown).max() for place in sorted(places)]).max()
         for name, places in plan.unrecognised.items()
     }
-    return _Split(values, on_argument, parts, found.marks, changes, moved, found.jumps, completeness, unrecognised)
+    return _Split(
+        values, on_argument, parts, multipliers.marks, changes, moved, multipliers.jumps, completeness, unrecognised
+    )
 
 
 def _require_scalar(outputs: list[Any]) -> None:

@@ -13,7 +13,7 @@ from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import checked_ids
 from duat_jax.nn.linear import PRECISION
-from duat_jax.operators.linear_map import shown
+from duat_jax.operators.linear_map import describe
 from duat_jax.operators.spectrum import SingularTriplets
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ def _require(model: Transformer, ids: Any, triplets: SingularTriplets, top: int)
     tokens = len(checked_ids(config, ids, "the text", problems))
     reads = (tokens, config.embedding_features or config.features)
     if tokens and triplets.right.shape[1:] != reads:
-        problems.append(f"the triplets read {shown(triplets.right[0])} and the text's embeddings are {list(reads)}")
+        problems.append(f"the triplets read {describe(triplets.right[0])} and the text's embeddings are {list(reads)}")
     if triplets.left.ndim not in (2, 3) or triplets.left.shape[-1] != config.state_features:
         problems.append(
-            f"the triplets write {shown(triplets.left[0])} and the read-out takes [..., {config.state_features}]: take"
-            " those of a map to model.states(x), or to one position of it"
+            f"the triplets write {describe(triplets.left[0])} and the read-out takes [..., {config.state_features}]:"
+            " take those of a map to model.states(x), or to one position of it"
         )
     if not 1 <= top <= config.vocab:
         problems.append(f"top = {top} must lie between 1 and {config.vocab}, the number of tokens")

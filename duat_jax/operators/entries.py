@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, fits, shown
+from duat_jax.operators.linear_map import LinearMap, describe, fits
 
 NUMBERS = 2**22
 """So many numbers are applied at once: enough to keep a processor busy, and small beside a model."""
@@ -26,8 +26,8 @@ def require_square(linear: LinearMap) -> None:
     """
     if not fits(linear.input, linear.output):
         raise DuatError(
-            f"a map from {shown(linear.input)} to {shown(linear.output)} has no diagonal: take one whose output is as"
-            " its input"
+            f"a map from {describe(linear.input)} to {describe(linear.output)} has no diagonal: take one whose"
+            " output is like its input"
         )
 
 

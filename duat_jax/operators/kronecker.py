@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, pytree, shown
+from duat_jax.operators.linear_map import LinearMap, describe, pytree
 
 
 @pytree("left", "right")
@@ -41,8 +41,8 @@ class Kronecker(LinearMap):
         left, right = self.left, self.right
         if left.ndim != 2 or right.ndim != 2 or left.dtype != right.dtype:
             raise DuatError(
-                f"a Kronecker product is of two matrices of one dtype, and left is {shown(left)} and right is"
-                f" {shown(right)}: give two matrices"
+                f"a Kronecker product is of two matrices of one dtype, and left is {describe(left)} and right is"
+                f" {describe(right)}: give two matrices"
             )
 
     @property

@@ -62,7 +62,9 @@ class LinearMap(ABC):
         """
         given = jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
         if not fits(given, self.input):
-            raise DuatError(f"the map takes {shown(self.input)} and was given {shown(given)}: give it what it takes")
+            raise DuatError(
+                f"the map takes {describe(self.input)} and was given {describe(given)}: give it what it takes"
+            )
         return self._apply(x)
 
     def __add__(self, other: "LinearMap") -> "LinearMap":
@@ -110,7 +112,7 @@ def fits(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype
 
 
-def shown(array: jax.ShapeDtypeStruct | Array) -> str:
+def describe(array: jax.ShapeDtypeStruct | Array) -> str:
     """Return shape and dtype for an error message.
 
     Args:
@@ -118,7 +120,7 @@ def shown(array: jax.ShapeDtypeStruct | Array) -> str:
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> shown(jax.ShapeDtypeStruct((3, 6), jnp.float32))
+        >>> describe(jax.ShapeDtypeStruct((3, 6), jnp.float32))
         'float32[3,6]'
     """
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
@@ -188,8 +190,8 @@ class Sum(LinearMap):
         left, right = self.left, self.right
         if not (fits(left.input, right.input) and fits(left.output, right.output)):
             raise DuatError(
-                f"a map from {shown(left.input)} to {shown(left.output)} and one from {shown(right.input)} to"
-                f" {shown(right.output)} have no sum: give both the same input and the same output"
+                f"a map from {describe(left.input)} to {describe(left.output)} and one from {describe(right.input)} to"
+                f" {describe(right.output)} have no sum: give both the same input and the same output"
             )
 
     @property
@@ -237,8 +239,8 @@ class Composition(LinearMap):
     def __post_init__(self) -> None:
         if not fits(self.outer.input, self.inner.output):
             raise DuatError(
-                f"the outer map takes {shown(self.outer.input)} and the inner map gives {shown(self.inner.output)}:"
-                " compose maps where the one gives what the other takes"
+                f"the outer map takes {describe(self.outer.input)} and the inner map returns"
+                f" {describe(self.inner.output)}: compose maps where the outer input is like the inner output"
             )
 
     @property

@@ -11,7 +11,7 @@ from matfree.decomp import bidiag
 from matfree.eig import svd_partial
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, shown
+from duat_jax.operators.linear_map import LinearMap, describe
 
 
 class SingularTriplets(NamedTuple):
@@ -68,7 +68,7 @@ def singular_triplets(
     most = min(math.prod(linear.input.shape), math.prod(linear.output.shape))
     iterations = min(8 + 2 * count, most) if iterations is None else iterations
     problems = [
-        f"{shown(array)} isn't real, and singular triplets are found of real maps"
+        f"{describe(array)} isn't real, and singular triplets are found of real maps"
         for array in (linear.input, linear.output)
         if not jnp.issubdtype(array.dtype, jnp.floating)
     ]

@@ -1,1 +1,1 @@
-"""Marks, and the two transformations of a function that has them: record it, and ask any question of the recording."""
+"""Marks, recordings of marked functions, and questions that a recording answers."""

@@ -1,4 +1,4 @@
-"""The proof that a replayed function is affine, on its program, before anything is computed.
+"""Proof that a replayed function is affine, made on its program before anything is computed.
 
 One walk over the program, loops unrolled step by step where marks are inside, gives every value its *flow*: which
 sources it depends on (input, terms, offsets, streams), whether it can be nonzero where all of them are zero, and which
@@ -29,7 +29,7 @@ INPUT = "input"
 
 
 class Flow(NamedTuple):
-    """What a value depends on.
+    """The sources that a value depends on, and the operations on the way that aren't linear.
 
     Args:
         sources: the input, terms, offsets and streams that it depends on, as a set of bits.
@@ -44,10 +44,10 @@ class Flow(NamedTuple):
     offences: int = 0
 
     def __or__(self, other: "Flow") -> "Flow":
-        """Return what a value depends on that is made of two.
+        """Return the flow of a value that is computed from two others.
 
         Args:
-            other: of the other value.
+            other: the other value's flow.
         """
         return Flow(
             self.sources | other.sources,
@@ -62,11 +62,11 @@ ZERO, CONSTANT = Flow(), Flow(constant=True)
 
 @dataclass
 class Flows:
-    """Of every scan, which of its operands and which of its results flow.
+    """The operands and results of each scan that flow.
 
     Args:
-        operands: by where the scan stands.
-        results: by where the scan stands.
+        operands: flags by the path of the scan.
+        results: flags by the path of the scan.
     """
 
     operands: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
@@ -77,12 +77,12 @@ def _is_float(variable: Any) -> bool:
     return jnp.issubdtype(variable.aval.dtype, jnp.inexact)
 
 
-def _either(a: tuple[bool, ...], b: tuple[bool, ...] | None) -> tuple[bool, ...]:
+def _elementwise_or(a: tuple[bool, ...], b: tuple[bool, ...] | None) -> tuple[bool, ...]:
     return a if b is None else tuple(x or y for x, y in zip(a, b, strict=True))
 
 
 class Affinity:
-    """What one walk over a program found out.
+    """The flow of every value of a program, found in one walk over it.
 
     Args:
         program: the traced function.
@@ -104,9 +104,9 @@ class Affinity:
         return self._results if target is None else [self.at(target)]
 
     def at(self, step: Step) -> Flow:
-        """Return the flow of the value that a stream, a pre-activation, a term's output or a point marks, or a hold.
+        """Return the flow of a marked value: a stream, pre-activation, term's output, point or hold.
 
-        Of what is held, it is that before it is held.
+        The flow of a hold is that of its value before it is held.
 
         Args:
             step: the mark.
@@ -115,11 +115,13 @@ class Affinity:
             DuatError: if it marks something else.
         """
         if step not in self._at:
-            raise DuatError(f"{step.site.kind} {step} is no stream, pre-activation, term's output or point of it")
+            raise DuatError(
+                f"{step.site.kind} {step} is no stream, pre-activation, term's output, point or hold of this program"
+            )
         return self._at[step]
 
     def adds_a_constant(self, *targets: Step | None) -> bool:
-        """Return whether a value may be nonzero where everything that flows is zero: something has no mark.
+        """Return whether a value may be nonzero where everything that flows is zero, for lack of a mark.
 
         Args:
             *targets: marked values; `None` is the function's result.
@@ -135,9 +137,9 @@ class Affinity:
 
         Args:
             target: a marked value; `None` is the function's result.
-            factors: of some activations, the held factor that carries their product too: these are returned besides.
+            factors: of some activations, the held factor that carries their product too; these are returned as well.
         """
-        found: dict[Step, None] = {}
+        steps: dict[Step, None] = {}
         waiting = [target]
         while waiting:
             for site, iteration in self._activations(waiting.pop()):
@@ -145,14 +147,14 @@ class Affinity:
                     site._replace(kind=marks.PRE_ACTIVATION),
                     *([factors[site]] if factors and site in factors else []),
                 ]
-                new = [step for one in before if (step := Step(one, iteration)) not in found]
-                found |= dict.fromkeys(new)
+                new = [step for predecessor in before if (step := Step(predecessor, iteration)) not in steps]
+                steps |= dict.fromkeys(new)
                 waiting += new
-        return tuple(found)
+        return tuple(steps)
 
     @cached_property
     def factors(self) -> dict[Site, Site]:
-        """Of every gated activation whose other factor flows, and linearly, where that is held."""
+        """Gated activations whose other factor flows linearly, each with the mark that holds that factor."""
         flows: dict[Site, list[Flow]] = defaultdict(list)
         for step, flow in self._at.items():
             flows[step.site].append(flow)
@@ -182,7 +184,7 @@ class Affinity:
             raise NotAffine("the replayed function isn't affine:\n  " + "\n  ".join(dict.fromkeys(lines)))
 
     def sources(self, bits: int) -> set[Any]:
-        """Return a set of sources: steps of activations, offsets and streams, and `INPUT`.
+        """Return a set of sources as steps of activations, offsets and streams, and `INPUT`.
 
         Args:
             bits: a flow's `sources` or `since`.
@@ -232,8 +234,8 @@ class Affinity:
             case marks.OFFSET:
                 if operand.sources:
                     self._wrong[
-                        f"{line}: offset({name!r}) depends on what flows ({self._named(operand.sources)}) and would"
-                        " take that part as its own: only a bias is an offset; mark a dynamic parameter with"
+                        f"{line}: offset({name!r}) depends on what flows ({self._names(operand.sources)}) and would"
+                        " claim that part as its own: only a bias is an offset; mark a dynamic parameter with"
                         " hold(x, name)"
                     ] = None
                 return Flow(self._bit(step), self._bit(step))
@@ -271,13 +273,13 @@ class Affinity:
             return "isn't linear in the activation: " + "; ".join(
                 f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if operand.offences >> i & 1
             )
-        if others := operand.sources & ~activation:
-            return f"adds what isn't the activation's own ({self._named(others)}): add it after the term"
+        if foreign := operand.sources & ~activation:
+            return f"adds what doesn't come from the activation ({self._names(foreign)}): add it after the term"
         if operand.constant:
             return "adds a constant to the activation's own part: add it after the term, marked with offset(b, name)"
         return None
 
-    def _named(self, bits: int) -> str:
+    def _names(self, bits: int) -> str:
         names = sorted({s if s == INPUT else f"{s.site.kind} {str(s.site.key)!r}" for s in self.sources(bits)})
         return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
@@ -296,8 +298,8 @@ class Affinity:
 
         def note(inputs: list[Flow], results: list[Flow]) -> None:
             flows = self.flows
-            flows.operands[here] = _either(tuple(f.sources > 0 for f in inputs), flows.operands.get(here))
-            flows.results[here] = _either(tuple(f.sources > 0 for f in results), flows.results.get(here))
+            flows.operands[here] = _elementwise_or(tuple(f.sources > 0 for f in inputs), flows.operands.get(here))
+            flows.results[here] = _elementwise_or(tuple(f.sources > 0 for f in results), flows.results.get(here))
 
         def run(step: tuple[int, ...]) -> list[Flow]:
             inputs = [*operands[:first], *carried, *operands[first + carries :]]
@@ -312,7 +314,7 @@ class Affinity:
                 carried = results[:carries]
                 stacked = [a | b for a, b in zip(stacked, results[carries:], strict=True)]
         else:
-            # Every step has the same sources: the join over all steps.
+            # All steps have the same sources: the join over all of them.
             while True:
                 results = run(index)
                 stacked = [a | b for a, b in zip(stacked, results[carries:], strict=True)]
@@ -332,7 +334,7 @@ class Affinity:
         if not flowing:
             keeps_zero = linear_operands(equation, (0,)) is not None and not adds_a_constant(equation)
             return [Flow(constant=constant or not keeps_zero)] * len(outputs)
-        everything = reduce(Flow.__or__, operands)
+        combined = reduce(Flow.__or__, operands)
         if name in ("cond", "shard_map") and flowing[0] >= (name == "cond"):
             skipped = int(name == "cond")
             # No mark is inside, so the path is only one that nothing else has.
@@ -343,11 +345,11 @@ class Affinity:
             return [reduce(Flow.__or__, flows) for flows in zip(*branches, strict=True)]
         together = linear_operands(equation, flowing)
         if together is None or not set(flowing) <= set(together) or not all(map(_is_float, outputs)):
-            # What follows from an offence isn't one of its own.
-            offences = everything.offences
+            # A follow-on error isn't an offence of its own.
+            offences = combined.offences
             if not all(operands[k].offences for k in flowing) or not offences:
-                # One operation is one offence, however often a loop comes by.
+                # One operation is one offence, however often a loop repeats it.
                 offences |= 1 << self._offences.setdefault((line, advice(equation)), len(self._offences))
-            return [everything._replace(constant=True, offences=offences)] * len(outputs)
+            return [combined._replace(constant=True, offences=offences)] * len(outputs)
         result = reduce(Flow.__or__, (operands[k] for k in together))
         return [result._replace(constant=result.constant or adds_a_constant(equation))] * len(outputs)

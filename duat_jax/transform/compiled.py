@@ -11,18 +11,19 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 KEPT = 256
-"""For how many programs, shapes and settings each function is kept compiled."""
+"""The number of programs, shapes and settings for which each function is kept compiled."""
 
 
 def compiled(fn: Callable[Arguments, Result], *, static_argnames: tuple[str, ...] = ()) -> Callable[Arguments, Result]:
-    """Compile a function of recordings as `jax.jit` does, and forget the programs that weren't used for longest.
+    """Compile a function of recordings as `jax.jit` does, with a cache of limited size.
 
-    JAX keeps what it traced of a function as long as that lives, for every structure of its arguments; the structure
-    of a recording has its program.  So each gets a function of its own.
+    JAX keeps a function's traces as long as the function lives, for every structure of its arguments; the structure of
+    a recording includes its program.  So each structure gets a function of its own, and the least recently used ones
+    are dropped.
 
     Args:
         fn: the function.
-        static_argnames: the arguments that are no arrays.
+        static_argnames: the arguments that aren't arrays.
     """
     signature = inspect.signature(fn)
 

@@ -1,4 +1,4 @@
-"""The content of a program, by which two are equal, so that what was compiled for one serves the other."""
+"""The content of a program: equal programs share what was compiled for one of them."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ ORDERS = 2
 
 
 class Content:
-    """A hashable description; two are compared entry by entry once, and share their entries from then on.
+    """A hashable description that is compared entry by entry once and then shares its entries with its equal.
 
     Args:
         entries: nested tuples.
@@ -48,7 +48,7 @@ class _Itself:
 
 
 def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDERS) -> Hashable:
-    """Return everything that a program computes and that a message may say of it, without the names of its variables.
+    """Describe a program by its computations and source lines, without the names of its variables.
 
     Args:
         jaxpr: its equations.
@@ -78,7 +78,7 @@ def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDE
             source_line(equation) if located else None,
         )
 
-    # What a library's function consists of is named by the line that calls it.
+    # Operations inside a library's function are reported at the line that calls it.
     located = not is_of_a_library(jaxpr)
     return (
         located,
@@ -91,7 +91,7 @@ def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDE
 
 
 def described(value: Any, orders: int = ORDERS) -> Hashable:
-    """Return a hashable description: two are equal if the values are, or, where that isn't known, the objects are one.
+    """Describe a value hashably: by its content where that is known, else by its identity.
 
     Args:
         value: a parameter of an equation, or anything else.
@@ -104,7 +104,7 @@ def described(value: Any, orders: int = ORDERS) -> Hashable:
     if isinstance(value, dict):
         return dict, tuple((key, described(item, orders)) for key, item in value.items())
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        # Bytes tell minus zero from zero and know a NaN again.
+        # Bytes tell minus zero from zero, and a NaN equals itself.
         return np.ndarray, value.dtype, value.shape, value.tobytes()
     if isinstance(value, float | complex):
         return type(value), repr(value)

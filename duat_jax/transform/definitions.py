@@ -1,4 +1,4 @@
-"""How the variables of one program are computed: looked up backwards, by what holds the same numbers."""
+"""Backward look-up of the equations that compute a program's variables."""
 
 from typing import Any
 
@@ -21,23 +21,23 @@ def _is_exact(equation: core.JaxprEqn) -> bool:
 
 
 class Definitions:
-    """The equations that compute a program's variables; of those that compute the same, the first.
+    """The equations that compute a program's variables; the first of those that compute the same.
 
     Args:
         jaxpr: the program.
     """
 
     def __init__(self, jaxpr: core.Jaxpr) -> None:
-        self.made_by = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
+        self.equations = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
         self.first: dict[Any, Any] = {}
         written: dict[Any, core.JaxprEqn] = {}
         for equation in jaxpr.eqns:
             try:
                 operands = tuple(self._key(v) for v in equation.invars)
-                same = written.setdefault((equation.primitive, operands, settings_of(equation)), equation)
+                first = written.setdefault((equation.primitive, operands, settings_of(equation)), equation)
             except TypeError:  # a parameter that can't be compared
                 continue
-            self.first |= dict(zip(equation.outvars, same.outvars, strict=True))
+            self.first |= dict(zip(equation.outvars, first.outvars, strict=True))
 
     def _key(self, v: Any) -> Any:
         return (v.aval, v.val) if isinstance(v, core.Literal) else self.first.get(v, v)
@@ -49,11 +49,11 @@ class Definitions:
             v: a variable or a literal.
             names: its primitive, if any of these; any primitive if absent.
         """
-        equation = None if isinstance(v, core.Literal) else self.made_by.get(self.first.get(v, v))
+        equation = None if isinstance(v, core.Literal) else self.equations.get(self.first.get(v, v))
         return equation if equation is not None and (not names or equation.primitive.name in names) else None
 
     def root(self, v: Any, through: frozenset[str] = KEEPS_NUMBERS) -> Any:
-        """Return the variable that holds the same numbers before they were brought into another shape or dtype.
+        """Return the variable with the same numbers, before changes of shape and dtype.
 
         Args:
             v: a variable or a literal.
@@ -64,7 +64,7 @@ class Definitions:
         return v if isinstance(v, core.Literal) else self.first.get(v, v)
 
     def is_number(self, v: Any, number: float) -> bool:
-        """Return whether all entries of a variable are one number that the program says.
+        """Return whether all entries of a variable are one given constant.
 
         Args:
             v: a variable or a literal.
@@ -74,7 +74,7 @@ class Definitions:
         return isinstance(root, core.Literal) and bool(root.val == number)
 
     def spread(self, v: Any) -> Any:
-        """Return what was broadcast to a variable as NumPy does, or `None` where it was changed in another way.
+        """Return the operand that was broadcast to a variable by NumPy's rules, or `None` for any other change.
 
         Args:
             v: a variable or a literal.
@@ -88,7 +88,7 @@ class Definitions:
         return v if isinstance(v, core.Literal) else self.first.get(v, v)
 
     def choice(self, v: Any) -> tuple[Any, ...] | None:
-        """Return what chooses and the cases, where a variable is a choice, also by `jnp.where`'s own program.
+        """Return the condition and the cases of a variable computed by `select_n` or `jnp.where`, else `None`.
 
         Args:
             v: a variable or a literal.
@@ -105,14 +105,14 @@ class Definitions:
         last = body.equation_of(inner.jaxpr.outvars[0], "select_n")
         if last is None:
             return None
-        given = dict(zip(inner.jaxpr.invars, equation.invars, strict=True))
+        operands = dict(zip(inner.jaxpr.invars, equation.invars, strict=True))
         roots = [body.spread(operand) for operand in last.invars]
-        known = all(isinstance(root, core.Literal) or root in given for root in roots)
-        return tuple(r if isinstance(r, core.Literal) else given[r] for r in roots) if known else None
+        resolved = all(isinstance(root, core.Literal) or root in operands for root in roots)
+        return tuple(r if isinstance(r, core.Literal) else operands[r] for r in roots) if resolved else None
 
 
 def is_along(definitions: Definitions, v: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether a variable is a number for each row of an array, brought into its shape.
+    """Return whether a variable holds one number for each row of an array, brought into its shape.
 
     Args:
         definitions: how the program's variables are computed.
@@ -129,5 +129,5 @@ def is_along(definitions: Definitions, v: Any, axes: tuple[int, ...], shape: tup
     if equation is None:
         return all(own[axis] == 1 for axis in axes)
     operand: Any = equation.invars[0]
-    kept, before = broadcast_dimensions_of(equation), operand.aval.shape
-    return all(axis not in kept or before[kept.index(axis)] == 1 for axis in axes)
+    axes_of_operand, before = broadcast_dimensions_of(equation), operand.aval.shape
+    return all(axis not in axes_of_operand or before[axes_of_operand.index(axis)] == 1 for axis in axes)

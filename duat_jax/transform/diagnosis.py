@@ -1,4 +1,4 @@
-"""Where the user's code does something, and what to do about it, in one sentence."""
+"""Source lines of the user's code, and advice on operations that aren't linear."""
 
 import os
 import sysconfig
@@ -30,7 +30,9 @@ def source_line(equation: core.JaxprEqn) -> str | None:
 
 
 def is_of_a_library(jaxpr: core.Jaxpr) -> bool:
-    """Return whether a program is a library's function: traced once for all its calls, it knows only the first's line.
+    """Return whether a program is a library's function.
+
+    It is traced once for all its calls, so its source line is that of the first one.
 
     Args:
         jaxpr: the program that a call runs.
@@ -39,7 +41,7 @@ def is_of_a_library(jaxpr: core.Jaxpr) -> bool:
 
 
 def advice(equation: core.JaxprEqn) -> str:
-    """Return why an equation isn't linear in what flows through it, as far as is known, and what to do.
+    """Explain why an equation isn't linear in what flows through it, and how to mend it.
 
     Args:
         equation: an equation that the affine check didn't accept.

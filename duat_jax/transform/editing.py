@@ -1,4 +1,4 @@
-"""Change marked values, and compute everything after them from the changed values."""
+"""Edits of marked values, with everything after them computed anew."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import shown
+from duat_jax.operators.linear_map import describe
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
@@ -20,7 +20,7 @@ from duat_jax.transform.program import Program, trace
 
 
 class Edit(NamedTuple):
-    """What becomes of a marked value: `kept · value + added`.
+    """The change of one marked value: `value ↦ kept · value + added`.
 
     To set it, keep 0 and add the new value; to scale it, keep the factor; to steer it, add a direction; to take some
     entries from another run, keep `mask` and add `(1 − mask) · other`.
@@ -35,10 +35,10 @@ class Edit(NamedTuple):
 
 
 def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any], Any]:
-    """Transform a function with marks into one in which marked values are changed, and what follows is computed anew.
+    """Transform a function with marks into one in which marked values are changed.
 
-    At every given mark `m ↦ kept · m + added`.  The marks stay, with the changed values: the new function can be
-    recorded, and edited again.  It composes with `jit`, `vmap` and `grad`, also in what is kept and added.
+    At every mark in `edits`, `m ↦ kept · m + added`.  The marks stay, with the changed values: the new function can be
+    recorded, and edited again.  It composes with `jit`, `vmap` and `grad`, also with respect to `kept` and `added`.
 
     A term's output is linear in its activation.  What is added at a point between the two, such as `mlp.neurons`, is no
     part of either: the new function has its `secant`, but is no sum of terms and can't be replayed or unrolled.  What
@@ -46,7 +46,7 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
 
     Args:
         fn: a pure function of one pytree of arrays, with marks.
-        edits: of each mark that is changed, how; arrays that broadcast to its value as `record` gives it: inside a scan
+        edits: the change of each mark; arrays that broadcast to its value as `record` gives it: inside a scan
             with a leading axis of its steps.
 
     Returns:
@@ -69,46 +69,46 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
     def edited(x: Any) -> Any:
         program, constants = trace(fn, x)
         arguments = jax.tree.leaves(x)
-        return _value(program, constants, arguments, _given(program, constants, arguments, edits))
+        return _value(program, constants, arguments, _edit_values(program, constants, arguments, edits))
 
     return edited
 
 
 @partial(compiled, static_argnames=("program",))
-def _value(program: Program, constants: list[Any], arguments: list[Any], given: Seen) -> Any:
-    # Marks that nothing needs any more are read by a recording all the same.
+def _value(program: Program, constants: list[Any], arguments: list[Any], provided: Seen) -> Any:
+    # A recording reads all marks, also those that the result no longer needs.
     live = liveness(program, Question(wanted=frozenset(program.places)))
-    return evaluate(program, constants, arguments, Question(marked=True), given, live)[0]
+    return evaluate(program, constants, arguments, Question(marked=True), provided, live)[0]
 
 
-def _given(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:
-    """Return what is kept and added at each mark, in its shape and dtype; raise for every edit that doesn't fit."""
-    there = Question(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
-    values = jax.eval_shape(lambda x: evaluate(program, constants, x, there, {})[1], arguments)
-    given: Seen = {}
+def _edit_values(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:
+    """Return the arrays `kept` and `added` of each mark in its shape and dtype; raise for edits that don't fit."""
+    question = Question(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
+    shapes = jax.eval_shape(lambda x: evaluate(program, constants, x, question, {})[1], arguments)
+    values: Seen = {}
     problems = []
     for site, change in edits.items():
         if not isinstance(site, Site) or not isinstance(change, Edit):
             problems.append(f"an edit is given as Site(kind, key): Edit(kept, added), not as {site!r}: {change!r}")
             continue
-        if site not in values:
+        if site not in shapes:
             problems.append(_absent(program, site))
             continue
-        value = values[site]
-        for kinds, part, number in ((marks.KEPT, "kept", change.kept), (marks.ADDED, "added", change.added)):
+        value = shapes[site]
+        for kinds, field, number in ((marks.KEPT, "kept", change.kept), (marks.ADDED, "added", change.added)):
             if number is None:
                 continue
             array = jnp.asarray(number)
             if _fits(array, value):
-                given[Site(kinds[site.kind], site.key)] = jnp.broadcast_to(array.astype(value.dtype), value.shape)
+                values[Site(kinds[site.kind], site.key)] = jnp.broadcast_to(array.astype(value.dtype), value.shape)
             else:
                 problems.append(
-                    f"what is {part} at {site.kind} {site.key} is {shown(array)}, and doesn't broadcast to its value,"
-                    f" {shown(value)}"
+                    f"`{field}` at {site.kind} {site.key} is {describe(array)}, which doesn't broadcast to the"
+                    f" mark's value, {describe(value)}"
                 )
     if problems:
         raise DuatError("; ".join(problems))
-    return given
+    return values
 
 
 def _fits(array: Array, value: jax.ShapeDtypeStruct) -> bool:
@@ -121,6 +121,6 @@ def _fits(array: Array, value: jax.ShapeDtypeStruct) -> bool:
 
 def _absent(program: Program, site: Site) -> str:
     if site.kind not in marks.KINDS:
-        return f"there is no kind of mark called {site.kind!r}: choose one of {', '.join(marks.KINDS)}"
-    known = ", ".join(str(other.key) for other in program.of_kind(site.kind)) or "none"
-    return f"there is no {site.kind} called {str(site.key)!r} to be edited; there are {known}"
+        return f"no kind of mark is called {site.kind!r}: choose one of {', '.join(marks.KINDS)}"
+    existing = ", ".join(str(mark.key) for mark in program.of_kind(site.kind)) or "none"
+    return f"there is no {site.kind} called {str(site.key)!r} to be edited; the marks of this kind are {existing}"

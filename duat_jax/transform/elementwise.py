@@ -1,4 +1,4 @@
-"""The proof that an activation acts entry by entry, on its own program at its real shape."""
+"""Proof that an activation acts entry by entry, made on its own program at its real shape."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,9 +11,9 @@ from duat_jax.transform.parameters import programs_in, role_of, scan_of, sub_pro
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE
 
 Why = str
-"""A value that mixes entries, by what mixes them."""
+"""The reason why a value isn't elementwise: the operation that mixes entries."""
 IN_PLACE = ""
-"""A value each entry of which depends on the same entry of the pre-activation alone."""
+"""The state of an elementwise value: each entry depends on the same entry of the pre-activation alone."""
 
 
 def why_not_elementwise(
@@ -35,14 +35,14 @@ def why_not_elementwise(
 
 
 def _visit(jaxpr: core.Jaxpr, equations: Iterable[int], states: dict[Any, Why], shape: tuple[int, ...]) -> None:
-    """Extend the states of a program's variables; those that don't depend on the pre-activation have none."""
+    """Extend the states of a program's variables; variables independent of the pre-activation have none."""
     for i in equations:
         equation = jaxpr.eqns[i]
         operands = [None if isinstance(v, core.Literal) else states.get(v) for v in equation.invars]
         for v in equation.outvars:
             states.pop(v, None)
         if equation.primitive is mark_p and role_of(equation)["kind"] == marks.OFFSET:
-            states[equation.outvars[0]] = f"it takes offset({role_of(equation)['name']!r}) as its own"
+            states[equation.outvars[0]] = f"it contains offset({role_of(equation)['name']!r})"
         elif any(state is not None for state in operands) or sub_program(equation):
             results = _results(equation, operands, shape)
             states |= {v: state for v, state in zip(equation.outvars, results, strict=True) if state is not None}
@@ -60,7 +60,7 @@ def _results(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[i
         return _cond(equation, operands, shape)
     if (inner := sub_program(equation)) is not None:
         return _call(inner.jaxpr, operands, shape)
-    # Those of the second kind keep every entry's place only where they leave the shape as it is.
+    # Primitives in KEEPS_PLACE keep every entry's place only where the shape stays the same.
     in_place = name in ELEMENTWISE | KEEPS_PLACE and all(v.aval.shape == shape for v in outputs)  # type: ignore[attr-defined]
     return [IN_PLACE if in_place else f"{name} mixes its entries"] * len(outputs)
 
@@ -75,9 +75,9 @@ def _worse(a: Why | None, b: Why | None) -> Why | None:
     return a or b or (IN_PLACE if IN_PLACE in (a, b) else None)
 
 
-def _loop(body: core.Jaxpr, fixed: list, carried: list, rest: list, shape: tuple[int, ...]) -> list[Why | None]:
+def _loop(body: core.Jaxpr, fixed: list, carried: list, sliced: list, shape: tuple[int, ...]) -> list[Why | None]:
     while True:
-        results = _call(body, [*fixed, *carried, *rest], shape)
+        results = _call(body, [*fixed, *carried, *sliced], shape)
         joined = [_worse(a, b) for a, b in zip(carried, results[: len(carried)], strict=True)]
         if joined == carried:
             return [*joined, *results[len(carried) :]]
@@ -87,25 +87,25 @@ def _loop(body: core.Jaxpr, fixed: list, carried: list, rest: list, shape: tuple
 def _scan(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[int, ...]) -> list[Why | None]:
     first, carries, *_ = scan_of(equation)
     fixed, carried, sliced = operands[:first], operands[first : first + carries], operands[first + carries :]
-    found = _loop(programs_in(equation)[0].jaxpr, fixed, carried, sliced, shape)
+    results = _loop(programs_in(equation)[0].jaxpr, fixed, carried, sliced, shape)
     mixed = "scan goes over its entries"
     if any(state is not None for state in sliced):
         return [mixed] * len(equation.outvars)
-    return [*found[:carries], *(None if state is None else mixed for state in found[carries:])]
+    return [*results[:carries], *(None if state is None else mixed for state in results[carries:])]
 
 
 def _while(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[int, ...]) -> list[Why | None]:
     condition, body, skipped, first = while_of(equation)
-    found = _loop(body, operands[skipped : skipped + first], operands[skipped + first :], [], shape)
-    if _call(condition, [*operands[:skipped], *found], shape) != [None]:
+    results = _loop(body, operands[skipped : skipped + first], operands[skipped + first :], [], shape)
+    if _call(condition, [*operands[:skipped], *results], shape) != [None]:
         return ["while runs as long as some entry asks for it"] * len(equation.outvars)
-    return found
+    return results
 
 
 def _cond(equation: core.JaxprEqn, operands: list[Why | None], shape: tuple[int, ...]) -> list[Why | None]:
     if operands[0] is not None:
         return ["cond chooses by its entries"] * len(equation.outvars)
-    found: list[Why | None] = [None] * len(equation.outvars)
+    results: list[Why | None] = [None] * len(equation.outvars)
     for branch in programs_in(equation):
-        found = [_worse(a, b) for a, b in zip(found, _call(branch.jaxpr, operands[1:], shape), strict=True)]
-    return found
+        results = [_worse(a, b) for a, b in zip(results, _call(branch.jaxpr, operands[1:], shape), strict=True)]
+    return results

@@ -1,4 +1,4 @@
-"""JAX primitives of our own, both the identity: the mark, and the fence that a compiler doesn't fuse across."""
+"""JAX primitives of this package, both the identity: the mark, and a fence against fusion."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ mark_p = core.Primitive("duat_mark")
 
 
 def _batch_of_marks(operands: Sequence[Any], axes: Sequence[int], *, batch_axes: int, **role: str) -> tuple[Any, int]:
-    # The batch axis comes first, so that the marked value's own axes stay the last ones.
+    # The batch axis is put first, so that the marked value's own axes stay the last ones.
     return mark_p.bind(jnp.moveaxis(operands[0], axes[0], 0), batch_axes=batch_axes + 1, **role), 0
 
 
@@ -25,12 +25,12 @@ mlir.register_lowering(mark_p, lambda _, x, **__: [x])
 
 
 def bind_mark(x: Any, kind: str, name: str) -> Any:
-    """Return `x`, marked.
+    """Return an array with a mark.
 
     Args:
         x: any array.
         kind: its role.
-        name: what it is.
+        name: its name.
     """
     return mark_p.bind(jnp.asarray(x), kind=kind, name=name, batch_axes=0)
 

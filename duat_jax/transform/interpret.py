@@ -1,7 +1,7 @@
-"""Evaluate a program with some marks' values given instead of computed.
+"""Evaluation of a program in which some marks' values are provided instead of computed.
 
-*Recording* is evaluating with nothing given and reading the marks; *replaying* is evaluating with held things and terms
-given.  A mark inside a scan has one value per step, stacked along a new leading axis.
+*Recording* evaluates with no value provided and reads the marks; *replaying* provides the values of held parameters and
+terms.  A mark inside a scan has one value per step, stacked along a new leading axis.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,33 +33,34 @@ def evaluate(
     constants: list[Any],
     arguments: list[jax.Array],
     question: Question,
-    given: Mapping[Site, jax.Array],
+    provided: Mapping[Site, jax.Array],
     live: Live | None = None,
     flows: Flows | None = None,
 ) -> tuple[Any, Seen]:
-    """Return a program's result and the marks it is asked for.
+    """Evaluate a program, with some marks' values provided and others read.
 
     Args:
         program: the traced function.
         constants: the arrays it closes over.
         arguments: the leaves of its argument.
-        question: which marks are given and wanted.
-        given: the given values; of a linearised activation `σ(z) = at_zero + slope · z` these two, and `factor_slope`
-            where it shares a product; of a mark that is edited to `kept · value + added`, either or both.
+        question: which marks are provided and wanted.
+        provided: the provided values; of a linearised activation `σ(z) = at_zero + slope · z` both
+            numbers, and `factor_slope` where it shares a product; of a mark that is edited to `kept · value + added`,
+            either or both.
         live: the equations that are needed; computed from the question if absent.
-        flows: from the affine check: with it, what flows through a scan is kept apart from what doesn't, which is the
-            form that `jax.linear_transpose` asks for.
+        flows: from the affine check: with it, values that flow through a scan are separated from those that don't, as
+            `jax.linear_transpose` requires.
 
     Returns:
         The function's result (`None` where the question doesn't ask for it), and the values of the wanted marks.
 
     Raises:
-        DuatError: if an argument or a given value isn't of the shape that it has in the program.
+        DuatError: if an argument or a provided value isn't of the shape that it has in the program.
     """
-    _require_shapes(program, arguments, given)
+    _require_shapes(program, arguments, provided)
     live = liveness(program, question) if live is None else live
     outputs, seen = _Evaluation(program, question, live, flows or Flows()).run(
-        program.jaxpr, (), constants, arguments, dict(given)
+        program.jaxpr, (), constants, arguments, dict(provided)
     )
     if not question.value:
         return None, seen
@@ -68,7 +69,7 @@ def evaluate(
     return jax.tree.unflatten(program.out_tree, arrays), seen
 
 
-def _require_shapes(program: Program, arguments: list[Any], given: Mapping[Site, Any]) -> None:
+def _require_shapes(program: Program, arguments: list[Any], provided: Mapping[Site, Any]) -> None:
     problems = [
         f"leaf {i} of the argument is {jnp.shape(argument)}, in the program it is {v.aval.shape}"  # type: ignore[attr-defined]
         for i, (v, argument) in enumerate(zip(program.jaxpr.invars, arguments, strict=True))
@@ -76,13 +77,13 @@ def _require_shapes(program: Program, arguments: list[Any], given: Mapping[Site,
     ]
     problems += [
         f"the value of {site.kind} {site.key} is {jnp.shape(value)}, in the program it is {program.shape(site)}"
-        for site, value in given.items()
+        for site, value in provided.items()
         if site in program.places and jnp.shape(value) != program.shape(site)
     ]
     if problems:
         raise DuatError(
-            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: what was recorded under jax.vmap is asked under"
-            " jax.vmap too, and a function is recorded at the shapes at which it is asked"
+            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: ask a recording that was made under jax.vmap"
+            " under jax.vmap too, and record a function at the shapes at which it is evaluated"
         )
 
 
@@ -91,7 +92,7 @@ class _Evaluation:
         self.program, self.question, self.live, self.flows = program, question, live, flows
 
     def run(
-        self, jaxpr: core.Jaxpr, path: Path, constants: Sequence, arguments: list, given: dict[Site, Any]
+        self, jaxpr: core.Jaxpr, path: Path, constants: Sequence, arguments: list, provided: dict[Site, Any]
     ) -> tuple[list, Seen]:
         environment: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
         environment |= dict(zip(jaxpr.invars, arguments, strict=True))
@@ -114,34 +115,34 @@ class _Evaluation:
                     # A marked literal of the program isn't an array yet.
                     inside = {site: jnp.asarray(operands[0])}
                 if site in self.question.linearised:
-                    slope, at_zero = given[Site(marks.SLOPE, site.key)], given[Site(marks.AT_ZERO, site.key)]
+                    slope, at_zero = provided[Site(marks.SLOPE, site.key)], provided[Site(marks.AT_ZERO, site.key)]
                     dtype = cast(Any, equation.outvars[0].aval).dtype
                     results = [(at_zero + slope * pre_activations[site.key]).astype(dtype)]
                 else:
-                    results = [self.mark(equation, site, operands[0], given)]
+                    results = [self.mark(equation, site, operands[0], provided)]
                 if site.kind == marks.PRE_ACTIVATION:
                     pre_activations[site.key] = results[0]
             elif inner is None:
                 results = apply(equation, operands)
                 if (gated := self.program.gated.get(here)) and gated.activation in self.question.shared:
-                    factor_slope = given[Site(marks.FACTOR_SLOPE, gated.activation.key)]
+                    factor_slope = provided[Site(marks.FACTOR_SLOPE, gated.activation.key)]
                     results = [results[0] + factor_slope * read(gated.factor)]
             elif equation.primitive.name == "scan":
-                results, inside = self.scan(equation, inner, here, operands, given)
+                results, inside = self.scan(equation, inner, here, operands, provided)
             elif equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):
                 # What doesn't flow inside isn't kept for the transpose, but computed again by it.
-                call = partial(self.run, inner.jaxpr, here, inner.consts, operands, given)
+                call = partial(self.run, inner.jaxpr, here, inner.consts, operands, provided)
                 results, inside = jax.checkpoint(call)()
             else:
-                results, inside = self.run(inner.jaxpr, here, inner.consts, operands, given)
+                results, inside = self.run(inner.jaxpr, here, inner.consts, operands, provided)
             seen |= inside
             environment |= dict(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars], seen
 
-    def mark(self, equation: core.JaxprEqn, site: Site, operand: Any, given: dict[Site, Any]) -> Any:
-        """Return the value of a mark: its own or a given one, with what is kept and added."""
-        value = given.get(site, operand)
-        kept, added = (given.get(Site(part[site.kind], site.key)) for part in (marks.KEPT, marks.ADDED))
+    def mark(self, equation: core.JaxprEqn, site: Site, operand: Any, provided: dict[Site, Any]) -> Any:
+        """Return the value of a mark, computed or provided, with its edit applied."""
+        value = provided.get(site, operand)
+        kept, added = (provided.get(Site(part[site.kind], site.key)) for part in (marks.KEPT, marks.ADDED))
         value = value if kept is None else kept * value
         value = value if added is None else value + added
         if self.question.marked:
@@ -152,9 +153,9 @@ class _Evaluation:
         return fence_p.bind(value) if site.kind == marks.STREAM else value
 
     def scan(
-        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list, given: dict[Site, Any]
+        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list, provided: dict[Site, Any]
     ) -> tuple[list, Seen]:
-        """Run a scan: first what doesn't flow, then, with that given per step, what flows."""
+        """Run a scan in two passes: first the results that don't flow, then, given these, those that do."""
         needed = self.live[here]
         flows_out = self.flows.results.get(here, (True,) * len(needed))
         flowing = [k for k, flag in enumerate(needed) if flag and flows_out[k]]
@@ -165,9 +166,9 @@ class _Evaluation:
             question = replace(self.question, wanted=frozenset())
             live = liveness(self.program, question, (body.jaxpr, here, [k in steady for k in range(len(needed))]))
             alone = _Evaluation(self.program, question, live, Flows())
-            results, per_step, _ = alone.loop(equation, body, here, operands, given, steady, {})
-        rest, _, seen = self.loop(equation, body, here, operands, given, flowing, per_step)
-        return [(results | rest).get(k) for k in range(len(needed))], seen
+            results, per_step, _ = alone.loop(equation, body, here, operands, provided, steady, {})
+        flowing_results, _, seen = self.loop(equation, body, here, operands, provided, flowing, per_step)
+        return [(results | flowing_results).get(k) for k in range(len(needed))], seen
 
     def loop(
         self,
@@ -175,36 +176,36 @@ class _Evaluation:
         body: SubProgram,
         here: Path,
         operands: list,
-        given: dict[Site, Any],
+        provided: dict[Site, Any],
         chosen: list[int],
         per_step: dict[int, Any],
     ) -> tuple[dict[int, Any], dict[int, Any], Seen]:
-        """Run a scan for some of its results; return them, the chosen carries before each step, and the marks read."""
+        """Run a scan for some of its results; return them, their carries before each step, and the marks read."""
         first, carries, length, reverse, unroll = scan_of(equation)
         flows_in = self.flows.operands.get(here, (False,) * len(operands))
-        kept = [k for k in chosen if k < carries]
+        carried = [k for k in chosen if k < carries]
         stacked = [k for k in chosen if k >= carries]
         # What is linear may be neither a constant of the scan nor come after other stacked inputs.
         constants = [k for k in range(first) if flows_in[k]]
-        inside = {s for s in given if self.program.place(s).path[: len(here)] == here}
-        linear = {s: given[s] for s in sorted(inside & self.question.linear)}
-        held = {s: given[s] for s in sorted(inside - self.question.linear)}
+        inside = {s for s in provided if self.program.place(s).path[: len(here)] == here}
+        linear = {s: provided[s] for s in sorted(inside & self.question.linear)}
+        nonlinear = {s: provided[s] for s in sorted(inside - self.question.linear)}
         slices = range(first + carries, len(operands))
 
         def step(carry: tuple, xs: tuple) -> tuple:
             moving, staying = carry
-            (linear_slices, linear), (other_slices, held, steady) = xs
+            (linear_slices, linear), (other_slices, nonlinear, steady) = xs
             values = dict(zip(range(first), operands, strict=False)) | dict(zip(constants, staying, strict=True))
             values |= linear_slices | other_slices | {first + c: value for c, value in steady.items()}
-            values |= {first + c: value for c, value in zip(kept, moving, strict=True)}
+            values |= {first + c: value for c, value in zip(carried, moving, strict=True)}
             arguments = [values.get(k) for k in range(len(operands))]
-            outputs, seen = self.run(body.jaxpr, here, body.consts, arguments, linear | held)
-            return (tuple(outputs[c] for c in kept), staying), ([outputs[k] for k in stacked], moving, seen)
+            outputs, seen = self.run(body.jaxpr, here, body.consts, arguments, linear | nonlinear)
+            return (tuple(outputs[c] for c in carried), staying), ([outputs[k] for k in stacked], moving, seen)
 
-        init = (tuple(operands[first + c] for c in kept), tuple(operands[k] for k in constants))
+        init = (tuple(operands[first + c] for c in carried), tuple(operands[k] for k in constants))
         xs = (
             ({k: operands[k] for k in slices if flows_in[k]}, linear),
-            ({k: operands[k] for k in slices if not flows_in[k]}, held, per_step),
+            ({k: operands[k] for k in slices if not flows_in[k]}, nonlinear, per_step),
         )
         scanned: Any = lax.scan(
             step,
@@ -215,5 +216,5 @@ class _Evaluation:
             unroll=unroll,
         )
         (final, _), (ys, before, seen) = scanned
-        results = dict(zip(kept, final, strict=True)) | dict(zip(stacked, ys, strict=True))
-        return results, dict(zip(kept, before, strict=True)), seen
+        results = dict(zip(carried, final, strict=True)) | dict(zip(stacked, ys, strict=True))
+        return results, dict(zip(carried, before, strict=True)), seen

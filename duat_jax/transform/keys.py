@@ -1,4 +1,4 @@
-"""By what a mark is called: its scope, its name and its number; and values that are called so."""
+"""Identifiers of marks, and mappings from them to values."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
@@ -11,12 +11,12 @@ Value = TypeVar("Value")
 
 
 class Key(NamedTuple):
-    """What a mark is called.
+    """The identifier of a mark: its scope, name and number.
 
     Args:
         scope: the `jax.named_scope`s around it, outermost first.
         name: its own name.
-        number: counts marks of one kind, scope and name, from 0, in program order.
+        number: counter of the marks of one kind, scope and name, from 0, in program order.
 
     Example:
         >>> str(Key(("layers.3",), "mlp", 0)), str(Key((), "mlp", 1))
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Scope and name, joined by dots."""
+        """The scope and the name, joined by dots."""
         return ".".join((*self.scope, self.name))
 
     def __str__(self) -> str:
@@ -37,11 +37,11 @@ class Key(NamedTuple):
 
 
 class Site(NamedTuple):
-    """One mark of a program.
+    """One mark of a program: its kind and its key.
 
     Args:
         kind: its role.
-        key: what it is called.
+        key: its identifier.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Site(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One occurrence of a mark.
+    """One occurrence of a mark: the mark, and the steps of the scans around it.
 
     Args:
         site: the mark.
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 @jax.tree_util.register_pytree_node_class
 class Marked(Mapping[Key, Value], Generic[Value]):
-    """Values by the key of their mark, in program order.
+    """Mapping from the keys of marks to values, in program order.
 
     A value is found by its `Key`; by a name that only one mark has, `marked["mlp"]`; by scope and name,
     `marked["layers.3.mlp"]`; by its number among equals, `marked["mlp[1]"]`.
@@ -85,20 +85,20 @@ class Marked(Mapping[Key, Value], Generic[Value]):
     def __getitem__(self, key: "Key | str") -> Value:
         if isinstance(key, Key) and key in self._values:
             return self._values[key]
-        found = self._called(key)
-        if len(found) == 1:
-            return self._values[found[0]]
-        if found:
-            some = ", ".join(f"{k.path}[{k.number}]" for k in found[:6])
-            raise DuatError(f"{len(found)} marks are called {str(key)!r}: choose one of {some}")
-        known = ", ".join(dict.fromkeys(k.path for k in self._values)) or "none at all"
-        raise KeyError(f"no mark is called {str(key)!r}; there are {known}")
+        matches = self._matches(key)
+        if len(matches) == 1:
+            return self._values[matches[0]]
+        if matches:
+            some = ", ".join(f"{k.path}[{k.number}]" for k in matches[:6])
+            raise DuatError(f"{len(matches)} marks are called {str(key)!r}: choose one of {some}")
+        existing = ", ".join(dict.fromkeys(k.path for k in self._values)) or "none at all"
+        raise KeyError(f"no mark is called {str(key)!r}; there are {existing}")
 
-    def _called(self, name: object) -> list[Key]:
+    def _matches(self, name: object) -> list[Key]:
         return [key for key in self._values if name in (key.name, key.path, f"{key.path}[{key.number}]")]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values or bool(self._called(key))
+        return key in self._values or bool(self._matches(key))
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._values)
@@ -115,7 +115,7 @@ class Marked(Mapping[Key, Value], Generic[Value]):
 
     @classmethod
     def tree_unflatten(cls, keys: tuple[Key, ...], values: tuple[Value, ...]) -> "Marked[Value]":
-        """Return the mapping again, for JAX.
+        """Rebuild the mapping, for JAX.
 
         Args:
             keys: its keys.

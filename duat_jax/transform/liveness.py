@@ -1,4 +1,4 @@
-"""A question about a program, and the equations that its answer needs."""
+"""Questions about a program, and the equations that their answers need."""
 
 from dataclasses import dataclass
 
@@ -9,26 +9,27 @@ from duat_jax.transform.parameters import scan_of
 from duat_jax.transform.program import Path, Program, enters
 
 Live = dict[Path, tuple[bool, ...]]
-"""Of every equation that is needed, which of its results are."""
+"""The paths of the equations that are needed, each with flags of the results that are."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a program: which marks are given, which are read, and whether the result is.
+    """A question about a program: the marks whose values are provided, and the values that are read.
 
     Args:
-        given: marks whose value is given instead of computed.
-        linear: those of `given` that the answer is linear in.
-        linearised: activations replaced by `at_zero + slope · z`, with these two given; none of them is in `given`.
-        shared: those of them that share their product with its other factor `u`: what that flows from arrives as
-            `factor_slope · u`, with this given.
-        wanted: marks that are read, each before a given value replaces it.
+        provided: marks whose value is provided instead of computed.
+        linear: those of `provided` that the answer is linear in.
+        linearised: activations replaced by `at_zero + slope · z`, with both provided; none of them is in
+            `provided`.
+        shared: those of them that share their product with its other factor `u`: the sources of `u` enter as
+            `factor_slope · u`, with this provided.
+        wanted: marks that are read, each before a provided value replaces it.
         value: whether the function's own result is read.
         affine: whether the answer is affine in the argument and in `linear`, and may be carried or transposed so.
         marked: whether the marks stay marks, so that the answer is a function that can be recorded.
     """
 
-    given: frozenset[Site] = frozenset()
+    provided: frozenset[Site] = frozenset()
     linear: frozenset[Site] = frozenset()
     linearised: frozenset[Site] = frozenset()
     shared: frozenset[Site] = frozenset()
@@ -43,7 +44,7 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
 
     Args:
         program: the traced function.
-        question: what is asked of it.
+        question: the question.
         part: a sub-program, where it stands, and which of its results are needed; the whole program if absent.
     """
     live: Live = {}
@@ -61,7 +62,7 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
             inner = enters(program, equation, here, linear=question.affine)
             if site is not None:
                 linearised = site in question.linearised
-                operands = [site in question.wanted or not (site in question.given or linearised)]
+                operands = [site in question.wanted or not (site in question.provided or linearised)]
                 if linearised:
                     needed.add(jaxpr.eqns[program.pre_activation_of(here)].outvars[0])
             elif inner is None:
@@ -73,8 +74,8 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
                 if equation.primitive.name == "scan":
                     first, carries, *_ = scan_of(equation)
                     while any(operands[first + c] and not flags[c] for c in range(carries)):
-                        carried = [flags[c] or operands[first + c] for c in range(carries)]
-                        flags = carried + flags[carries:]
+                        carried_flags = [flags[c] or operands[first + c] for c in range(carries)]
+                        flags = carried_flags + flags[carries:]
                         operands = visit(inner.jaxpr, here, flags)
                     # A carry that is needed at the end is needed at the beginning, read or not.
                     operands[first : first + carries] = flags[:carries]

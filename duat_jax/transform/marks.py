@@ -1,7 +1,7 @@
-"""The five marks that say which part of a function plays which role in its closed form.
+"""The five marks, which give a function's parts their roles in its closed form.
 
 A mark is the identity: it passes through `jit`, `grad`, `vmap`, `scan` and `remat`, and the compiled program is the one
-without marks.  What is said of a mark is checked when a question is asked, not in the forward pass.
+without marks.  The conditions on a mark are checked when a question is asked, not in the forward pass.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ KINDS = (HOLD, PRE_ACTIVATION, ACTIVATION, TERM_OUTPUT, OFFSET, STREAM, POINT)
 
 SLOPE, AT_ZERO, FACTOR_SLOPE = "slope", "at_zero", "factor_slope"
 KEPT, ADDED = ({kind: f"{part} {kind}" for kind in KINDS} for part in ("kept", "added"))
-"""No marks, but what a question gives at one: `at_zero + slope · z` at an activation, `factor_slope · u` where it is
-multiplied by a dynamic parameter `u`, `kept · value + added` at any."""
-GIVEN_AT = {
+"""Values that a question provides at a mark: `at_zero + slope · z` at an activation, `factor_slope · u` where that is
+multiplied by a dynamic parameter `u`, `kept · value + added` at any mark."""
+PROVIDED_AT = {
     **dict.fromkeys((SLOPE, AT_ZERO, FACTOR_SLOPE), ACTIVATION),
     **{part[kind]: kind for part in (KEPT, ADDED) for kind in KINDS},
 }
@@ -53,7 +53,7 @@ def hold(x: Shaped[Array, "..."], name: str) -> Shaped[Array, "..."]:
 
     Args:
         x: any array.
-        name: what it is, for example `"attention.pattern"`.
+        name: its name, for example `"attention.pattern"`.
 
     Returns:
         `x`, unchanged.
@@ -76,7 +76,7 @@ def offset(b: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
 
     Args:
         b: the bias, before it is broadcast and added.
-        name: what it is, for example `"mlp.output.bias"`.
+        name: its name, for example `"mlp.output.bias"`.
 
     Raises:
         DuatError: if `b` isn't floating-point.
@@ -94,13 +94,13 @@ def offset(b: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
 
 
 def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
-    """Mark `x` as the residual stream at a layer boundary, where forms may begin or be read out.
+    """Mark `x` as the residual stream at a layer boundary, where forms may begin or end.
 
     Between two neighbouring streams the function is one residual term (Eq. 20).
 
     Args:
         x: the residual stream, usually `[tokens, features]`.
-        name: what it is, for example `"layer"`.
+        name: its name, for example `"layer"`.
 
     Returns:
         `x`, unchanged.
@@ -115,11 +115,11 @@ def stream(x: Float[Array, "..."], name: str) -> Float[Array, "..."]:
 
 
 def point(x: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
-    """Mark `x` as a place that has no role in the closed form, where differences are read and edits are made.
+    """Mark `x` as a place without a role in the closed form, where differences are read and edits are made.
 
     Args:
-        x: any array of floating-point numbers, for example what each head mixes, `[tokens, heads, head_features]`.
-        name: what it is, for example `"attention.mixed"`.
+        x: any array of floating-point numbers, for example the heads' outputs, `[tokens, heads, head_features]`.
+        name: its name, for example `"attention.mixed"`.
 
     Returns:
         `x`, unchanged.
@@ -140,12 +140,12 @@ def term(
     name: str,
     outer: Callable[[Array], Array] | None = None,
 ) -> Float[Array, "..."]:
-    """Apply an elementwise activation and mark it as the nonlinear heart of a term `W3 σ(W2 x0 + b2)`.
+    """Apply an elementwise activation and mark it as the activation of a term `W3 σ(W2 x0 + b2)`.
 
     Args:
-        activation: the elementwise `σ`; of what flows it may see `z` alone.
+        activation: the elementwise `σ`; of all values that flow it may depend on `z` alone.
         z: its pre-activation `W2 x + b2`, usually `[tokens, neurons]`.
-        name: what it is, for example `"mlp"`.
+        name: its name, for example `"mlp"`.
         outer: the linear map `W3` that carries `σ(z)` on, without a bias.  With it the whole term `W3 σ(z)` is marked
             too, so that a table per layer and token can be made without going down to neurons.
 

@@ -1,4 +1,4 @@
-"""The parameters of JAX's primitives: what a release of JAX may change, read in this file alone."""
+"""Access to the parameters of JAX's primitives, which may change with a release of JAX."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from duat_jax.errors import UnsupportedProgram
 
 
 def is_sharded(array: Any) -> bool:
-    """Return whether an array is known by its type to be distributed over an axis of devices.
+    """Return whether an array's type says that it is distributed over an axis of devices.
 
     Args:
         array: any array.
@@ -29,7 +29,7 @@ def scopes_of(equation: core.JaxprEqn) -> tuple[str, ...]:
 
 
 def mantissa_bits(equation: core.JaxprEqn) -> int | None:
-    """Return to how many bits of mantissa an equation rounds within its dtype, or `None` where it doesn't.
+    """Return the bits of mantissa to which an equation rounds within its dtype, or `None`.
 
     Args:
         equation: any equation.
@@ -53,7 +53,7 @@ CALLS = {
 """Primitives that call one sub-program with their own operands, and the parameter that holds it."""
 
 RECOMPUTED = frozenset(("remat2", "checkpoint"))
-"""Calls of which nothing inside is kept for a transpose: it is computed again."""
+"""Calls whose inside is computed again in a transpose, instead of being stored."""
 
 CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
 """Calls whose derivative is the user's own."""
@@ -63,7 +63,7 @@ def _parameter(equation: core.JaxprEqn, name: str) -> Any:
     if name not in equation.params:
         raise UnsupportedProgram(
             f"{equation.primitive.name} has no parameter {name!r} in JAX {jax.__version__}: this version of JAX isn't"
-            " supported yet; install one that duat-jax's documentation names"
+            " supported yet; install one of the versions that duat-jax's documentation names"
         )
     return equation.params[name]
 
@@ -98,7 +98,7 @@ def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
 
 
 class Scan(NamedTuple):
-    """How a scan's operands and results divide.
+    """The division of a scan's operands and results into constants, carries and stacked values.
 
     Args:
         consts: how many operands are constants; they come first.
@@ -116,7 +116,7 @@ class Scan(NamedTuple):
 
 
 def scan_of(equation: core.JaxprEqn) -> Scan:
-    """Return how a scan's operands and results divide.
+    """Return the division of a scan's operands and results.
 
     Args:
         equation: a scan.
@@ -137,21 +137,21 @@ def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
     Args:
         equation: any equation.
     """
-    found: list[SubProgram] = []
+    programs: list[SubProgram] = []
 
     def look(value: Any) -> None:
         if hasattr(value, "eqns"):
-            found.append(_sub_program(value))
+            programs.append(_sub_program(value))
         elif isinstance(value, tuple | list):
             for item in value:
                 look(item)
 
     look(tuple(equation.params.values()))
-    return found
+    return programs
 
 
 def reduced_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
-    """Return over which axes a reduction goes.
+    """Return the axes of a reduction.
 
     Args:
         equation: a `reduce_sum`, `reduce_max` or their like, or a `reduce`.
@@ -160,7 +160,7 @@ def reduced_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
 
 
 def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
-    """Return which axes of its result the operand's axes become in a `broadcast_in_dim`.
+    """Return the axes of a `broadcast_in_dim`'s result that correspond to those of its operand.
 
     Args:
         equation: a `broadcast_in_dim`.
@@ -169,7 +169,7 @@ def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
 
 
 def power_of(equation: core.JaxprEqn) -> int | None:
-    """Return the exponent of an `integer_pow`, or `None` of any other equation.
+    """Return the exponent of an `integer_pow`, or `None` for any other equation.
 
     Args:
         equation: any equation.
@@ -178,7 +178,7 @@ def power_of(equation: core.JaxprEqn) -> int | None:
 
 
 def reducer_of(equation: core.JaxprEqn) -> str | None:
-    """Return the primitive of two arguments by which a `reduce` or `reduce_window` folds, or `None` of a longer rule.
+    """Return the binary primitive by which a `reduce` or `reduce_window` folds, or `None` for a longer rule.
 
     Args:
         equation: a `reduce` or `reduce_window`.
@@ -189,7 +189,7 @@ def reducer_of(equation: core.JaxprEqn) -> str | None:
 
 
 class Window(NamedTuple):
-    """How windows lie on an array, axis by axis.
+    """The sizes and places of windows on an array, axis by axis.
 
     Args:
         sizes: how many entries a window has.
@@ -207,7 +207,7 @@ class Window(NamedTuple):
 
 
 def window_of(equation: core.JaxprEqn) -> Window:
-    """Return how the windows lie over which an equation reduces.
+    """Return the windows over which an equation reduces.
 
     Args:
         equation: a `reduce_window`, `reduce_window_max` or their like.
@@ -226,7 +226,7 @@ def sort_of(equation: core.JaxprEqn) -> dict[str, Any]:
 
 
 def top_k_axis_of(equation: core.JaxprEqn) -> int:
-    """Return over which axis a `top_k` chooses.
+    """Return the axis of a `top_k`.
 
     Args:
         equation: a `top_k`.
@@ -235,7 +235,7 @@ def top_k_axis_of(equation: core.JaxprEqn) -> int:
 
 
 def cumulation_of(equation: core.JaxprEqn) -> tuple[int, bool]:
-    """Return over which axis a cumulative operation goes, and whether it goes backwards.
+    """Return the axis of a cumulative operation, and whether it runs backwards.
 
     Args:
         equation: a `cumsum`, `cumprod`, `cummax`, `cummin` or `cumlogsumexp`.
@@ -254,7 +254,7 @@ def scatter_of(equation: core.JaxprEqn) -> dict[str, Any]:
 
 
 def overwrites(equation: core.JaxprEqn) -> bool:
-    """Return whether a `scatter` puts its updates in the place of what was there.
+    """Return whether a `scatter` replaces entries by its updates.
 
     Args:
         equation: a `scatter`; `x.at[i].apply(f)` is one too, with `f` as the update.
@@ -264,7 +264,7 @@ def overwrites(equation: core.JaxprEqn) -> bool:
 
 
 def fill_value_of(equation: core.JaxprEqn) -> Any:
-    """Return what a `gather` gives where it reads beyond its operand, or `None`.
+    """Return the value that a `gather` gives beyond its operand, or `None`.
 
     Args:
         equation: any equation.
@@ -273,7 +273,7 @@ def fill_value_of(equation: core.JaxprEqn) -> Any:
 
 
 def solve_constants_of(equation: core.JaxprEqn) -> int:
-    """Return how many operands of a `custom_linear_solve` come before what is solved for.
+    """Return the number of operands of a `custom_linear_solve` that come before its right-hand sides.
 
     Args:
         equation: a `custom_linear_solve`.
@@ -282,10 +282,10 @@ def solve_constants_of(equation: core.JaxprEqn) -> int:
 
 
 class While(NamedTuple):
-    """How a `while` runs.
+    """The programs of a `while`, and its numbers of operands.
 
     Args:
-        condition: the program that says whether it goes on.
+        condition: the program that decides whether it goes on.
         body: the program of one step.
         of_condition: how many operands are the condition's own; they come first.
         of_body: how many are the body's own; they come next.
@@ -298,7 +298,7 @@ class While(NamedTuple):
 
 
 def while_of(equation: core.JaxprEqn) -> While:
-    """Return how a `while` runs.
+    """Return the programs of a `while` and its numbers of operands.
 
     Args:
         equation: a `while`.
@@ -308,7 +308,7 @@ def while_of(equation: core.JaxprEqn) -> While:
 
 
 def without_derivative(equation: core.JaxprEqn) -> dict[str, Any]:
-    """Return the parameters of an equation but the derivative of a `custom_jvp`.
+    """Return the parameters of an equation without the derivative of a `custom_jvp`.
 
     Args:
         equation: any equation.
@@ -317,17 +317,17 @@ def without_derivative(equation: core.JaxprEqn) -> dict[str, Any]:
 
 
 def derivative_of(equation: core.JaxprEqn) -> Any:
-    """Return the derivative of a `custom_jvp` as the program that it is, or the function if that can't be traced alone.
+    """Return the derivative of a `custom_jvp` as a program, or as a function if it can't be traced alone.
 
     Args:
-        equation: any equation; another one has none.
+        equation: any equation; only a `custom_jvp` has one.
     """
     rule = equation.params.get("jvp_jaxpr_fun")
     if rule is None or equation.params.get("symbolic_zeros", True):
         return rule
     try:
         return tuple(rule.call_wrapped(*[False] * (len(equation.invars) - _parameter(equation, "num_consts"))))
-    except Exception:  # where it is needed, the error is met
+    except Exception:  # raised again where the derivative is needed
         return rule
 
 
@@ -341,7 +341,7 @@ def context_of(equation: core.JaxprEqn) -> Any:
 
 
 def settings_of(equation: core.JaxprEqn) -> frozenset[tuple[str, Any]]:
-    """Return all parameters of an equation, by which two of one primitive may be told apart.
+    """Return all parameters of an equation, as a key by which two of one primitive are compared.
 
     Args:
         equation: any equation.
@@ -350,7 +350,7 @@ def settings_of(equation: core.JaxprEqn) -> frozenset[tuple[str, Any]]:
 
 
 def role_of(mark: core.JaxprEqn) -> dict[str, Any]:
-    """Return what a mark of our own says: its `kind`, its `name` and its `batch_axes`.
+    """Return the parameters of a mark: its `kind`, its `name` and its `batch_axes`.
 
     Args:
         mark: the equation that marks.
@@ -359,7 +359,7 @@ def role_of(mark: core.JaxprEqn) -> dict[str, Any]:
 
 
 def bind(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    """Return an equation's results, computed as it is.
+    """Compute the results of an equation by its own primitive.
 
     Args:
         equation: any equation.

@@ -1,4 +1,4 @@
-"""What is known of JAX's primitives: which are linear in what, which act entry by entry, and what is refused."""
+"""Tables of JAX's primitives: which are linear, which act entry by entry, and which are refused."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,8 +48,8 @@ LINEAR: dict[str, str | tuple[int, ...]] = {
     "triangular_solve": (1,),
     "tridiagonal_solve": (3,),
 }
-"""In which operands a primitive is linear.  `select_n`, the calls, `cond` and `custom_linear_solve` have rules of their
-own."""
+"""The operands in which each primitive is linear.  `select_n`, calls, `cond` and `custom_linear_solve` have rules of
+their own."""
 
 FOLLOWED = frozenset(
     (*CALLS, "scan", "cond", "shard_map", "select_n", "custom_linear_solve", "integer_pow", "reduce", "reduce_window")
@@ -61,7 +61,7 @@ REFUSED = {
     "composite": "its decomposition belongs to a compiler: call the function itself",
     **dict.fromkeys(
         ("pure_callback", "io_callback", "ffi_call", "debug_callback", "debug_print"),
-        "what runs outside of JAX can't be looked into: keep what flows out of it",
+        "code that runs outside of JAX can't be traced: let nothing that flows pass through it",
     ),
     **dict.fromkeys(
         ("select_and_gather_add", "select_and_scatter_add"),
@@ -94,17 +94,17 @@ REFUSED = {
             "vjp_node[jit]",
             "vjp_node[scan]",
         ),
-        "JAX makes it while it differentiates: give the function itself, not what jax.linearize or jax.vjp return",
+        "JAX creates it while it differentiates: pass the function itself, not the result of jax.linearize or jax.vjp",
     ),
     **dict.fromkeys(
-        ("from_edtype", "to_edtype", "relayout"), "only plain arrays of numbers are followed: convert it before"
+        ("from_edtype", "to_edtype", "relayout"), "only plain arrays of numbers are followed: convert them before"
     ),
     **dict.fromkeys(
         ("box_get", "box_set", "new_box", "new_log", "log_extend", "log_read", "get", "swap", "addupdate"),
         "state that changes isn't followed: pass it as an argument and return it",
     ),
 }
-"""Primitives that JAX can transpose and that aren't followed, and why."""
+"""Primitives that JAX can transpose but that aren't followed, and the reason or a way out."""
 
 NONLINEAR = {
     **dict.fromkeys(
@@ -125,11 +125,11 @@ NONLINEAR = {
     ),
     **dict.fromkeys(
         ("gt", "lt", "ge", "le", "eq", "ne", "select_n", "cond", "gather", "dynamic_slice"),
-        "mark what chooses (a comparison, an index, a router's choice) with hold(x, name)",
+        "mark the condition (a comparison, an index, a router's choice) with hold(x, name)",
     ),
-    "stop_gradient": "leave it out, or mark what it stops as a dynamic parameter with hold(x, name)",
+    "stop_gradient": "leave it out, or mark its operand as a dynamic parameter with hold(x, name)",
 }
-"""Primitives that aren't linear, or not in two things that flow, and the mark that is missing there."""
+"""Primitives that aren't linear, or not in two flowing operands, and advice on the missing mark."""
 
 
 def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[int, ...] | None:
@@ -137,7 +137,7 @@ def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[in
 
     Args:
         equation: any equation but a call.
-        flowing: the operands that flow: of a product, one may.
+        flowing: the operands that flow; of a product only one may.
     """
     name, count = equation.primitive.name, len(equation.invars)
     if name == "select_n":
@@ -159,9 +159,9 @@ def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[in
 
 
 def _begins_once(equation: core.JaxprEqn) -> bool:
-    """Return whether a `reduce_window` adds its initial value once: what is padded holds it too, by the specification.
+    """Return whether a `reduce_window` adds its initial value exactly once.
 
-    Compilers leave what is padded out.
+    By the specification padded entries hold the initial value too; compilers leave them out.
     """
     window, initial = window_of(equation), equation.invars[1]
     padded = any(map(any, window.padding)) or any(apart != 1 for apart in window.base_dilation)
@@ -179,7 +179,7 @@ def adds_a_constant(equation: core.JaxprEqn) -> bool:
 
 
 def _scatter(equation: core.JaxprEqn, operand: Any, indices: Any, updates: Any) -> list[Any]:
-    """Overwrite by choosing, for every entry, the update that arrives last: JAX transposes unique indices only."""
+    """Overwrite by choosing the last update of every entry: JAX transposes unique indices only."""
     settings = scatter_of(equation)
     if settings.pop("unique_indices"):
         return bind(equation, [operand, indices, updates])
@@ -219,7 +219,7 @@ TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
 
 
 def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    """Return an equation's results.
+    """Compute the results of an equation by primitives that JAX can transpose.
 
     Args:
         equation: any equation.
@@ -229,7 +229,7 @@ def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     return bind(equation, operands) if rewrite is None else rewrite(equation, *operands)
 
 
-# --- What acts entry by entry ---------------------------------------------------------------------------------------
+# --- Elementwise primitives ----------------------------------------------------------------------------------------
 
 ELEMENTWISE = frozenset(
     (
@@ -247,4 +247,4 @@ ELEMENTWISE = frozenset(
 """Primitives each entry of whose result depends on the same entry of its operands alone, where shapes are equal."""
 
 KEEPS_PLACE = frozenset(("reshape", "broadcast_in_dim", "optimization_barrier", "sharding_constraint", "reshard"))
-"""Primitives that do too, where they leave the shape as it is."""
+"""Primitives for which the same is true where they don't change the shape."""

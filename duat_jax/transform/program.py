@@ -1,4 +1,4 @@
-"""A traced function with marks, and where each mark stands.
+"""Traced functions with marks, and the places of the marks.
 
 Marks are followed into `jit`, `remat`, `custom_jvp`, `custom_vjp` and `scan`.
 """
@@ -29,7 +29,7 @@ from duat_jax.transform.parameters import (
 )
 
 Path = tuple[int, ...]
-"""Where an equation stands: its index in the program, then in the sub-program, and so on."""
+"""The path of an equation: its index in the program, then in the sub-program, and so on."""
 
 
 class Loop(NamedTuple):
@@ -47,12 +47,12 @@ class Loop(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What is known of a mark besides its key.
+    """The place of a mark in a program, and the shape of its value.
 
     Args:
-        path: where it stands.
+        path: its path.
         loops: the scans around it, outermost first.
-        axes: of its value's last axes, how many are its own; those before come from scans and `vmap`.
+        axes: the number of its value's last axes that are its own; those before come from scans and `vmap`.
         shape: its value's shape in each step of the scans.
     """
 
@@ -63,12 +63,12 @@ class Place(NamedTuple):
 
 
 class Gated(NamedTuple):
-    """A product of a term's activation and a dynamic parameter, and the activation is used for nothing else.
+    """A product of a dynamic parameter and a term's activation that is used nowhere else.
 
     Args:
         activation: `σ(g)`.
-        held: where `u` is held.
-        factor: `u` before that, a variable of the program in which the product stands.
+        held: the mark that holds `u`.
+        factor: `u` before it is held, a variable of the program in which the product stands.
     """
 
     activation: Site
@@ -86,10 +86,10 @@ class Program:
     Args:
         jaxpr: the equations; what the function closes over are its `constvars`.
         out_tree: structure of the function's result.
-        sites: every mark by where it stands.
-        places: of every mark, where it stands; in program order.
-        around: every call and scan that has a mark inside, by where it stands.
-        gated: every gated product by where it stands.
+        sites: every mark by its path.
+        places: the place of every mark, in program order.
+        around: the paths of all calls and scans that have a mark inside.
+        gated: every gated product by its path.
     """
 
     jaxpr: core.Jaxpr
@@ -101,7 +101,7 @@ class Program:
 
     @cached_property
     def content(self) -> Content:
-        """All that the program computes, without what its variables are called."""
+        """The content of the program, independent of the names of its variables."""
         return Content((content_of(self.jaxpr), *map(described, (self.out_tree, tuple(self.places.items())))))
 
     def __hash__(self) -> int:
@@ -111,15 +111,15 @@ class Program:
         return self is other or (isinstance(other, Program) and self.content == other.content)
 
     def place(self, site: Site) -> Place:
-        """Return where a mark stands, or where a value that a question gives belongs.
+        """Return the place of a mark, or of a value that a question provides at one.
 
         Args:
-            site: a mark, or a value given at one.
+            site: a mark, or a value provided at one.
         """
-        return self.places[Site(marks.GIVEN_AT.get(site.kind, site.kind), site.key)]
+        return self.places[Site(marks.PROVIDED_AT.get(site.kind, site.kind), site.key)]
 
     def lengths(self, site: Site) -> tuple[int, ...]:
-        """Return the leading axes of a mark's value that count the steps of the scans around it.
+        """Return the lengths of the scans around a mark: the leading axes of its value.
 
         Args:
             site: any mark.
@@ -135,12 +135,12 @@ class Program:
         return (*self.lengths(site), *self.place(site).shape)
 
     def steps(self, *kinds: str) -> tuple[Step, ...]:
-        """Return every single occurrence of the marks of some kinds, in the order in which they are computed.
+        """Return every occurrence of the marks of some kinds, in the order of computation.
 
         Args:
             *kinds: kinds of mark.
         """
-        found = []
+        ordered = []
         for site in self.of_kind(*kinds):
             path, loops, *_ = self.places[site]
             for index in itertools.product(*(range(loop.length) for loop in loops)):
@@ -150,8 +150,8 @@ class Program:
                     for loop, step in zip(loops, index, strict=True):
                         if loop.depth == depth:
                             order.append(-step if loop.reverse else step)
-                found.append((order, Step(site, index)))
-        return tuple(step for _, step in sorted(found))
+                ordered.append((order, Step(site, index)))
+        return tuple(step for _, step in sorted(ordered))
 
     def of_kind(self, *kinds: str) -> tuple[Site, ...]:
         """Return the marks of some kinds, in program order.
@@ -171,14 +171,14 @@ class Program:
 
 
 def enters(program: Program, equation: core.JaxprEqn, path: Path, *, linear: bool) -> SubProgram | None:
-    """Return the sub-program that is followed equation by equation, or `None` where an equation is one step.
+    """Return the sub-program that is followed equation by equation, or `None` for a single step.
 
     A call with a derivative of its own and no mark inside is one step, unless it is to be transposed.
 
     Args:
         program: the traced function.
         equation: one of its equations.
-        path: where it stands.
+        path: its path.
         linear: whether the program is going to be transposed.
     """
     if equation.primitive.name in CUSTOM_RULES and not linear and path not in program.around:
@@ -209,8 +209,8 @@ def _walk(
 
 def _gated(jaxpr: core.Jaxpr, path: Path, sites: dict[Path, Site]) -> Iterator[tuple[Path, Gated]]:
     marked: dict[Any, tuple[Site, Any]] = {}
-    read = [*jaxpr.outvars, *itertools.chain(*(equation.invars for equation in jaxpr.eqns))]
-    uses = Counter(v for v in read if isinstance(v, core.Var))
+    operands = [*jaxpr.outvars, *itertools.chain(*(equation.invars for equation in jaxpr.eqns))]
+    uses = Counter(v for v in operands if isinstance(v, core.Var))
     for i, equation in enumerate(jaxpr.eqns):
         if site := sites.get((*path, i)):
             marked[equation.outvars[0]] = site, equation.invars[0]
@@ -226,7 +226,7 @@ def _hidden(kind: str, name: str, primitive: str) -> str:
     why = {
         "while": "which runs its body an unknown number of times: use lax.scan, or a Python loop",
         "cond": "which runs one branch only: use a Python branch, or jnp.where on values marked before",
-        "shard_map": "where its value is a shard and the whole is nowhere: put the mark outside of it",
+        "shard_map": "where its value is only a shard: put the mark outside of it",
     }
     otherwise = "whose inside isn't followed: put the mark outside of it"
     return f"the mark {kind}({name!r}) is inside {primitive!r}, {why.get(primitive, otherwise)}"
@@ -246,7 +246,7 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
         UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed, or the
             function changes the state of a Flax module.
     """
-    # JAX remembers what it traced by the function, and a module's weights may have moved since: another function.
+    # JAX caches traces by the function, and a module's weights may have changed since: a new function object.
     try:
         closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
     except Exception as error:
@@ -267,8 +267,8 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
         site = Site(kind, Key(scope, name, number[begins, scope, name] - 1))
         if site in places or site.key.number < 0:
             raise UnsupportedProgram(
-                f"the marks of the terms called {site.key.path!r} are nested or torn apart: give a term inside another"
-                " one's outer map a place after it"
+                f"the marks of the terms called {site.key.path!r} are nested or interleaved: move a term that is"
+                " inside another term's outer map after it"
             )
         sites[place.path], places[site] = site, place
     around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))

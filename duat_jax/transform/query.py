@@ -1,4 +1,4 @@
-"""Questions about a recording: any mark to any other, forwards or transposed, and the replayed function itself."""
+"""Questions about a recording: linear maps between marks, read-outs pulled back, and replay."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from duat_jax.transform.program import Program, trace
 from duat_jax.transform.recording import KINDS, Dynamics, Recording, Traced
 
 Target = Step | None
-"""What is read: a stream, a pre-activation, a term's output or a point; the function's result where it is `None`."""
+"""A value that is read: a stream, pre-activation, term's output or point; the function's result where it is `None`."""
 
 
 def is_float(x: Any) -> bool:
@@ -33,21 +33,21 @@ def is_float(x: Any) -> bool:
 
 
 def question_of(
-    recording: Recording, target: Target, *, linear: Iterable[Site] = (), held: Iterable[Site] | None = None
+    recording: Recording, target: Target, *, linear: Iterable[Site] = (), fixed: Iterable[Site] | None = None
 ) -> Question:
-    """Return the question for one target, with terms, offsets and dynamic parameters given.
+    """Build the question for one target, with terms, offsets and dynamic parameters provided.
 
     Args:
         recording: the recording.
-        target: what is read.
-        linear: what the answer is linear in besides the argument; activations and offsets that aren't among them are
-            given all the same.
-        held: what else is given; activations, offsets and dynamic parameters if absent.
+        target: the value that is read.
+        linear: marks that the answer is linear in besides the argument; activations and offsets that aren't among
+            them are provided all the same.
+        fixed: marks that are provided besides; activations, offsets and dynamic parameters if absent.
     """
-    given = recording.program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if held is None else held
+    provided = recording.program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if fixed is None else fixed
     linear = frozenset(linear)
     return Question(
-        given=linear | frozenset(given),
+        provided=linear | frozenset(provided),
         linear=linear,
         wanted=frozenset() if target is None else frozenset({target.site}),
         value=target is None,
@@ -55,33 +55,35 @@ def question_of(
     )
 
 
-def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], given: Seen) -> Any:
-    """Return the target's value under a question, proved to be affine in everything that flows.
+def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], provided: Seen) -> Any:
+    """Evaluate a target under a question, proved to be affine in everything that flows.
 
     Args:
         recording: the recording.
-        question: what is given.
-        target: what is read.
+        question: the marks that are provided.
+        target: the value that is read.
         arguments: the leaves of the function's argument.
-        given: values of what is given, where they aren't the recorded ones.
+        provided: values that are provided instead of the recorded ones.
 
     Raises:
         NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
-    value, seen = _answer(recording, question, [target], arguments, given)
+    value, seen = _answer(recording, question, [target], arguments, provided)
     return value if target is None else seen[target.site][target.iteration]
 
 
 def _answer(
-    recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], given: Seen
+    recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], provided: Seen
 ) -> tuple[Any, Seen]:
-    """Evaluate an affine question: the only way to one, so that no question is answered without its proof."""
+    """Evaluate an affine question after proving that it is affine; every answer passes through here."""
     traced, targets = recording.traced, tuple(targets)
     factors = {site: held for site, held in traced.affinity.factors.items() if site in question.shared}
     upstream = [step for t in targets for step in traced.affinity.upstream(t, factors)] if question.linearised else []
     traced.affinity.require(*(t for t in targets if t is not None), *upstream, value=None in targets)
     values = {
-        s: given[s] if s in given else recording.seen[s] for s in question.given if s in given or s in recording.seen
+        s: provided[s] if s in provided else recording.seen[s]
+        for s in question.provided
+        if s in provided or s in recording.seen
     }
     return evaluate(
         traced.program, recording.constants, arguments, question, values, traced.live(question), traced.affinity.flows
@@ -90,16 +92,16 @@ def _answer(
 
 SOURCES = (marks.ACTIVATION, marks.TERM_OUTPUT, marks.OFFSET, marks.STREAM)
 TARGETS = (marks.PRE_ACTIVATION, marks.TERM_OUTPUT, marks.STREAM, marks.POINT)
-"""The kinds of mark that a linear map may begin at and end at; what is held does neither."""
+"""The kinds of mark that a linear map may begin at and end at; held parameters are neither."""
 
 
 def _require(recording: Recording, step: Step, kinds: tuple[str, ...], role: str) -> None:
-    known = recording.program.steps(*kinds)
-    if step not in known:
-        some = ", ".join(f"{s.site.kind} {s}" for s in known[:6]) + (", …" if len(known) > 6 else "")
+    candidates = recording.program.steps(*kinds)
+    if step not in candidates:
+        some = ", ".join(f"{s.site.kind} {s}" for s in candidates[:6]) + (", …" if len(candidates) > 6 else "")
         raise DuatError(
             f"{step.site.kind} {step} can't be the {role} of a linear map: choose one of the recording's"
-            f" {len(known)} marks of the kinds {', '.join(kinds)} ({some})"
+            f" {len(candidates)} marks of the kinds {', '.join(kinds)} ({some})"
         )
 
 
@@ -108,7 +110,7 @@ def require_affine(recording: Recording, target: Target) -> None:
 
     Args:
         recording: the recording.
-        target: what is read.
+        target: the value that is read.
 
     Raises:
         DuatError: if the recording has no such mark, or it is one that is held.
@@ -120,47 +122,47 @@ def require_affine(recording: Recording, target: Target) -> None:
 
 
 def pull_back(
-    recording: Recording, question: Question, target: Target, readout: Any, given: Seen
+    recording: Recording, question: Question, target: Target, readout: Any, provided: Seen
 ) -> tuple[list[Array | None], Seen]:
-    """Return a read-out of the target, carried back to the argument and to everything that is linear: one pass.
+    """Pull a read-out of the target back to the argument and to all linear marks, in one pass.
 
     Args:
         recording: the recording.
-        question: what is given, and what of it is linear.
-        target: what is read.
+        question: the marks that are provided, and those of them that are linear.
+        target: the value that is read.
         readout: a covector on the target, of its structure.
-        given: values of what is given, where they aren't the recorded ones.
+        provided: values that are provided instead of the recorded ones.
 
     Returns:
         The derivative in every leaf of the argument (`None` for whole numbers), and in every linear mark.
     """
     floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
-    linear = {s: given[s] if s in given else recording.seen[s] for s in question.linear}
+    linear = {s: provided[s] if s in provided else recording.seen[s] for s in question.linear}
 
     def read(floats: dict[int, Array], linear: Seen) -> Any:
         arguments = [floats.get(i, argument) for i, argument in enumerate(recording.arguments)]
-        return ask(recording, question, target, arguments, given | linear)
+        return ask(recording, question, target, arguments, provided | linear)
 
     on_floats, on_marks = jax.linear_transpose(read, floats, linear)(readout)
     return [on_floats.get(i) for i in range(len(recording.arguments))], on_marks
 
 
-def at_zero(recording: Recording, question: Question, target: Target, given: Seen) -> Any:
-    """Return what has no mark: the target's value where the argument and everything linear are zero.
+def at_zero(recording: Recording, question: Question, target: Target, provided: Seen) -> Any:
+    """Return the contribution of unmarked constants: the target where the argument and all linear marks are zero.
 
     Args:
         recording: the recording.
-        question: what is given, and what of it is linear.
-        target: what is read.
-        given: values of what is given, where they aren't the recorded ones.
+        question: the marks that are provided, and those of them that are linear.
+        target: the value that is read.
+        provided: values that are provided instead of the recorded ones.
     """
-    zeros = {s: jnp.zeros_like(given[s] if s in given else recording.seen[s]) for s in question.linear}
+    zeros = {s: jnp.zeros_like(provided[s] if s in provided else recording.seen[s]) for s in question.linear}
     arguments = [jnp.zeros_like(a) if is_float(a) else a for a in recording.arguments]
-    return ask(recording, question, target, arguments, given | zeros)
+    return ask(recording, question, target, arguments, provided | zeros)
 
 
 def pre_activations_of(recording: Recording, arguments: list[Any], activations: Seen) -> Seen:
-    """Return `B_j x_0 + c_j` of every term, everything held as recorded.
+    """Compute `B_j x_0 + c_j` of every term, with held parameters as recorded.
 
     Args:
         recording: the recording.
@@ -172,7 +174,7 @@ def pre_activations_of(recording: Recording, arguments: list[Any], activations: 
     """
     program = recording.program
     question = Question(
-        given=frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION)),
+        provided=frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION)),
         wanted=frozenset(program.of_kind(marks.PRE_ACTIVATION)),
         value=False,
         affine=True,
@@ -181,7 +183,7 @@ def pre_activations_of(recording: Recording, arguments: list[Any], activations: 
 
 
 def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
-    """Return `σ(z)` of every term.
+    """Compute `σ(z)` of every term.
 
     Args:
         recording: the recording.
@@ -192,27 +194,27 @@ def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
     """
     recording.traced.affinity.require(value=False)
     program = recording.program
-    given = program.of_kind(marks.PRE_ACTIVATION, marks.HOLD)
-    question = Question(frozenset(given), wanted=frozenset(program.of_kind(marks.ACTIVATION)), value=False)
-    values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in given}
+    provided = program.of_kind(marks.PRE_ACTIVATION, marks.HOLD)
+    question = Question(frozenset(provided), wanted=frozenset(program.of_kind(marks.ACTIVATION)), value=False)
+    values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in provided}
     live = recording.traced.live(question)
     return evaluate(program, recording.constants, recording.arguments, question, values, live)[1]
 
 
 @dataclass(frozen=True)
 class Between:
-    """How a change at one place arrives at another, everything held at its value on this input.
+    """The linear dependence of one marked value on another, with everything held at its value on this input.
 
     Args:
         source: a term's activation or output, an offset or a stream; the function's argument where it is `None`.
-        target: what is read.
+        target: the value that is read.
     """
 
     source: Step | None
     target: Target
 
     def __call__(self, recording: Recording, change: Array) -> Array:
-        """Carry a change forwards.
+        """Carry a change forwards from the source to the target.
 
         Args:
             recording: the recording.
@@ -263,8 +265,8 @@ def linear_map(recording: Recording, source: Step | None = None, target: Target 
         _require(recording, source, SOURCES, "source")
     if source is None and len(recording.arguments) != 1:
         raise DuatError(
-            f"the function's argument has {len(recording.arguments)} arrays, and a linear map is one of a single array:"
-            " bring the rest in by closing over it"
+            f"the function's argument has {len(recording.arguments)} arrays, but a linear map takes a single one:"
+            " close over the others"
         )
     start = recording.arguments[0] if source is None else recording.at(source)
     return LinearFunction(Between(source, target), recording, jax.ShapeDtypeStruct(start.shape, start.dtype))
@@ -274,7 +276,7 @@ def seen_of(dynamics: Dynamics) -> Seen:
     """Return recorded values by mark.
 
     Args:
-        dynamics: what a recording says.
+        dynamics: the dynamics of a recording.
     """
     return {Site(kind, key): v for kind, values in zip(KINDS, dynamics, strict=True) for key, v in values.items()}
 
@@ -287,14 +289,14 @@ def _require_recorded(program: Program, seen: Seen) -> None:
 
 
 def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
-    """Return the function in which held things and terms are given, not computed: the closed form as a function.
+    """Return the function in which held parameters and terms are provided, not computed: the closed form.
 
     `replay(fn, dynamics)(x, activations, offsets)` is affine in its three arguments together; that is the theorem, and
     it is proved on the function's program before anything is computed.  At the recorded input it equals `fn`.
 
     Args:
         fn: the function that was recorded.
-        dynamics: what its recording says, on this input or on another.
+        dynamics: the dynamics of its recording, on this input or on another.
 
     Returns:
         A function of `x`, of the terms' `activations` and of the `offsets` (by key, as in `Dynamics`; the recorded ones
@@ -317,7 +319,7 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
     Source: Wang & Li, Eq. 11 and 34.
     """
     if not isinstance(dynamics, Dynamics):
-        raise DuatError(f"a {type(dynamics).__name__} can't be replayed: give record(fn)(x).dynamics")
+        raise DuatError(f"a {type(dynamics).__name__} can't be replayed: pass record(fn)(x).dynamics")
 
     def replayed(x: Any, activations: Marked | None = None, offsets: Marked | None = None) -> Any:
         program, constants = trace(fn, x)

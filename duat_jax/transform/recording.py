@@ -1,4 +1,4 @@
-"""One forward pass of a function, kept with its program: what every question about this input is asked of."""
+"""Recordings: one forward pass of a function, with the values of its marks and its program."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from duat_jax.transform.rounding import Rounding, rounding_of
 
 
 class Dynamics(NamedTuple):
-    """Everything marked in a function, as it is on one input: its dynamic parameters, its terms and its biases.
+    """All marked values of a function on one input: its dynamic parameters, terms and biases.
 
     Each field has the values by the key of their mark; a mark inside a scan has its values stacked along a new leading
     axis.
@@ -32,7 +32,7 @@ class Dynamics(NamedTuple):
         term_outputs: `W3 σ(z)` of every term that was marked with its outer map.
         offsets: every bias and norm offset.
         streams: the residual stream at every layer boundary.
-        points: what is marked only to be read or edited, such as what each head mixes.
+        points: values marked only to be read or edited, such as the heads' outputs.
     """
 
     held: Marked[Array]
@@ -49,7 +49,7 @@ KINDS = marks.KINDS
 
 
 class Traced:
-    """A program, with what was found out about it: each once, whatever is asked.
+    """A program, with results of its analysis, each computed once.
 
     Args:
         program: the traced function.
@@ -68,29 +68,29 @@ class Traced:
 
     @cached_property
     def affinity(self) -> Affinity:
-        """What flows where, and whether it does so linearly."""
+        """The flow of every value, and whether it is linear."""
         return Affinity(self.program)
 
     def live(self, question: Question) -> Live:
         """Return the equations that answering a question needs.
 
         Args:
-            question: what is asked.
+            question: the question.
         """
         if question not in self._live:
             self._live[question] = liveness(self.program, question)
         return self._live[question]
 
     def rounding(self, question: Question) -> Rounding:
-        """Return how coarsely everything is rounded on its way to a question's answer.
+        """Return the coarsest rounding of every value on its way to a question's answer.
 
         Args:
-            question: what is asked.
+            question: the question.
         """
         if question not in self._rounding:
             factors = {self.affinity.factors[site] for site in question.shared}
             self._rounding[question] = rounding_of(
-                self.program, given=question.given - factors, wanted=question.wanted, value=question.value
+                self.program, provided=question.provided - factors, wanted=question.wanted, value=question.value
             )
         return self._rounding[question]
 
@@ -131,19 +131,19 @@ class Recording:
 
     @property
     def dynamics(self) -> Dynamics:
-        """Everything marked, by kind and key."""
+        """All marked values, by kind and key."""
         return Dynamics(
             *(Marked({s.key: self.seen[s] for s in self.program.of_kind(kind) if s in self.seen}) for kind in KINDS)
         )
 
     @property
     def streams(self) -> tuple[Step, ...]:
-        """The marked streams, in the order in which they are computed."""
+        """The marked streams, in the order of computation."""
         return self.program.steps(marks.STREAM)
 
     @property
     def terms(self) -> tuple[Step, ...]:
-        """The terms, each by its pre-activation, in the order in which they are computed."""
+        """The terms, each by its pre-activation, in the order of computation."""
         return self.program.steps(marks.PRE_ACTIVATION)
 
     @property
@@ -153,7 +153,7 @@ class Recording:
 
     @property
     def offsets(self) -> tuple[Step, ...]:
-        """The biases and norm offsets, in the order in which they are computed."""
+        """The biases and norm offsets, in the order of computation."""
         return self.program.steps(marks.OFFSET)
 
     def at(self, step: Step) -> Array:
@@ -194,10 +194,10 @@ def _forward_pass(traced: Traced, wanted: frozenset[Site], constants: list[Any],
 
 
 def record(fn: Callable[[Any], Any]) -> Callable[[Any], Recording]:
-    """Transform a function with marks into one that returns its recording: value and everything marked, in one pass.
+    """Transform a function with marks into one that returns its value and all marked values, in one pass.
 
-    It composes with `jit`, `vmap` and `scan` as `jax.grad` does; where a part of the recording isn't used, XLA doesn't
-    compute it.
+    It composes with `jit`, `vmap` and `scan` as `jax.grad` does; XLA doesn't compute parts of the
+    recording that aren't used.
 
     Args:
         fn: a pure function of one pytree of arrays, with marks.

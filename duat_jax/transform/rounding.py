@@ -1,4 +1,4 @@
-"""How coarsely every value of a program is rounded on its way to a result.
+"""The coarsest rounding of every value of a program on its way to a result.
 
 A part of a result is carried through its own path alone: a float32 stream that passes a bfloat16 product is rounded to
 bfloat16 there, and what reaches the result around that product isn't.
@@ -16,11 +16,11 @@ from duat_jax.transform.program import Path, Program
 
 
 class Rounding(NamedTuple):
-    """The coarsest machine epsilon between values and a result, over all paths; zero where no path leads there.
+    """The coarsest machine epsilon between values and a result, over all paths; zero without a path.
 
     Args:
         arguments: of every leaf of the argument.
-        equations: of the results of every equation, by where it stands.
+        equations: of the results of every equation, by its path.
     """
 
     arguments: tuple[float, ...]
@@ -30,13 +30,13 @@ class Rounding(NamedTuple):
         """Return the epsilon of an equation's results.
 
         Args:
-            path: where it stands.
+            path: its path.
         """
         return self.equations.get(path, 0.0)
 
     @property
     def coarsest(self) -> float:
-        """The largest of all."""
+        """The largest epsilon of all."""
         return max((*self.arguments, *self.equations.values()), default=0.0)
 
 
@@ -46,18 +46,18 @@ def _eps(variable: object) -> float:
 
 
 def _eps_of(equation: core.JaxprEqn) -> float:
-    """Return the largest epsilon that an equation rounds to: of its results, and of everything inside of it."""
+    """Return the largest epsilon to which an equation rounds: of its results, and of everything inside it."""
     inside = [_eps_of(inner) for program in programs_in(equation) for inner in program.jaxpr.eqns]
     bits = mantissa_bits(equation)
     return max([*map(_eps, equation.outvars), *inside, 0.0 if bits is None else 2.0**-bits])
 
 
-def rounding_of(program: Program, *, given: Iterable[Site], wanted: Iterable[Site], value: bool) -> Rounding:
-    """Return the coarsest epsilon on the way from every value of a program to what is read.
+def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[Site], value: bool) -> Rounding:
+    """Return the coarsest epsilon on the way from every value of a program to the values read.
 
     Args:
         program: the traced function.
-        given: marks whose value is given: nothing before them is on the way.
+        provided: marks whose value is provided: values before them are not on the way.
         wanted: marks that are read.
         value: whether the function's result is read.
 
@@ -66,33 +66,33 @@ def rounding_of(program: Program, *, given: Iterable[Site], wanted: Iterable[Sit
         >>> from duat_jax.transform.program import trace
         >>> fn = lambda x: x[0] + x[1].astype(jnp.bfloat16).astype(jnp.float32)
         >>> program, _ = trace(fn, [jnp.float32(1), jnp.float32(2)])
-        >>> [round(-float(jnp.log2(eps))) for eps in rounding_of(program, given=(), wanted=(), value=True).arguments]
+        >>> [round(-float(jnp.log2(eps))) for eps in rounding_of(program, provided=(), wanted=(), value=True).arguments]
         [23, 7]
     """
-    given, wanted = frozenset(given), frozenset(wanted)
+    provided, wanted = frozenset(provided), frozenset(wanted)
     places = [program.places[site].path for site in wanted]
     leads_to_wanted = {path[:depth] for path in places for depth in range(1, len(path) + 1)}
     equations: dict[Path, float] = {}
 
     def visit(jaxpr: core.Jaxpr, path: Path, results: list[float]) -> list[float]:
-        found: dict[core.Var, float] = {}
+        coarsest: dict[core.Var, float] = {}
 
-        def note(variables: Iterable[object], each: Iterable[float]) -> None:
-            for variable, eps in zip(variables, each, strict=True):
+        def note(variables: Iterable[object], epsilons: Iterable[float]) -> None:
+            for variable, eps in zip(variables, epsilons, strict=True):
                 if isinstance(variable, core.Var) and eps:
-                    found[variable] = max(found.get(variable, 0.0), eps, _eps(variable))
+                    coarsest[variable] = max(coarsest.get(variable, 0.0), eps, _eps(variable))
 
         note(jaxpr.outvars, results)
         for i in reversed(range(len(jaxpr.eqns))):
             equation, here = jaxpr.eqns[i], (*path, i)
-            after = [found.get(v, 0.0) for v in equation.outvars]
+            after = [coarsest.get(v, 0.0) for v in equation.outvars]
             if not any(after) and here not in leads_to_wanted:
                 continue
             equations[here] = max(equations.get(here, 0.0), *after)
             site, inner = program.sites.get(here), sub_program(equation)
             if site in wanted:
                 note(equation.invars, [_eps(equation.invars[0])])
-            if site in given:
+            if site in provided:
                 continue
             if inner is None:
                 on_the_way = max(after)
@@ -101,14 +101,14 @@ def rounding_of(program: Program, *, given: Iterable[Site], wanted: Iterable[Sit
                 first, carries, *_ = scan_of(equation)
                 while True:
                     operands = visit(inner.jaxpr, here, after)
-                    carried = [max(pair) for pair in zip(after, operands[first : first + carries], strict=False)]
-                    if carried == after[:carries]:
+                    carried_eps = [max(pair) for pair in zip(after, operands[first : first + carries], strict=False)]
+                    if carried_eps == after[:carries]:
                         break
-                    after = carried + after[carries:]
+                    after = carried_eps + after[carries:]
             else:
                 operands = visit(inner.jaxpr, here, after)
             note(equation.invars, operands)
-        return [found.get(v, 0.0) for v in jaxpr.invars]
+        return [coarsest.get(v, 0.0) for v in jaxpr.invars]
 
     jaxpr = program.jaxpr
     arguments = visit(jaxpr, (), [_eps(v) if value else 0.0 for v in jaxpr.outvars])

@@ -127,7 +127,7 @@ def test_a_wrong_part_fails(dtype, low):
 
 def levels(fn, *x):
     program, _ = trace(fn, list(x))
-    return rounding_of(program, given=program.of_kind("hold"), wanted=(), value=True), program
+    return rounding_of(program, provided=program.of_kind("hold"), wanted=(), value=True), program
 
 
 def test_each_part_has_the_coarsest_eps_of_its_own_way():

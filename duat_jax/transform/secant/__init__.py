@@ -1,1 +1,1 @@
-"""The secant: the exact difference of a program's results between two inputs."""
+"""Secants: the exact difference of a program's results between two inputs."""

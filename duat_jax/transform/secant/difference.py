@@ -1,6 +1,6 @@
-"""The difference of two inputs, carried through a program: exact, and linear in the difference of the inputs.
+"""The difference of a program's results at two inputs: exact, and linear in the inputs' difference.
 
-Every value that moves is computed at both inputs; beside it runs its *change*, which is linear in the change of the
+Every value that moves is computed at both inputs, together with its *change*, which is linear in the change of the
 argument.  Transposed, that linear map is what `jax.grad` is for one input.
 """
 
@@ -23,16 +23,16 @@ from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.flow import Flow, movement, part_of
 from duat_jax.transform.secant.plan import Place, Plan, branches_of
-from duat_jax.transform.secant.rules import at_both, changes, normalised, of_one
+from duat_jax.transform.secant.rules import at_both, changes, normalised, univariate_change
 
 
 class Sources(NamedTuple):
-    """What a change begins with; the result's is linear in all of it together.
+    """The changes that the result's change is linear in, all together.
 
     Args:
         argument: the change of every leaf of the argument that holds floating-point numbers, by its index.
-        marks: what is added to the change of a mark; of a mark that is held, its change.
-        jumps: how much of each jump's part is added, one number by the jump's name.
+        marks: the summand added to the change of a mark; of a held mark, its whole change.
+        jumps: the share of each jump's part that is added, one number by the jump's name.
     """
 
     argument: dict[int, Array]
@@ -47,25 +47,25 @@ def carry(
     x: list[Array],
     y: list[Array],
     held: frozenset[Site],
-    read: frozenset[Site],
+    wanted: frozenset[Site],
     sources: Sources,
 ) -> tuple[Array, tuple[Array, Seen]]:
-    """Return the change of a program's scalar result, with its two values and the changes of the marks that are read.
+    """Return the change of a program's scalar result, its two values, and the changes of the wanted marks.
 
     Args:
         program: the traced function.
         plan: what the difference needs of it.
         constants: the arrays it closes over.
         x: the leaves of its argument.
-        y: the leaves of the other one.
+        y: the leaves of the other argument.
         held: marks whose change doesn't flow on.
-        read: marks whose change between both inputs is wanted.
-        sources: what a change begins with.
+        wanted: marks whose change between both inputs is returned.
+        sources: the changes that the result's change is linear in.
     """
     arguments = [
         Flow(jnp.stack([a, b]), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))
     ]
-    difference = _Difference(program, plan, held, read, sources.jumps)
+    difference = _Difference(program, plan, held, wanted, sources.jumps)
     (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, sources.marks)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
     return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, seen)
@@ -73,9 +73,9 @@ def carry(
 
 class _Difference:
     def __init__(
-        self, program: Program, plan: Plan, held: frozenset[Site], read: frozenset[Site], jumps: dict[str, Array]
+        self, program: Program, plan: Plan, held: frozenset[Site], wanted: frozenset[Site], jumps: dict[str, Array]
     ) -> None:
-        self.program, self.plan, self.held, self.read, self.jumps = program, plan, held, read, jumps
+        self.program, self.plan, self.held, self.wanted, self.jumps = program, plan, held, wanted, jumps
         self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
 
     def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
@@ -97,7 +97,7 @@ class _Difference:
             here = (*path, i)
             operands = [read(v) for v in equation.invars]
             inner, site = sub_program(equation), self.program.sites.get(here)
-            asked = any(v in wanted for v in equation.outvars)
+            needed = any(v in wanted for v in equation.outvars)
             if not any(operand.moves for operand in operands):
                 results = [Flow(value) for value in apply(equation, [operand.value for operand in operands])]
             elif site is not None:
@@ -110,22 +110,24 @@ class _Difference:
                 recomputed = equation.primitive.name in RECOMPUTED
                 results, inside = (jax.checkpoint(call) if recomputed else call)(operands, added)
                 seen |= inside
-            elif equation.primitive.name == "cond" and asked:
+            elif equation.primitive.name == "cond" and needed:
                 results = self._cond(equation, here, operands, added)
             else:
                 results = [Flow(value, True) for value in at_both(equation, operands)]
                 if here in self.plan.exponentials:
                     seen[distance_at(here)] = _distance(operands[0], results[0])
-                if asked:
+                if needed:
                     if i in normalisers:
                         scores, mask = environment[normalisers[i].scores], normalisers[i].mask
                         counted = None if mask is None else read(mask.variable)
-                        found: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
+                        changes_out: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
                     elif here in self.plan.functions:
-                        found = [of_one(equation, operands, results[0], self.origins[self.plan.functions[here]])]
+                        changes_out = [
+                            univariate_change(equation, operands, results[0], self.origins[self.plan.functions[here]])
+                        ]
                     else:
-                        found = changes(equation, operands, results, self._jump(here))
-                    for v, result, change in zip(equation.outvars, results, found, strict=True):
+                        changes_out = changes(equation, operands, results, self._jump(here))
+                    for v, result, change in zip(equation.outvars, results, changes_out, strict=True):
                         result.change = change if v in wanted else None
             write(equation.outvars, results)
         return [read(v) for v in jaxpr.outvars], seen
@@ -134,7 +136,7 @@ class _Difference:
         return self.jumps[self.plan.jumps[here]] if here in self.plan.jumps else None
 
     def _mark(self, site: Site, operand: Flow, added: Seen, seen: Seen) -> Flow:
-        if site in self.read:
+        if site in self.wanted:
             seen[site] = operand.moved
         value, change = operand.value, operand.change
         if site in self.held:
@@ -165,11 +167,11 @@ class _Difference:
         return [*after, *map(_exchanged, stacked)], seen
 
     def _as(self, flow: Flow, v: core.Var, path: Path) -> Flow:
-        """Return a flow as a program's argument: with two values and a change, where the argument has them."""
-        moves, asked = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
+        """Return a flow in the form of a program's argument: with two values and a change where that has them."""
+        moves, needed = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
         value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
-        change = jnp.zeros_like(value[0]) if asked and flow.change is None else flow.change
-        return Flow(value, moves, change if asked else None)
+        change = jnp.zeros_like(value[0]) if needed and flow.change is None else flow.change
+        return Flow(value, moves, change if needed else None)
 
     def _cond(self, equation: core.JaxprEqn, here: Path, operands: list[Flow], added: Seen) -> list[Flow]:
         index, arguments = operands[0], operands[1:]
@@ -177,19 +179,19 @@ class _Difference:
 
         def run(branch: SubProgram, at: Path, arguments: list[Flow]) -> list[Flow]:
             results, _ = self.run(branch, at, arguments, added)
-            found = [Flow(jnp.stack(flow.both), True, flow.change) for flow in results]
-            for v, flow in zip(equation.outvars, found, strict=True):
+            flows = [Flow(jnp.stack(flow.both), True, flow.change) for flow in results]
+            for v, flow in zip(equation.outvars, flows, strict=True):
                 flow.change = (
                     (jnp.zeros_like(flow.value[0]) if flow.change is None else flow.change) if v in wanted else None
                 )
-            return found
+            return flows
 
         branches = [partial(run, branch, at) for branch, at in branches_of(equation, here)]
         if not index.moves:
             return lax.switch(index.value, branches, arguments)
 
         # Of the branches only those that an input takes are evaluated.
-        either = lax.map(lambda taken: lax.switch(taken, branches, arguments), index.value)
+        results_by_input = lax.map(lambda branch_index: lax.switch(branch_index, branches, arguments), index.value)
 
         def chosen(flow: Flow) -> Flow:
             first, second = (Flow(value, True) for value in flow.value)
@@ -199,11 +201,11 @@ class _Difference:
             moved = movement(first.middle, second.middle)
             return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
 
-        return [chosen(flow) for flow in either]
+        return [chosen(flow) for flow in results_by_input]
 
 
 def distance_at(place: Path) -> Site:
-    """Return by what it is called how far exponents moved.
+    """Return the name under which the movement of exponents is reported.
 
     Args:
         place: where the exponentials are computed.
@@ -212,7 +214,7 @@ def distance_at(place: Path) -> Site:
 
 
 def _distance(exponents: Flow, exponentials: Flow) -> Array:
-    """Return the farthest that an exponent moved between both inputs, of exponentials that aren't zero at both."""
+    """Return the largest movement of an exponent between both inputs, of exponentials that aren't zero at both."""
     counted = (exponentials.value != 0).any(0)
     return jnp.where(counted, jnp.abs(exponents.moved), 0).max(initial=0)
 

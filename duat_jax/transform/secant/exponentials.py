@@ -1,7 +1,7 @@
-"""Where a program divides by a sum of exponentials, or takes its logarithm: looked up forwards, through all programs.
+"""Forward search for divisions by, and logarithms of, sums of exponentials.
 
-A softmax that is recognised is split by a rule of its own.  Of one that isn't the split depends on how it is written,
-and much so where exponents move far.
+A recognised softmax is split by a rule of its own.  The split of an unrecognised one depends on how it is written, the
+more so the farther its exponents move.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +16,17 @@ from duat_jax.transform.program import Path
 SUMS = frozenset(
     ("reduce_sum", "cumsum", "reduce_window_sum", "dot_general", "ragged_dot_general", "scatter-add", "psum", "reduce")
 )
-"""What sums entries of one operand."""
+"""Primitives that sum entries of one operand."""
 
 KEEPS_SUMS = (LINEAR.keys() - {"div"}) | {"select_n", "max", "clamp", "abs", "stop_gradient", "reduce"}
-"""What returns a sum of exponentials, shifted, scaled or limited at most, where an operand is one."""
+"""Primitives that keep a sum of exponentials up to a shift, a scale or a limit."""
 
 
 class Exponentials(NamedTuple):
-    """The exponentials that a value is made of.
+    """The exponentials that a value is computed from.
 
     Args:
-        places: where they are computed; none of a value that is made of other things.
+        places: the paths at which they are computed; empty for a value without exponentials.
         summed: whether the value is a sum of several of them.
     """
 
@@ -34,25 +34,25 @@ class Exponentials(NamedTuple):
     summed: bool = False
 
 
-def joined(several: Iterable[Exponentials]) -> Exponentials:
+def joined(values: Iterable[Exponentials]) -> Exponentials:
     """Return the exponentials of several values together.
 
     Args:
-        several: those of each.
+        values: the exponentials of each value.
     """
-    several = list(several)
-    return Exponentials(frozenset[Path]().union(*(e.places for e in several)), any(e.summed for e in several))
+    values = list(values)
+    return Exponentials(frozenset[Path]().union(*(e.places for e in values)), any(e.summed for e in values))
 
 
-def made_of(
+def exponentials_of(
     equation: core.JaxprEqn, here: Path, operands: Sequence[Exponentials | None], several: bool
 ) -> Exponentials:
-    """Return the exponentials that an equation's results are made of.
+    """Return the exponentials that an equation's results are computed from.
 
     Args:
         equation: any equation but a call.
-        here: where it stands.
-        operands: those that its operands are made of; `None` of an operand that doesn't move.
+        here: its path.
+        operands: the exponentials of its operands; `None` for an operand that doesn't move.
         several: whether its operands aren't, entry by entry, functions of one value: `1 + exp(-x)` sums nothing.
     """
     name = equation.primitive.name
@@ -60,14 +60,14 @@ def made_of(
         return Exponentials(frozenset((here,)))
     if name not in KEEPS_SUMS and not (name == "div" and operands[1] is None):
         return Exponentials()
-    made = [operand for operand in operands if operand is not None and operand.places]
-    adds = name in ("add", "add_any", "sub") and len(made) > 1 and several
-    places, summed = joined(made)
-    return Exponentials(places, bool(made) and (summed or adds or name in SUMS))
+    exponential_operands = [operand for operand in operands if operand is not None and operand.places]
+    adds = name in ("add", "add_any", "sub") and len(exponential_operands) > 1 and several
+    places, summed = joined(exponential_operands)
+    return Exponentials(places, bool(exponential_operands) and (summed or adds or name in SUMS))
 
 
 def inverted_operand(equation: core.JaxprEqn) -> int | None:
-    """Return which operand an equation divides by, or takes the logarithm of; `None` if it does neither.
+    """Return the operand that an equation divides by or takes the logarithm of, or `None`.
 
     Args:
         equation: any equation.

@@ -1,4 +1,4 @@
-"""A value at two inputs with its change, and what of both is a part."""
+"""A value at two inputs with its change, and its contributions."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from jaxtyping import Array
 
 
 def movement(x: Array, y: Array) -> Array:
-    """Return `x − y`, which is zero of equal infinities.
+    """Return `x − y`, with zero for equal infinities.
 
     Args:
         x: the value at the first input.
-        y: that at the second.
+        y: the value at the second.
     """
     return jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
 
 
 def part(multiplier: Array, change: Array) -> Array:
-    """Return a multiplier times a change; of an infinite change that nothing reads, as a mask's, zero.
+    """Return a multiplier times a change, with zero for an infinite change that isn't used.
 
     Args:
-        multiplier: by what the change is carried on.
+        multiplier: the factor of the change.
         change: the change.
     """
     return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
 
 
 def without_infinities(x: Array) -> Array:
-    """Return an array with zeros in the place of infinities.
+    """Replace infinities by zeros.
 
     Args:
         x: any array.
@@ -41,9 +41,9 @@ class Flow:
     """A value at both inputs, and its change.
 
     Args:
-        value: the value; of one that moves both, along a new first axis.
-        moves: whether it does.
-        change: linear in the argument's change; `None` where it isn't asked for.
+        value: the value; if it moves, both values along a new first axis.
+        moves: whether it differs between the inputs.
+        change: linear in the argument's change; `None` where it isn't needed.
     """
 
     def __init__(self, value: Any, moves: bool = False, change: Any = None) -> None:
@@ -56,17 +56,17 @@ class Flow:
 
     @property
     def middle(self) -> Any:
-        """The mean of both."""
+        """The mean of both values."""
         return (self.value[0] + self.value[1]) / 2 if self.moves else self.value
 
     @property
     def factor(self) -> Any:
-        """The mean of both as the other factor of a change; of a product with infinity nothing is carried."""
+        """The mean of both values as a factor of a change, with zeros in the place of infinities."""
         return without_infinities(self.middle)
 
     @property
     def moved(self) -> Any:
-        """The first minus the second."""
+        """The first value minus the second."""
         return movement(*self.both)
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], bool]:
@@ -75,7 +75,7 @@ class Flow:
 
     @classmethod
     def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":
-        """Return it again, for JAX.
+        """Rebuild the flow, for JAX.
 
         Args:
             moves: whether it moves.
@@ -85,11 +85,11 @@ class Flow:
 
 
 def part_of(jump: Array, moved: Array) -> Array:
-    """Return as much of what jumped as is added to a change.
+    """Return the share of a jump that is added to a change.
 
     Args:
-        jump: how much, one number.
-        moved: what jumped.
+        jump: the share, one number.
+        moved: the jump.
     """
-    # What masks out, as minus infinity does, is no part: what it takes or leaves is named where it is normalised.
+    # An infinity that masks is no part: the effect of the mask is reported where scores are normalised.
     return jump.astype(moved.dtype) * without_infinities(moved)

@@ -1,4 +1,4 @@
-"""The changes of what folds entries along axes or over windows, or chooses among them by their order."""
+"""The changes of folds along axes or over windows, and of choices by order."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,19 +16,19 @@ from duat_jax.transform.primitives import apply
 from duat_jax.transform.secant.flow import Flow, movement, part_of
 
 Fold = Callable[[Flow, Flow], Flow]
-"""A function of two arguments, applied to values and changes."""
+"""A binary function, applied to values and changes."""
 
 
 def tree(fold: Fold, flow: Flow, axes: Sequence[int]) -> Array:
-    """Return the change of what folds some axes by a function of two arguments, one half by the other each time.
+    """Return the change of a fold over axes by a binary function, halves folded pairwise.
 
     Args:
         fold: the function.
-        flow: what is folded, of which the value moves.
+        flow: the operand, whose value moves.
         axes: the axes.
     """
-    kept = [axis for axis in range(flow.change.ndim) if axis not in axes]
-    order, sizes = [*axes, *kept], [flow.change.shape[axis] for axis in kept]
+    remaining = [axis for axis in range(flow.change.ndim) if axis not in axes]
+    order, sizes = [*axes, *remaining], [flow.change.shape[axis] for axis in remaining]
     if 0 in (flow.change.shape[axis] for axis in axes):
         return jnp.zeros(sizes, flow.change.dtype)
     change = flow.change.transpose(order).reshape(-1, *sizes)
@@ -43,7 +43,7 @@ def tree(fold: Fold, flow: Flow, axes: Sequence[int]) -> Array:
 
 
 def cumulated(fold: Fold, equation: core.JaxprEqn, flow: Flow) -> Array:
-    """Return the change of what folds all entries up to each by a function of two arguments.
+    """Return the change of a cumulative fold by a binary function.
 
     Args:
         fold: the function.
@@ -53,8 +53,8 @@ def cumulated(fold: Fold, equation: core.JaxprEqn, flow: Flow) -> Array:
     axis, reverse = cumulation_of(equation)
 
     def folded(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-        found = fold(*(Flow(jnp.moveaxis(value, 1, 0), True, change) for value, change in (first, second)))
-        return jnp.moveaxis(found.value, 0, 1), found.change
+        result = fold(*(Flow(jnp.moveaxis(value, 1, 0), True, change) for value, change in (first, second)))
+        return jnp.moveaxis(result.value, 0, 1), result.change
 
     entries = jnp.moveaxis(flow.value, axis + 1, 0), jnp.moveaxis(flow.change, axis, 0)
     return jnp.moveaxis(lax.associative_scan(folded, entries, reverse=reverse)[1], 0, axis)
@@ -64,7 +64,7 @@ def windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
     """Return the entries of every window along a new first axis.
 
     Args:
-        equation: what reduces the windows.
+        equation: the operation that reduces the windows.
         flow: its operand.
     """
     window, strides, padding, dilation, steps = window_of(equation)
@@ -75,24 +75,24 @@ def windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
 
     def cut(x: Array, fill: float) -> Array:
         padded = lax.pad(x, jnp.array(fill, x.dtype), paddings)
-        found = []
+        slices = []
         for place in product(*map(range, window)):
             start = [i * step for i, step in zip(place, steps, strict=True)]
             limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, shape, strides, strict=True)]
-            found.append(lax.slice(padded, start, limit, strides))
-        return jnp.stack(found)
+            slices.append(lax.slice(padded, start, limit, strides))
+        return jnp.stack(slices)
 
     return Flow(jax.vmap(partial(cut, fill=outside))(flow.value), True, cut(flow.change, 0))
 
 
 def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array | None]:
-    """Return the changes of what brings entries into another order: the order is held.
+    """Return the changes of a sort's results, with the order held.
 
     Args:
         equation: a `sort` or `top_k`.
         operands: its operands.
         results: its results.
-        jump: how much of what jumps is added, one number.
+        jump: the share of the jumps that is added, one number.
     """
     if equation.primitive.name == "top_k":
         axis, order = top_k_axis_of(equation), results[1].value
@@ -114,22 +114,22 @@ def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
 
 
 def extremes(equation: core.JaxprEqn, operands: list[Flow], jump: Any) -> Array:
-    """Return the change of the largest or smallest of what arrives at each place: which of it that is is held.
+    """Return the change of the largest or smallest value that arrives at each place, with the choice held.
 
     Args:
         equation: a `scatter-max` or `scatter-min`.
-        operands: what was there, the indices, and the updates.
-        jump: how much of what jumps is added, one number.
+        operands: the array, the indices, and the updates.
+        jump: the share of the jumps that is added, one number.
     """
     there, indices, updates = operands
 
-    def taken(k: int, *tangents: Array) -> Array:
-        """Return what of two arrays arrives, by the choice at one input."""
+    def selected(k: int, *tangents: Array) -> Array:
+        """Return the entries of two arrays that are chosen at one input."""
         points = there.both[k], updates.both[k]
         return jax.jvp(lambda a, b: apply(equation, [a, indices.both[k], b])[0], points, tangents)[1]
 
     flows = (there, updates)
     changes = [jnp.zeros_like(flow.both[0]) if flow.change is None else flow.change for flow in flows]
-    mean = (taken(0, *changes) + taken(1, *changes)) / 2
+    mean = (selected(0, *changes) + selected(1, *changes)) / 2
     middles = [flow.factor for flow in flows]
-    return mean + part_of(jump, taken(0, *middles) - taken(1, *middles))
+    return mean + part_of(jump, selected(0, *middles) - selected(1, *middles))

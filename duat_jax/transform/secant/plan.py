@@ -1,7 +1,7 @@
-"""What a difference of two inputs needs of a program: what moves, whose change is asked for, and what may jump.
+"""The plan of a difference of two inputs: values that move, changes that are needed, and possible jumps.
 
 A value *moves* where it depends on the argument.  A floating-point value that moves has a change, which flows on.
-Whole numbers, truth values and what chooses by them have none: they are held, and where they moved their part is named.
+Whole numbers, truth values and choices by them have none: they are held, and where they moved their part is reported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from duat_jax.transform.keys import Site
 from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
 from duat_jax.transform.program import Path, Program
-from duat_jax.transform.secant.exponentials import Exponentials, inverted_operand, joined, made_of
+from duat_jax.transform.secant.exponentials import Exponentials, exponentials_of, inverted_operand, joined
 from duat_jax.transform.secant.slopes import CLOSED, SLOPED
 from duat_jax.transform.secant.softmax import Mask, Normaliser, normalisers
 
@@ -27,26 +27,26 @@ BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated", "ragged_dot_
 """Products of two operands."""
 
 TREES = {"reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul"}
-"""What is computed over axes as a tree of a function of two arguments, and which."""
+"""Reductions that are computed as a tree of a binary function, and that function."""
 
 WINDOWS = {"reduce_window_max": "max", "reduce_window_min": "min"}
-"""The same over windows."""
+"""The same for reductions over windows."""
 
 ORDERED = frozenset(("sort", "top_k"))
-"""What brings entries into another order."""
+"""Primitives that reorder entries."""
 
 CUMULATIVE = {"cummax": "max", "cummin": "min", "cumprod": "mul"}
-"""What is computed up to each entry by a function of two arguments, and which; `cumlogsumexp` is a row of softmaxes."""
+"""Cumulative folds, and their binary function; `cumlogsumexp` is a row of softmaxes."""
 
 EXTREMES = frozenset(("scatter-max", "scatter-min"))
-"""What keeps the largest or smallest of all updates that arrive at one place."""
+"""Scatters that keep the largest or smallest update of each place."""
 
 FUNCTIONS = frozenset(("div", "select_n"))
-"""What is split over its operands only where these aren't functions of one value: `where(z > 0, z, exp(z) - 1)` has a
-secant, though the choice jumps, and `tanh(z) / z` has no pole."""
+"""Primitives that are split over their operands only where these aren't functions of a single value:
+`where(z > 0, z, exp(z) - 1)` has a secant, though the choice jumps, and `tanh(z) / z` has no pole."""
 
 STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
-"""What is constant but for jumps."""
+"""Functions that are constant except for jumps."""
 
 FOLLOWED = frozenset(
     (
@@ -54,7 +54,7 @@ FOLLOWED = frozenset(
         *("div", "integer_pow", "stop_gradient", "cumlogsumexp"),
     )
 )
-"""What is followed besides what is linear, calls, scans and branches."""
+"""Primitives that are followed besides linear ones, calls, scans and branches."""
 
 
 def is_float(v: Any) -> bool:
@@ -67,20 +67,20 @@ def is_float(v: Any) -> bool:
 
 
 def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
-    """Return the branches of a `cond`, and paths that nothing else has.
+    """Return the branches of a `cond`, each with a unique path.
 
     Args:
         equation: the `cond`.
-        here: where it stands.
+        here: its path.
     """
     return [(branch, (*here, -1 - k)) for k, branch in enumerate(programs_in(equation))]
 
 
 class Place(NamedTuple):
-    """A variable, and the program that it belongs to.
+    """A variable, and the path of its program.
 
     Args:
-        path: where the program stands.
+        path: the path of the program.
         variable: the variable.
     """
 
@@ -89,12 +89,12 @@ class Place(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """What is known of a value that moves.
+    """Properties of a value that differs between the two inputs.
 
     Args:
         jumps: whether something before it may jump.
-        origin: the value of the same shape of which it is, entry by entry, a function; itself at least.
-        exponentials: those that it is made of.
+        origin: the value of the same shape of which it is an elementwise function; the value itself if there is none.
+        exponentials: those that it is computed from.
     """
 
     jumps: bool
@@ -104,16 +104,16 @@ class Moving(NamedTuple):
 
 @dataclass(eq=False)
 class Plan:
-    """What a difference needs of each program within a program, by where it stands.
+    """The plan of a difference for each program within a program, by its path.
 
     Args:
         moving: the variables that move.
-        wanted: the variables whose change is asked for.
+        wanted: the variables whose change is needed.
         normalisers: the equations that compute a softmax or its like.
-        functions: the quotients and choices that are, entry by entry, a function of one value alone, and of which.
-        jumps: the equations at which something may jump, and how its part is called.
-        unrecognised: what divides by a sum of exponentials, or takes its logarithm, and is no softmax or its like: how
-            it is called, and where the exponentials are computed.
+        functions: the quotients and choices that are an elementwise function of a single value, and that value.
+        jumps: the equations at which a value may jump, and the label of its part.
+        unrecognised: operations that divide by a sum of exponentials, or take its logarithm, without being recognised
+            as a normaliser: their label, and the paths of the exponentials.
         marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
     """
 
@@ -127,12 +127,12 @@ class Plan:
 
     @cached_property
     def exponentials(self) -> frozenset[Path]:
-        """Where exponentials are computed by whose sum something is divided without being recognised."""
+        """The paths of exponentials in unrecognised normalisers."""
         return frozenset[Path]().union(*self.unrecognised.values())
 
 
 def make_plan(program: Program, held: frozenset[Site]) -> Plan:
-    """Return what the difference of a program's result needs.
+    """Plan the difference of a program's result.
 
     Args:
         program: the traced function.
@@ -165,7 +165,7 @@ def _join(flags: Iterable[Moves]) -> Moves:
 
 
 def _begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
-    """Return what moves as the arguments of a program that is evaluated on its own."""
+    """Return the moving arguments of a program that is evaluated on its own."""
     return [flag and flag._replace(origin=Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
 
 
@@ -179,18 +179,18 @@ def _moves(mask: Mask | None, moving: dict[Any, Moving]) -> bool:
 
 
 class Around(NamedTuple):
-    """What is around a program within a program.
+    """The scope and the source line around a program within a program.
 
     Args:
         scope: the `jax.named_scope`s.
-        line: the line that calls it; what a library's function consists of has no line of its own.
+        line: the line that calls it; operations inside a library's function have no line of their own.
     """
 
     scope: tuple[str, ...]
     line: str | None
 
 
-def _called(name: str, around: Around) -> str:
+def _label(name: str, around: Around) -> str:
     place = f"{name} at {around.line}" if around.line else name
     return f"{'.'.join(around.scope)}: {place}" if around.scope else place
 
@@ -201,7 +201,7 @@ class _Planner:
         self.refused: dict[str, None] = {}
 
     def move(self, program: SubProgram, path: Path, arguments: Sequence[Moves]) -> list[Moves]:
-        """Find what moves, forwards; return which results do."""
+        """Find the moving variables, forwards; return the results that move."""
         jaxpr = program.jaxpr
         moving = {v: flag for v, flag in zip(jaxpr.invars, arguments, strict=True) if flag is not None}
         self.plan.moving[path] = moving
@@ -229,9 +229,11 @@ class _Planner:
             ]
         jumps = any(flag is not None and flag.jumps for flag in operands) or self._jumps(equation, operands)
         origins = {flag.origin for flag in operands if flag is not None}
-        (origin, *others) = origins
-        in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not others
-        exponentials = made_of(equation, here, [flag and flag.exponentials for flag in operands], bool(others))
+        (origin, *further_origins) = origins
+        in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not further_origins
+        exponentials = exponentials_of(
+            equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
+        )
         return [
             Moving(
                 jumps,
@@ -244,12 +246,12 @@ class _Planner:
     def _within(
         self, equation: core.JaxprEqn, inner: SubProgram | None, here: Path, operands: list[Moves]
     ) -> list[Moves]:
-        """Find what moves in a program that is no part of the one around it."""
+        """Find the moving variables of a program that is evaluated apart from the one around it."""
         if inner is None:
             branches = branches_of(equation, here)
-            each = [self.move(b, at, _begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
+            flags_by_branch = [self.move(b, at, _begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
             index = operands[0] and operands[0]._replace(jumps=True)
-            return [_join((index, *flags)) for flags in zip(*each, strict=True)]
+            return [_join((index, *flags)) for flags in zip(*flags_by_branch, strict=True)]
         invars = inner.jaxpr.invars
         if equation.primitive.name != "scan":
             return self.move(inner, here, _begin(invars, here, operands))
@@ -258,7 +260,7 @@ class _Planner:
             results = self.move(inner, here, _begin(invars, here, operands))
             before = operands[first : first + carries]
             carried = [_join(pair) for pair in zip(before, results, strict=False)]
-            now, then = ([flag and (flag.jumps, flag.exponentials) for flag in each] for each in (carried, before))
+            now, then = ([flag and (flag.jumps, flag.exponentials) for flag in flags] for flags in (carried, before))
             if now == then:
                 return results
             operands = [*operands[:first], *carried, *operands[first + carries :]]
@@ -268,12 +270,14 @@ class _Planner:
         return chooses or equation.primitive.name in STEPS | ORDERED | EXTREMES
 
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
-        """Find whose change is asked for, backwards; return which arguments' is."""
+        """Find the variables whose change is needed, backwards; return the arguments among them."""
         moving = self.plan.moving[path]
-        found = {
-            i: one for i, one in normalisers(jaxpr).items() if one.scores in moving and not _moves(one.mask, moving)
+        normalisers_here = {
+            i: normaliser
+            for i, normaliser in normalisers(jaxpr).items()
+            if normaliser.scores in moving and not _moves(normaliser.mask, moving)
         }
-        self.plan.normalisers[path] = found
+        self.plan.normalisers[path] = normalisers_here
         wanted = self.plan.wanted[path] = {
             v
             for v, flag in zip(jaxpr.outvars, results, strict=True)
@@ -286,22 +290,22 @@ class _Planner:
                 continue
             own = None if is_of_a_library(jaxpr) else source_line(equation)
             inside = Around((*around.scope, *scopes_of(equation)), own or around.line)
-            if i in found:
-                asked, mask = {found[i].scores}, found[i].mask
-                if moving[found[i].scores].jumps or (mask is not None and mask.variable in moving):
-                    self._name(found[i].kind, here, inside)
+            if i in normalisers_here:
+                needed, mask = {normalisers_here[i].scores}, normalisers_here[i].mask
+                if moving[normalisers_here[i].scores].jumps or (mask is not None and mask.variable in moving):
+                    self._name(normalisers_here[i].kind, here, inside)
             else:
-                operands = self._asked(equation, here, inside, flags)
-                asked = {
+                operands = self._wanted_operands(equation, here, inside, flags)
+                needed = {
                     v
                     for v, flag in zip(equation.invars, operands, strict=True)
                     if flag and not isinstance(v, core.Literal)
                 }
-            wanted |= {v for v in asked if v in moving and is_float(v)}
+            wanted |= {v for v in needed if v in moving and is_float(v)}
         return [v in wanted for v in jaxpr.invars]
 
-    def _asked(self, equation: core.JaxprEqn, here: Path, around: Around, flags: list[bool]) -> list[bool]:
-        """Return of which operands the change is asked for."""
+    def _wanted_operands(self, equation: core.JaxprEqn, here: Path, around: Around, flags: list[bool]) -> list[bool]:
+        """Return flags of the operands whose change is needed."""
         name, inner = equation.primitive.name, sub_program(equation)
         moving = self.plan.moving[here[:-1]]
         if here in self.program.sites:
@@ -320,8 +324,8 @@ class _Planner:
         if name == "cond":
             if moves[0] is not None:
                 self._name(name, here, around)
-            each = [self.want(branch.jaxpr, at, around, flags) for branch, at in branches_of(equation, here)]
-            return [False, *map(any, zip(*each, strict=True))]
+            flags_by_branch = [self.want(branch.jaxpr, at, around, flags) for branch, at in branches_of(equation, here)]
+            return [False, *map(any, zip(*flags_by_branch, strict=True))]
         flowing = [
             k
             for k, (v, flag) in enumerate(zip(equation.invars, moves, strict=True))
@@ -334,25 +338,25 @@ class _Planner:
         elif self._jumps(equation, moves):
             self._name(name, here, around)
         elif (k := inverted_operand(equation)) is not None and (divisor := moves[k]) and divisor.exponentials.summed:
-            called = _called(name, around)
-            self.plan.unrecognised.setdefault(called, set()).update(divisor.exponentials.places)
+            label = _label(name, around)
+            self.plan.unrecognised.setdefault(label, set()).update(divisor.exponentials.places)
         if not flowing or name in STEPS:
             return [False] * len(moves)
         self._check(equation, flowing, moves, around)
         return [k in flowing for k in range(len(moves))]
 
     def _function_of(self, equation: core.JaxprEqn, moves: Sequence[Moves]) -> Place | None:
-        """Return the one value of which a quotient or a choice is a function, entry by entry."""
+        """Return the single value of which a quotient or a choice is a function, entry by entry."""
         moving = [flag for flag in moves if flag is not None]
-        origin, *others = {flag.origin for flag in moving}
-        alone = len(moving) > 1 and not others and _shape(origin.variable) == _shape(equation.outvars[0])
+        origin, *further_origins = {flag.origin for flag in moving}
+        alone = len(moving) > 1 and not further_origins and _shape(origin.variable) == _shape(equation.outvars[0])
         return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
 
     def _name(self, name: str, here: Path, around: Around) -> None:
-        self.plan.jumps[here] = _called(name, around)
+        self.plan.jumps[here] = _label(name, around)
 
     def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
-        """Note an equation that has no rule."""
+        """Note an equation without a rule."""
         name = equation.primitive.name
         together = linear_operands(equation, flowing)
         linear = together is not None and set(flowing) <= set(together)
@@ -369,7 +373,7 @@ class _Planner:
         elif name in REFUSED:
             why = REFUSED[name]
         elif name == "shard_map":
-            why = "what each device does isn't followed: call the function itself, under jax.jit with shardings"
+            why = "operations on single devices aren't followed: call the function itself, under jax.jit with shardings"
         else:
             why = "it has no exact difference here: write it with products, sums and elementwise functions"
         self.refused[f"{around.line}: {name}: {why}" if around.line else f"{name}: {why}"] = None

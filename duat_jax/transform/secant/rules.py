@@ -1,4 +1,4 @@
-"""The change of each primitive's results, linear in the changes of its operands."""
+"""Rules for the change of each primitive's results, linear in the changes of its operands."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,13 +29,13 @@ from duat_jax.transform.secant.softmax import LOG_SOFTMAX, LOGSUMEXP, Mask, Norm
 
 
 def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
-    """Return the change of every result of an equation that is no call.
+    """Return the change of every result of an equation that isn't a call.
 
     Args:
         equation: the equation.
         operands: its operands.
         results: its results, without their changes.
-        jump: how much of what jumps is added, one number; `None` where nothing can.
+        jump: the share of the jumps that is added, one number; `None` where there are none.
     """
     name = equation.primitive.name
     flowing = [] if name in STEPS else [k for k, operand in enumerate(operands) if operand.change is not None]
@@ -88,8 +88,8 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
         operands: its operands.
     """
     if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both
-        each = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
-        return [jnp.stack(pair) for pair in zip(*each, strict=True)]
+        results = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
+        return [jnp.stack(pair) for pair in zip(*results, strict=True)]
     axes = [0 if operand.moves else None for operand in operands]
     return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
 
@@ -97,7 +97,7 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
 def _linear(
     equation: core.JaxprEqn, operands: list[Flow], flowing: list[int], together: Sequence[int], jump: Array | None
 ) -> list[Array]:
-    """Return the changes of what is linear; where it is chosen differently at both inputs, the mean of both choices."""
+    """Return the changes of a linear operation; where it selects differently at both inputs, their mean."""
 
     def choices(operand: Flow, k: int) -> Flow:
         if k in flowing:
@@ -107,28 +107,28 @@ def _linear(
     chosen = [choices(operand, k) for k, operand in enumerate(operands)]
     if jump is None:
         return apply(equation, [operand.value for operand in chosen])
-    mean = [found.mean(0) for found in at_both(equation, chosen)]
+    mean = [both.mean(0) for both in at_both(equation, chosen)]
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
-    moved = [movement(*found) for found in at_both(equation, middles)]
+    moved = [movement(*both) for both in at_both(equation, middles)]
     return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
 
 
-def _endless(x: Array) -> Array:
-    """Return where numbers are about as large as their dtype allows, infinite, or none at all."""
+def _is_unbounded(x: Array) -> Array:
+    """Return which numbers are infinite, NaN, or near the largest of their dtype."""
     # All finite numbers of float16 are within reach of each other.
     largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
     return ~(jnp.abs(x) < largest**0.75)
 
 
 def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
-    a, b, *rest = operands
-    others = [operand.value for operand in rest]
-    found = []
+    a, b, *remaining_operands = operands
+    remaining = [operand.value for operand in remaining_operands]
+    summands = []
     if a.change is not None:
-        found.append(multiply(a.change, b.factor, *others))
+        summands.append(multiply(a.change, b.factor, *remaining))
     if b.change is not None:
-        found.append(multiply(a.factor, b.change, *others))
-    return sum(found[1:], start=found[0])
+        summands.append(multiply(a.factor, b.change, *remaining))
+    return sum(summands[1:], start=summands[0])
 
 
 def _quotient(a: Flow, b: Flow) -> Array:
@@ -138,8 +138,8 @@ def _quotient(a: Flow, b: Flow) -> Array:
     return of_b if a.change is None else a.change * inverse.middle + of_b
 
 
-def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:
-    """Return the change of a quotient or a choice that is a function of one value.
+def univariate_change(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:
+    """Return the change of a quotient or a choice that is a function of a single value.
 
     Where the choice moves, or the points are far from each other, it is that function's own secant; where they are near
     that would lose digits, and the operands' changes are carried on.
@@ -164,19 +164,21 @@ def of_one(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: 
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
-    found = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
-    first, *rest = (_where_finite(c, operands[k]) * operands[k].change for c, k in zip(found, flowing, strict=True))
-    return sum(rest, start=first)
+    slopes = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
+    first, *remaining = (
+        _where_finite(c, operands[k]) * operands[k].change for c, k in zip(slopes, flowing, strict=True)
+    )
+    return sum(remaining, start=first)
 
 
 def _where_finite(slope: Array, operand: Flow) -> Array:
-    """Return a slope between finite points; of equal infinities nothing moves, and what a mask takes has no slope."""
+    """Return a slope where both points are finite, else zero."""
     first, second = operand.both
     return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, slope)
 
 
 def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
-    """Return a function of two arguments that is applied to their values and their changes."""
+    """Apply a binary function to values and to changes."""
     f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
 
     def fold(a: Flow, b: Flow) -> Flow:
@@ -187,7 +189,7 @@ def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
 
 
 def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
-    """Return the change of the logsumexp of all scores up to each, which for each is that of a row with a mask."""
+    """Return the change of a cumulative logsumexp: that of each masked row."""
     axis, reverse = cumulation_of(equation)
     values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
     count = change.shape[-1]
@@ -200,17 +202,18 @@ def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) ->
 
 
 def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
-    """Return the change of a softmax or its like, in the logarithmic means `L = ΔP / Δlog P` of the probabilities.
+    """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities.
 
-    `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.  Scores that are masked out at one
-    input only have no change; what they take or leave is a jump.  Everything is computed in single precision at least.
+    With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
+    Scores that are masked out at one input only have no change; their effect is a jump.  Everything is computed in
+    single precision at least.
 
     Args:
         normaliser: what is computed.
         scores: the scores `a`.
         mask: the mask's values, if there is one.
         result: its values.
-        jump: how much of what jumps is added, one number; `None` where nothing can.
+        jump: the share of the jumps that is added, one number; `None` where there are none.
     """
     shape, dtype = result.both[0].shape, result.both[0].dtype
     a = secants.widened(scores.value)
@@ -223,14 +226,14 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     change = scores.change.astype(a.dtype)
 
     def carried(logs: Array) -> tuple[Array, Array]:
-        gone = _endless(logs[0] - logs[1]) | _endless(scores.moved)
-        means = jnp.where(gone, 0, secants.CLOSED["exp"](*logs))
+        masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
+        means = jnp.where(masked, 0, secants.CLOSED["exp"](*logs))
         if jump is None:
             return means, means * change
         moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
-        return means, means * change + part_of(jump, jnp.where(gone, jnp.nan_to_num(moved), 0))
+        return means, means * change + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
 
-    means, parts = (factors * each for each in carried(jnp.where(counts, logs, -jnp.inf)))
+    means, parts = (factors * array for array in carried(jnp.where(counts, logs, -jnp.inf)))
     weight = means.sum(normaliser.axes, keepdims=True)
     shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
     if normaliser.kind == LOGSUMEXP:
@@ -243,10 +246,10 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
 
 
 def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
-    """Return which scores are counted at either input, and how often."""
+    """Return which scores are counted at each input, and how often."""
     if mask is None or values is None:
         return True, 1
     if mask.counted is None:
         factors = jnp.broadcast_to(values.value, scores.shape[1:]).astype(scores.dtype)
         return factors != 0, factors
-    return jnp.stack([jnp.broadcast_to(each, scores.shape[1:]) for each in values.both]) == mask.counted, 1
+    return jnp.stack([jnp.broadcast_to(value, scores.shape[1:]) for value in values.both]) == mask.counted, 1

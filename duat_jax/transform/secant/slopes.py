@@ -1,10 +1,10 @@
-"""How a function of numbers moves between two points: the coefficients of an exact linear difference.
+"""Secants of elementwise functions: the coefficients of an exact linear difference between two points.
 
 Between two points `x` and `y` an elementwise function of one argument has its secant, `f(x) − f(y) = s (x − y)`; one of
 several splits evenly over its arguments, each argument's share averaged over the orders in which they may move from `y`
 to `x` (Shapley's value), which for a product is `Δ(a b) = ā Δb + b̄ Δa`.
 
-Secants that have a form without a difference of nearly equal numbers use it (`closed_secants`).  All others have
+Secants that have a form without a difference of nearly equal numbers use it (`CLOSED`).  All others have
 `slope`: the mean of the derivative between both points where that agrees with the difference of both values, else the
 quotient.
 Everything is computed in single precision at least.
@@ -26,7 +26,7 @@ from duat_jax.transform.secant.stable_slopes import CLOSED, integer_power, of_an
 Function = Callable[..., Array]
 
 STRAIGHT = frozenset(("max", "min", "rem", "clamp"))
-"""What is made of straight pieces: the quotient is exact wherever the points differ."""
+"""Piecewise linear functions: the quotient is exact wherever the points differ."""
 
 SLOPED = STRAIGHT | {
     *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "igamma", "igammac", "regularized_incomplete_beta"),
@@ -36,7 +36,7 @@ SLOPED = STRAIGHT | {
 
 
 def widened(x: Array) -> Array:
-    """Return the same numbers, floating-point ones in single precision at least.
+    """Convert floating-point numbers to single precision at least.
 
     Args:
         x: the numbers.
@@ -57,21 +57,21 @@ def slope(
     """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal.
 
     Of near points the quotient is lost in the rounding of both values.  There it is the mean of the derivative between
-    them, by a rule of Gauss and Legendre.  Near is where that mean and the values say the same up to the values'
+    them, by a rule of Gauss and Legendre.  Points are near where that mean and the values agree up to the values'
     rounding, so that the slope times the distance is as exact as the values are, whatever the function; and of a smooth
     one, also where a rule of fewer points finds the same mean.
 
     Args:
         derivative: `f'`, of points.
         x: one point, or a pytree of such.
-        y: the other one.
+        y: the other point.
         at_x: `f(x)`, up to a constant that `at_y` has too.
         at_y: `f(y)`.
         smooth: whether `f` is known to have all derivatives between any two points.
-        straight: whether `f` is made of straight pieces, so that near points are equal ones.
+        straight: whether `f` is piecewise linear, so that near points are equal ones.
     """
     fine = max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)) > 32
-    # What is straight needs both sides of equal points alone.
+    # A piecewise linear function needs the two sides of equal points alone.
     places, weights = _rules([2] if straight else ([6] if fine else [4]) + smooth * ([4] if fine else [2]))
 
     def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
@@ -101,7 +101,7 @@ def slope(
 
 
 def _rules(counts: Sequence[int]) -> tuple[Array, Array]:
-    """Return the points of several rules of Gauss and Legendre from −1/2 to 1/2, and each rule's weights there.
+    """Return the nodes and weights of several Gauss–Legendre rules on [−1/2, 1/2].
 
     Args:
         counts: how many points each has; of an even number none is in the middle, where a function of `|z|` has no
@@ -115,27 +115,27 @@ def _rules(counts: Sequence[int]) -> tuple[Array, Array]:
 
 
 def _between(x: Array, y: Array, place: Array) -> Array:
-    """Return the point at a place from −1/2 to 1/2 between two points; of two zeros, on both sides of them."""
+    """Return a point between two points, at a place from −1/2 to 1/2; around two zeros, on both sides."""
     apart = jnp.where(x == y, float(jnp.finfo(x.dtype).tiny) ** 0.5, x - y)
     middle = jnp.where(x == y, x, x / 2 + y / 2)
     return middle + place.astype(x.dtype) * apart
 
 
 def _tails(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: Function) -> tuple[Array, Array]:
-    """Return a function's values at two points; near a limit that both tend to, their distances from it."""
+    """Return a function's values at two points; near a common limit, their distances from it."""
     if name in ("erf", "erfc"):
         sign = jnp.sign(x) if name == "erf" else -jnp.sign(x)
         tail = (jnp.sign(x) == jnp.sign(y)) & (jnp.minimum(jnp.abs(x), jnp.abs(y)) > 0.5)
-        rest = [-sign * lax.erfc(jnp.abs(z)) for z in (x, y)]
+        distances = [-sign * lax.erfc(jnp.abs(z)) for z in (x, y)]
     elif name == "igamma" and k == 1:
-        tail, rest = jnp.minimum(x, y) > operands[0], [-lax.igammac(operands[0], z) for z in (x, y)]
+        tail, distances = jnp.minimum(x, y) > operands[0], [-lax.igammac(operands[0], z) for z in (x, y)]
     elif name == "igammac" and k == 1:
-        tail, rest = jnp.maximum(x, y) < operands[0], [-lax.igamma(operands[0], z) for z in (x, y)]
+        tail, distances = jnp.maximum(x, y) < operands[0], [-lax.igamma(operands[0], z) for z in (x, y)]
     elif name == "regularized_incomplete_beta" and k == 2:
-        tail, rest = jnp.minimum(x, y) > 0.5, [-lax.betainc(operands[1], operands[0], 1 - z) for z in (x, y)]
+        tail, distances = jnp.minimum(x, y) > 0.5, [-lax.betainc(operands[1], operands[0], 1 - z) for z in (x, y)]
     else:
         return f(x), f(y)
-    return jnp.where(tail, rest[0], f(x)), jnp.where(tail, rest[1], f(y))
+    return jnp.where(tail, distances[0], f(x)), jnp.where(tail, distances[1], f(y))
 
 
 def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
@@ -145,9 +145,9 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
         f: the function.
         name: its primitive.
         operands: its arguments; the one in question is replaced.
-        k: which one that is.
+        k: its index.
         x: one point.
-        y: the other one.
+        y: the other point.
     """
     dtype, x, y = x.dtype, widened(x), widened(y)
     if name in CLOSED:
@@ -162,12 +162,12 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
 
     # The derivative of an angle is smooth across its cut, where its values jump.
     straight, smooth = name in STRAIGHT, name not in STRAIGHT | {"atan2"}
-    found = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=smooth, straight=straight)
+    estimate = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=smooth, straight=straight)
     if name == "atan2":
-        return of_angle(k, operands[1 - k], x, y, found).astype(dtype)
+        return of_angle(k, operands[1 - k], x, y, estimate).astype(dtype)
     if name == "pow" and jnp.issubdtype(operands[1 - k].dtype, jnp.floating):
-        return of_power(k, operands[1 - k], x, y, found).astype(dtype)
-    return found.astype(dtype)
+        return of_power(k, operands[1 - k], x, y, estimate).astype(dtype)
+    return estimate.astype(dtype)
 
 
 def whole_power(n: int, x: Array, y: Array) -> Array:
@@ -176,7 +176,7 @@ def whole_power(n: int, x: Array, y: Array) -> Array:
     Args:
         n: the power.
         x: one point.
-        y: the other one.
+        y: the other point.
     """
     return integer_power(n, widened(x), widened(y)).astype(x.dtype)
 
@@ -187,12 +187,12 @@ def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
     Args:
         values: its coefficients, the constant one first.
         x: one point.
-        y: the other one.
+        y: the other point.
     """
-    *lower, value = (jnp.broadcast_to(each, x.shape) for each in values)
+    *lower, value = (jnp.broadcast_to(coefficient, x.shape) for coefficient in values)
     total = jnp.zeros_like(x)
-    for each in reversed(lower):
-        total, value = total * y + value, value * x + each
+    for coefficient in reversed(lower):
+        total, value = total * y + value, value * x + coefficient
     return total
 
 
@@ -205,16 +205,16 @@ def coefficients(f: Function, name: str, points: Sequence[tuple[Array, Array]], 
         points: every argument at both points.
         moving: which arguments move.
     """
-    found = []
+    results = []
     for k in moving:
-        others = [j for j in moving if j != k]
+        remaining = [j for j in moving if j != k]
         total: Any = 0
-        for sides in product((0, 1), repeat=len(others)):
+        for sides in product((0, 1), repeat=len(remaining)):
             chosen = [point[0] for point in points]
-            for j, side in zip(others, sides, strict=True):
+            for j, side in zip(remaining, sides, strict=True):
                 chosen[j] = points[j][side]
             at_x = sides.count(0)
-            weight = factorial(at_x) * factorial(len(others) - at_x) / factorial(len(moving))
+            weight = factorial(at_x) * factorial(len(remaining) - at_x) / factorial(len(moving))
             total = total + weight * secant(f, name, chosen, k, *points[k])
-        found.append(total)
-    return found
+        results.append(total)
+    return results

@@ -1,4 +1,4 @@
-"""Where a program normalises exponentials: softmax, log-softmax and logsumexp, found by how they are computed.
+"""Backward search for normalised exponentials: softmax, log-softmax and logsumexp.
 
 All three are one function of the scores `a`, `ℓ = log Σ exp(a)`: logsumexp is `ℓ`, log-softmax `a − ℓ`, softmax
 `exp(a − ℓ)`, and each of them is free of what the program subtracts from all scores of a row.  Conversions between
@@ -16,11 +16,11 @@ SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "softmax", "log_softmax", "logsumexp"
 
 
 class Mask(NamedTuple):
-    """Which exponentials are counted in a sum, or how often.
+    """The exponentials that are counted in a sum, and how often.
 
     Args:
         variable: truth values, or factors.
-        counted: the truth value of those that are; `None` of factors.
+        counted: the truth value of counted exponentials; `None` for factors.
     """
 
     variable: Any
@@ -28,13 +28,13 @@ class Mask(NamedTuple):
 
 
 class Normaliser(NamedTuple):
-    """An equation that computes one of the three.
+    """An equation that computes a softmax, a log-softmax or a logsumexp.
 
     Args:
-        kind: which one.
+        kind: one of the three.
         scores: the scores' variable.
-        axes: over which axes of theirs exponentials are summed.
-        mask: which exponentials are counted in the sum, and how often; `None` where all are, once.
+        axes: the scores' axes over which exponentials are summed.
+        mask: the exponentials counted in the sum, and how often; `None` if all are counted once.
         masked: whether the mask applies to a softmax's numerator too.
     """
 
@@ -67,12 +67,12 @@ def normalisers(jaxpr: core.Jaxpr) -> dict[int, Normaliser]:
     """
     search = _Search(Definitions(jaxpr))
     looks = {"div": search.div, "mul": search.mul, "log": search.log, "add": search.add, "sub": search.sub}
-    found = {}
+    results = {}
     for i, equation in enumerate(jaxpr.eqns):
         look = looks.get(equation.primitive.name)
         if look is not None and (normaliser := look(equation)) is not None:
-            found[i] = normaliser
-    return found
+            results[i] = normaliser
+    return results
 
 
 class _Search:
@@ -80,20 +80,20 @@ class _Search:
         self.of = definitions
 
     def _exponentials(self, v: Any) -> _Exponentials | None:
-        """Return exponents and mask, where a variable is exponentials."""
+        """Return the exponents and the mask of a variable that holds exponentials, else `None`."""
         v = self.of.root(v, CONVERTS)
         if (exponential := self.of.equation_of(v, "exp")) is not None:
             (exponents,) = exponential.invars
             return None if isinstance(exponents, core.Literal) else _Exponentials(exponents)
         for case, mask in self._masked_cases(v):
-            found = self._exponentials(case)
+            exponentials = self._exponentials(case)
             # One mask at most, of exponentials that were not broadcast with it.
-            if found is not None and found.mask in (None, mask) and case.aval.shape == v.aval.shape:
-                return found._replace(mask=mask)
+            if exponentials is not None and exponentials.mask in (None, mask) and case.aval.shape == v.aval.shape:
+                return exponentials._replace(mask=mask)
         return None
 
     def _masked_cases(self, v: Any) -> list[tuple[Any, Mask]]:
-        """Return what a variable may be with a mask: the case of a choice beside zero, or the factor of a product."""
+        """Return the operands that a mask may apply to: a case beside zero, or a factor of a product."""
         cases: list[tuple[Any, Any, bool | None]] = []
         if (product := self.of.equation_of(v, "mul")) is not None:
             a, b = product.invars
@@ -108,7 +108,7 @@ class _Search:
         ]
 
     def _sum(self, v: Any) -> _Sum | None:
-        """Return the sum of exponentials that a variable is, brought into any shape and dtype."""
+        """Return the sum of exponentials that a variable holds, in any shape and dtype."""
         total = self.of.equation_of(self.of.root(v), "reduce_sum")
         terms = None if total is None else self._exponentials(total.invars[0])
         return None if total is None or terms is None else _Sum(terms, reduced_axes_of(total))
@@ -118,14 +118,14 @@ class _Search:
         logarithm = self.of.equation_of(self.of.root(v), "log")
         return None if logarithm is None else self._sum(self.of.root(logarithm.invars[0], KEEPS_NUMBERS | {"abs"}))
 
-    def _scores(self, found: _Sum) -> tuple[Any, Any]:
-        """Return the scores and what was subtracted from all of a row, if something was."""
-        exponents = found.terms.exponents
+    def _scores(self, total: _Sum) -> tuple[Any, Any]:
+        """Return the scores, and the number subtracted from all scores of a row, or `None`."""
+        exponents = total.terms.exponents
         shifted = self.of.equation_of(self.of.root(exponents, CONVERTS), "sub")
         if shifted is None or not isinstance(shifted.invars[0], core.Var):
             return exponents, None
         scores, shift = shifted.invars
-        if isinstance(shift, core.Literal) or not is_along(self.of, shift, found.axes, exponents.aval.shape):
+        if isinstance(shift, core.Literal) or not is_along(self.of, shift, total.axes, exponents.aval.shape):
             return exponents, None
         return scores, self.of.root(shift)
 
@@ -133,16 +133,16 @@ class _Search:
         """Return whether a variable holds the exponents of exponentials."""
         return self.of.root(v, CONVERTS) is self.of.root(terms.exponents, CONVERTS)
 
-    def _softmax(self, numerator: Any, found: _Sum | None, along: Any) -> Normaliser | None:
-        """Return the softmax that exponentials are, divided by a sum that was brought into their shape."""
+    def _softmax(self, numerator: Any, total: _Sum | None, along: Any) -> Normaliser | None:
+        """Return the softmax with a numerator and a sum that was brought into its shape."""
         terms = self._exponentials(numerator)
-        if terms is None or found is None or not self._is_of(terms.exponents, found.terms):
+        if terms is None or total is None or not self._is_of(terms.exponents, total.terms):
             return None
-        if terms.mask not in (None, found.terms.mask):
+        if terms.mask not in (None, total.terms.mask):
             return None
-        if not is_along(self.of, along, found.axes, terms.exponents.aval.shape):
+        if not is_along(self.of, along, total.axes, terms.exponents.aval.shape):
             return None
-        return Normaliser(SOFTMAX, self._scores(found)[0], found.axes, found.terms.mask, terms.mask is not None)
+        return Normaliser(SOFTMAX, self._scores(total)[0], total.axes, total.terms.mask, terms.mask is not None)
 
     def div(self, equation: core.JaxprEqn) -> Normaliser | None:
         numerator, denominator = equation.invars
@@ -162,25 +162,25 @@ class _Search:
         return self._sum(inverse.invars[-1]) if self.of.is_number(inverse.invars[0], 1) else None
 
     def log(self, equation: core.JaxprEqn) -> Normaliser | None:
-        found = self._logarithm(equation.outvars[0])
-        return None if found is None else Normaliser(LOGSUMEXP, found.terms.exponents, found.axes, found.terms.mask)
+        total = self._logarithm(equation.outvars[0])
+        return None if total is None else Normaliser(LOGSUMEXP, total.terms.exponents, total.axes, total.terms.mask)
 
     def add(self, equation: core.JaxprEqn) -> Normaliser | None:
         result: Any = equation.outvars[0]
         for log, shift in (equation.invars, equation.invars[::-1]):
-            found = self._logarithm(log)
-            # Of two that are spread over each other's rows, the sum is no row's.
-            if found is not None and self.of.root(log).aval.size == result.aval.size:
-                scores, subtracted = self._scores(found)
+            total = self._logarithm(log)
+            # Of two values broadcast over each other's rows, the sum belongs to no row.
+            if total is not None and self.of.root(log).aval.size == result.aval.size:
+                scores, subtracted = self._scores(total)
                 if subtracted is not None and self.of.root(shift) is subtracted:
-                    return Normaliser(LOGSUMEXP, scores, found.axes, found.terms.mask)
+                    return Normaliser(LOGSUMEXP, scores, total.axes, total.terms.mask)
         return None
 
     def sub(self, equation: core.JaxprEqn) -> Normaliser | None:
         exponents, log = equation.invars
-        found = self._logarithm(log)
-        if found is None or isinstance(exponents, core.Literal) or not self._is_of(exponents, found.terms):
+        total = self._logarithm(log)
+        if total is None or isinstance(exponents, core.Literal) or not self._is_of(exponents, total.terms):
             return None
-        if not is_along(self.of, log, found.axes, exponents.aval.shape):  # type: ignore[attr-defined]
+        if not is_along(self.of, log, total.axes, exponents.aval.shape):  # type: ignore[attr-defined]
             return None
-        return Normaliser(LOG_SOFTMAX, self._scores(found)[0], found.axes, found.terms.mask)
+        return Normaliser(LOG_SOFTMAX, self._scores(total)[0], total.axes, total.terms.mask)

@@ -1,4 +1,4 @@
-"""Secants `(f(x) − f(y)) / (x − y)` in forms without a difference of nearly equal numbers."""
+"""Secants `(f(x) − f(y)) / (x − y)` without a difference of nearly equal numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 
 def _over(f: Callable[[Array], Array], z: Array) -> Array:
-    """Return `f(z) / z` of a function with `f(0) = 0` and `f'(0) = 1`."""
+    """Return `f(z) / z` for a function with `f(0) = 0` and `f'(0) = 1`."""
     return jnp.where(z == 0, 1, f(z) / jnp.where(z == 0, 1, z))
 
 
@@ -102,8 +102,8 @@ def _atan(x: Array, y: Array) -> Array:
 
 def _asin(x: Array, y: Array) -> Array:
     a, b = (jnp.sqrt((1 - z) * (1 + z)) for z in (x, y))
-    sides, same = x * b + y * a, (x > 0) == (y > 0)
-    sine = jnp.where(same, (x - y) * (x + y) / jnp.where(sides == 0, 1, sides), x * b - y * a)
+    sides, same_sign = x * b + y * a, (x > 0) == (y > 0)
+    sine = jnp.where(same_sign, (x - y) * (x + y) / jnp.where(sides == 0, 1, sides), x * b - y * a)
     return jnp.where(x == y, _inverse(a), jnp.arctan2(sine, a * b + x * y) / jnp.where(x == y, 1, x - y))
 
 
@@ -111,8 +111,8 @@ def _asinh(x: Array, y: Array) -> Array:
     a, b = jnp.abs(x), jnp.abs(y)
     of_a, of_b = jnp.hypot(1, a), jnp.hypot(1, b)
     # asinh(z) = log1p(z + (√(1 + z²) − 1))
-    same = _log1p(a + a * (a / (1 + of_a)), b + b * (b / (1 + of_b))) * (1 + (a + b) / (of_a + of_b))
-    return jnp.where(x * jnp.sign(y) < 0, (jnp.arcsinh(a) + jnp.arcsinh(b)) / (a + b), same)
+    same_sign_slope = _log1p(a + a * (a / (1 + of_a)), b + b * (b / (1 + of_b))) * (1 + (a + b) / (of_a + of_b))
+    return jnp.where(x * jnp.sign(y) < 0, (jnp.arcsinh(a) + jnp.arcsinh(b)) / (a + b), same_sign_slope)
 
 
 def _acosh(x: Array, y: Array) -> Array:
@@ -157,55 +157,55 @@ def integer_power(n: int, x: Array, y: Array) -> Array:
     Args:
         n: the power.
         x: one point.
-        y: the other one.
+        y: the other point.
     """
     if n < 0:
         return -integer_power(-n, x, y) * lax.integer_pow(x, n) * lax.integer_pow(y, n)
     if n < 2:
         return jnp.full_like(x, n)
-    if n % 2 == 0:  # x²ᵏ − y²ᵏ holds x + y, which may be small
+    if n % 2 == 0:  # x²ᵏ − y²ᵏ has the factor x + y, which may be small
         return (x + y) * integer_power(n // 2, x * x, y * y)
     return lax.integer_pow(x, n - 1) + y * integer_power(n - 1, x, y)
 
 
-def of_angle(k: int, other: Array, x: Array, y: Array, otherwise: Array) -> Array:
-    """Return the secant of `atan2` in one argument, the other fixed: the angle at the origin over the distance.
+def of_angle(k: int, fixed: Array, x: Array, y: Array, otherwise: Array) -> Array:
+    """Return the secant of `atan2` in one argument: the angle at the origin over the distance.
 
     Args:
         k: which argument moves.
-        other: the one that doesn't.
+        fixed: the value of the argument that doesn't move.
         x: one point.
-        y: the other one.
-        otherwise: what is taken where the angle is more than a right one, at the origin, and across the cut behind it.
+        y: the other point.
+        otherwise: the result where the angle is more than a right one, at the origin, and across the cut behind it.
     """
-    unit = jnp.maximum(jnp.abs(other), jnp.maximum(jnp.abs(x), jnp.abs(y)))
+    unit = jnp.maximum(jnp.abs(fixed), jnp.maximum(jnp.abs(x), jnp.abs(y)))
     unit = jnp.where(unit == 0, 1, unit)
-    cosine, sine = x / unit * (y / unit) + (other / unit) ** 2, (1 - 2 * k) * other / unit
+    cosine, sine = x / unit * (y / unit) + (fixed / unit) ** 2, (1 - 2 * k) * fixed / unit
     apart = (x - y) / unit
     angle = jnp.arctan2(sine * apart, cosine)
-    found = jnp.where(apart == 0, sine / jnp.where(cosine == 0, 1, cosine), angle / jnp.where(apart == 0, 1, apart))
-    cut = (k == 0) & (other < 0) & (jnp.signbit(x) != jnp.signbit(y))
-    return jnp.where((cosine > 0) & (jnp.abs(angle) < pi / 2) & ~cut, found / unit, otherwise)
+    slope = jnp.where(apart == 0, sine / jnp.where(cosine == 0, 1, cosine), angle / jnp.where(apart == 0, 1, apart))
+    cut = (k == 0) & (fixed < 0) & (jnp.signbit(x) != jnp.signbit(y))
+    return jnp.where((cosine > 0) & (jnp.abs(angle) < pi / 2) & ~cut, slope / unit, otherwise)
 
 
-def of_power(k: int, other: Array, x: Array, y: Array, otherwise: Array) -> Array:
-    """Return the secant of `pow` in one argument, the other fixed: that of `exp(exponent · log(base))`.
+def of_power(k: int, fixed: Array, x: Array, y: Array, otherwise: Array) -> Array:
+    """Return the secant of `pow` in one argument: that of `exp(exponent · log(base))`.
 
     Args:
         k: which argument moves.
-        other: the one that doesn't.
+        fixed: the value of the argument that doesn't move.
         x: one point.
-        y: the other one.
-        otherwise: what is taken where the base isn't positive.
+        y: the other point.
+        otherwise: the result where the base isn't positive.
     """
     if k == 0:
         positive = jnp.minimum(x, y) > 0
         a, b = (jnp.where(positive, z, 1) for z in (x, y))
         inner = _log(a, b)
-        largest, factor = jnp.maximum(lax.pow(a, other), lax.pow(b, other)), other * inner
+        largest, factor = jnp.maximum(lax.pow(a, fixed), lax.pow(b, fixed)), fixed * inner
     else:
-        positive = other > 0
-        base = jnp.where(positive, other, 1)
+        positive = fixed > 0
+        base = jnp.where(positive, fixed, 1)
         a, b = x, y
         largest, factor = jnp.maximum(lax.pow(base, a), lax.pow(base, b)), jnp.log(base)
     return jnp.where(positive, factor * largest * _decay(jnp.abs(factor) * _distance(a, b)), otherwise)

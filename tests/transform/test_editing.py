@@ -204,7 +204,7 @@ def test_a_whole_number_that_is_held_is_edited_as_one():
     x = jnp.array([1.0, 3.0, 2.0])
     site = duat.Site("hold", duat.Key((), "choice", 0))
     assert duat.edit(fn, {site: duat.Edit(added=1)})(x) == 2.0
-    with pytest.raises(duat.DuatError, match=r"what is kept at hold choice is float64\[\], and doesn't broadcast"):
+    with pytest.raises(duat.DuatError, match=r"`kept` at hold choice is float64\[\], which doesn't broadcast"):
         duat.edit(fn, {site: duat.Edit(kept=0.5)})(x)
 
 
@@ -241,10 +241,10 @@ def test_every_edit_that_does_not_fit_is_named_with_what_there_is():
     with pytest.raises(duat.DuatError) as error:
         duat.edit(block, edits)(make_input())
     for part in (
-        "there is no kind of mark called 'neuron': choose one of hold, pre_activation",
-        "there is no stream called 'layers.9.layer' to be edited; there are layer",
-        "what is added at stream layer is float64[4,7], and doesn't broadcast to its value, float64[4,6]",
-        "what is added at offset bias is float64[4,6], and doesn't broadcast to its value, float64[6]",
+        "no kind of mark is called 'neuron': choose one of hold, pre_activation",
+        "there is no stream called 'layers.9.layer' to be edited; the marks of this kind are layer",
+        "`added` at stream layer is float64[4,7], which doesn't broadcast to the mark's value, float64[4,6]",
+        "`added` at offset bias is float64[4,6], which doesn't broadcast to the mark's value, float64[6]",
         "an edit is given as Site(kind, key): Edit(kept, added), not as 'layer': Edit(kept=0, added=None)",
         ": 0.0",
     ):

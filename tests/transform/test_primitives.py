@@ -240,7 +240,7 @@ NOT_LINEAR = {
         lambda x: lax.cond(duat.hold(x.sum() > 0, "c"), jnp.tanh, lambda x: x, x),
         "tanh isn't linear",
     ),
-    "a choice that flows": (lambda x: lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x), "mark what chooses"),
+    "a choice that flows": (lambda x: lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x), "mark the condition"),
     "a stopped gradient": (lambda x: x * lax.stop_gradient(x), "stop_gradient isn't linear"),
     "a remainder": (lambda x: x % 1, "rem"),
 }

@@ -150,7 +150,7 @@ def _baseline(
     fitting = ("blur", "mean") if config.image is not None else ("mask", "pad", "mean")
     if kind not in fitting:
         problems.append(
-            f"{shown(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}, or what it reads"
+            f"{quoted(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}, or what it reads"
         )
         return kind, as_it_is(inputs)
     if config.image is not None:
@@ -216,7 +216,7 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
     except (ValueError, TypeError, OverflowError):
         pairs = np.asarray(None)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        problems.append(f"the alignment must be pairs of whole numbers, not {shown(alignment)}")
+        problems.append(f"the alignment must be pairs of whole numbers, not {quoted(alignment)}")
         return other
     outside = ((pairs < 0) | (pairs >= (tokens, other_tokens))).any(1)
     if outside.any():

@@ -10,7 +10,7 @@ from PIL import ExifTags, ImageOps
 from PIL import Image as Pillow
 
 from duat_jax.errors import BadText, DuatError
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings, read_json
 from duat_jax.models.config import Image
 from duat_jax.models.loader import load_config
@@ -85,7 +85,7 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
 def _read_recipe(file: Path, image: Image) -> _Recipe:
     values = read_json(file)
     if not isinstance(values, dict):
-        raise_problems(file, [f"must be an object of fields, not {shown(values)}"])
+        raise_problems(file, [f"must be an object of fields, not {quoted(values)}"])
     settings = Settings(values)
     settings.choice("image_processor_type", PROCESSORS, PROCESSORS[0])
     settings.expect("do_pad", False)

@@ -17,7 +17,7 @@ from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.places import Place, places
 from duat_jax.models.checkpoint.directory import BYTES, Safetensors
 from duat_jax.models.checkpoint.new_directory import new_directory
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings, read_json
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
@@ -62,10 +62,10 @@ class _Scales:
             try:
                 re.compile(name)
             except re.error as error:
-                self.problems.append(f"{shown(name)} is no pattern of layers' names: {error}")
+                self.problems.append(f"{quoted(name)} is no pattern of layers' names: {error}")
         if (begun := values.get("init_lora_weights")) not in BEGINNINGS:
             self.problems.append(
-                f"init_lora_weights = {shown(begun)} changes the base model too: convert it to plain LoRA"
+                f"init_lora_weights = {quoted(begun)} changes the base model too: convert it to plain LoRA"
             )
 
     def _pattern(self, name: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
             raise BadCheckpoint(f"{place} has no {name}: an adapter's directory has {CONFIG} and {WEIGHTS}")
     values = read_json(place / CONFIG)
     if not isinstance(values, dict):
-        raise BadCheckpoint(f"{place / CONFIG}: must be fields, not {shown(values)}")
+        raise BadCheckpoint(f"{place / CONFIG}: must be fields, not {quoted(values)}")
     scales = _Scales(values)
     raise_problems(place / CONFIG, scales.problems)
     stored = Safetensors(place / WEIGHTS, [place / WEIGHTS])

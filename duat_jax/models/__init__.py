@@ -1,4 +1,4 @@
-"""Checkpoint families and the loader that they plug into; here is what a family of one's own is written with."""
+"""Checkpoint families and their loader, with everything needed to add a family."""
 
 from duat_jax.models.checkpoint.settings import Settings as Settings
 from duat_jax.models.config import Config as Config

@@ -1,4 +1,4 @@
-"""From a text or an image to the first residual stream."""
+"""Embeddings of texts and images: the first residual stream."""
 
 from typing import final
 
@@ -14,7 +14,7 @@ from duat_jax.nn.linear import Linear, alike, computed_in, initial
 
 @final
 class TokenEmbedding(nnx.Module):
-    """Add a token's embedding and those of its place and its segment: `x_t = c E[id_t] + P[t] + S[segment_t]`.
+    """Add the embeddings of a token, its position and its segment: `x_t = c E[id_t] + P[t] + S[segment_t]`.
 
     Args:
         config: the parts of the model.
@@ -40,7 +40,7 @@ class TokenEmbedding(nnx.Module):
 
         Args:
             ids: token ids, `[..., tokens]`.
-            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
 
         Raises:
             BadText: if the text is longer than the model's context.
@@ -62,7 +62,7 @@ class TokenEmbedding(nnx.Module):
     def _positions(
         self, table: Float[Array, "places features"], ids: Int[Array, "... tokens"]
     ) -> Float[Array, "... tokens features"]:
-        """Return the embeddings of the places."""
+        """Return the position embeddings of a text."""
         first = self.config.position_offset
         if self.config.uncounted is None:
             return table[first : first + ids.shape[-1]]
@@ -72,7 +72,7 @@ class TokenEmbedding(nnx.Module):
 
 @final
 class PatchEmbedding(nnx.Module):
-    """Project every patch of an image, put a token for the whole image before them, and add the places' embeddings.
+    """Project every patch of an image, prepend a token for the whole image, and add position embeddings.
 
     Args:
         config: the parts of the model.
@@ -92,7 +92,7 @@ class PatchEmbedding(nnx.Module):
         self.position = initial((config.positions, config.features), dtype, rngs)
 
     def __call__(self, pixels: Float[Array, "... channels height width"]) -> Float[Array, "... tokens features"]:
-        """Return the embeddings of an image: the whole, then patch by patch, row by row.
+        """Return the embeddings of an image: the whole image first, then its patches row by row.
 
         Args:
             pixels: the image, normalised as the model expects, `[..., channels, height, width]`.

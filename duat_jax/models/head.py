@@ -1,4 +1,4 @@
-"""From the last hidden states to what a model returns."""
+"""The read-out: from the last hidden states to logits."""
 
 from typing import Any, NamedTuple, final
 
@@ -18,10 +18,10 @@ from duat_jax.transform.marks import offset, term
 
 @final
 class ReadOut(nnx.Module):
-    """Prepare the hidden states, token by token, and read logits out of them: `l = r ⊙ (E h + b)`.
+    """Prepare the hidden states of every token and read logits from them: `l = r ⊙ (E h + b)`.
 
-    What comes before the read-out, a dense layer with its activation and a norm, is one more term. A read-out of one
-    logit is linear in the prepared states, with the ratio `r` of a soft cap held.
+    A dense layer with its activation and a norm before the read-out is one more term. A read-out of one logit is linear
+    in the prepared states, with the ratio `r` of a soft cap held.
 
     Args:
         config: the parts of the model.
@@ -44,7 +44,7 @@ class ReadOut(nnx.Module):
     def states(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
-        """Return the states out of which logits are read.
+        """Return the prepared states, from which logits are read.
 
         Args:
             x: the last hidden states, `[..., tokens, features]`.
@@ -62,7 +62,7 @@ class ReadOut(nnx.Module):
     def pooled(
         self, states: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... features"]:
-        """Return the one state that classes are read at.
+        """Return the state at which classes are read.
 
         Args:
             states: the prepared states, `[..., tokens, features]`.
@@ -89,7 +89,7 @@ class ReadOut(nnx.Module):
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
     def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":
-        """Return one state's logits, and how they are read out of it.
+        """Return the logits of one state, with the parameters of their read-out.
 
         Args:
             state: a prepared state, `[features]`.
@@ -105,7 +105,7 @@ class ReadOut(nnx.Module):
         return Logits(logits * ratio, rows, ratio, ratio * bias)
 
     def rows(self, embedding: Float[Array, "vocab width"] | None) -> Float[Array, "outputs features"]:
-        """Return the matrix whose rows read logits out of a prepared state, before their bias and cap.
+        """Return the unembedding: the matrix whose rows read logits from a prepared state, before bias and cap.
 
         Args:
             embedding: the token embedding, for a read-out that is tied to it.
@@ -121,13 +121,13 @@ class ReadOut(nnx.Module):
 
 
 class Logits(NamedTuple):
-    """The logits at one position, and how they are read out of its state: `l = ratios ⊙ (rows h) + constants`.
+    """The logits at one position, with the parameters of their read-out: `l = ratios ⊙ (rows h) + constants`.
 
     Args:
         values: the logits, `[outputs]`.
         rows: the unembedding, `[outputs, features]`.
         ratios: the held ratios of their soft cap, `[outputs]`.
-        constants: what their bias adds, `[outputs]`.
+        constants: the contribution of their bias, `[outputs]`.
     """
 
     values: Float[Array, "outputs"]
@@ -139,6 +139,6 @@ class Logits(NamedTuple):
         """Return the direction that reads one logit.
 
         Args:
-            output: which one.
+            output: its number.
         """
         return self.ratios[output] * self.rows[output]

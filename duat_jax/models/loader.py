@@ -1,4 +1,4 @@
-"""Load a Hugging Face checkpoint directory or a GGUF file."""
+"""Loading of Hugging Face checkpoint directories and GGUF files."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
@@ -37,12 +37,12 @@ def _open(path: Path | str | None) -> Checkpoint:
 
 
 def load_config(path: Path | str | None = None, *, head: str | None = None) -> Config:
-    """Return the shape of a checkpoint.
+    """Load the configuration of a checkpoint.
 
     Args:
         path: a checkpoint directory or a `.gguf` file; the embedded model if absent.
-        head: what is read out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; what the checkpoint was
-            saved with if absent.
+        head: the kind of read-out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; that of the saved
+            checkpoint if absent.
 
     Raises:
         BadCheckpoint: naming every unsupported or unknown field of the configuration at once.
@@ -61,7 +61,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
         like = nearest(family) if isinstance(family, str) else None
         hint = "" if like is None else f"; the nearest is {like!r}"
         raise BadCheckpoint(
-            f"{file}: model_type = {shown(family)} isn't supported, only {', '.join(FAMILIES)} are{hint}"
+            f"{file}: model_type = {quoted(family)} isn't supported, only {', '.join(FAMILIES)} are{hint}"
         )
     settings = Settings(values, head)
     config = dataclasses.replace(FAMILIES[family].read_config(settings), family=family)
@@ -70,33 +70,33 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
-    """Return a model of the given shape whose parameters have shapes and dtypes only.
+    """Return a model whose parameters have shapes and dtypes only.
 
     Args:
-        config: the shape.
+        config: the configuration.
         dtype: dtype of the parameters.
     """
     return nnx.eval_shape(lambda: Transformer(config, dtype=dtype, rngs=None))
 
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-"""What parameters may be kept in."""
+"""The dtypes that parameters may have."""
 
 
 def _dtype(dtype: DTypeLike) -> jnp.dtype:
     try:
-        found = jnp.dtype(dtype)
+        valid = jnp.dtype(dtype)
     except TypeError:
-        found = None
-    if found is None or found.name not in DTYPES:
-        raise DuatError(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, not {shown(dtype)}")
-    if found == jnp.float64 and not jax.config.read("jax_enable_x64"):
+        valid = None
+    if valid is None or valid.name not in DTYPES:
+        raise DuatError(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, not {quoted(dtype)}")
+    if valid == jnp.float64 and not jax.config.read("jax_enable_x64"):
         raise DuatError('float64 is off in JAX: call jax.config.update("jax_enable_x64", True) first')
-    return found
+    return valid
 
 
 def _is_in_memory(place: Device | Sharding | None) -> bool:
-    """Return whether what is put in a place is in the host's memory."""
+    """Return whether a parameter that is put on a device is in the host's memory."""
     if place is None:
         place = jnp.zeros(()).sharding
     devices: Collection[Any] = place.device_set if isinstance(place, Sharding) else {place}
@@ -104,7 +104,7 @@ def _is_in_memory(place: Device | Sharding | None) -> bool:
 
 
 def _entries(model: Transformer, entry: Entry) -> int:
-    """Return how many numbers become parameters by an entry of a tensor map: several may share what is stored once."""
+    """Return the number of numbers that an entry of a tensor map adds to memory, shared ones counted once."""
     shapes = [parameter_at(model, path).shape for path in entry.parameters]
     stored = [[math.inf if size is None else size for size in shape] for shape in entry.transform.shapes(shapes)]
     return int(min(sum(map(math.prod, shapes)), sum(map(math.prod, stored))))
@@ -120,17 +120,17 @@ def load(
 ) -> Transformer:
     """Load a model from a Hugging Face checkpoint directory or a GGUF file, tensor by tensor.
 
-    Nothing is read until names, shapes and kinds of all tensors are found to be right.
+    Names, shapes and kinds of all tensors are checked before any tensor is read.
 
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
             `.gguf` file; the embedded model if absent.
-        dtype: dtype that the parameters are kept in: float64, float32, bfloat16 or float16. From those of the last two
-            everything is computed in float32.
-        head: what is read out, as in `load_config`.
+        dtype: dtype of the parameters: float64, float32, bfloat16 or float16. With the last two, everything is computed
+            in float32.
+        head: the kind of read-out, as in `load_config`.
         device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
-        progress: called after each tensor with the number of those read so far and that of all.
+        progress: called after each tensor with the number of tensors read so far and the number of all.
 
     Returns:
         The model, a pytree: `model(ids)` is the plain forward pass.
@@ -150,31 +150,32 @@ def load(
     config = _config(checkpoint, head)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
-    named: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}
-    found = len(Tensors(stored, dtype, **named, ignored="").numbers(family.layer))
-    if config.stored_layers > found:
+    names: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}
+    stored_layers = len(Tensors(stored, dtype, **names, ignored="").numbers(family.layer))
+    if config.stored_layers > stored_layers:
         raise BadCheckpoint(
-            f"{stored.path}: the configuration says {config.stored_layers} layers, but there are tensors of {found}"
+            f"{stored.path}: the configuration says {config.stored_layers} layers, but there are tensors of"
+            f" {stored_layers}"
         )
     model = skeleton(config, dtype)
     table, copies = family.tensor_map(config), family.copies if config.head.tied else {}
-    # Another head's tensors are no part of the model; whatever stands inside the one that is read is.
+    # Another head's tensors are no part of the model; all tensors inside the head that is read are.
     heads = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)
     inside = "|".join(re.escape(name.rpartition(".")[0]) for name in heads)
-    named["ignored"] = rf"(?!(?:{inside})\.)(?:{family.ignored}|{family.heads})"
+    names["ignored"] = rf"(?!(?:{inside})\.)(?:{family.ignored}|{family.heads})"
 
     def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
         return jax.device_put(value, device(parameter) if callable(device) else device)
 
     def read(headers_only: bool) -> None:
-        tensors = Tensors(stored, dtype, **named, headers_only=headers_only, progress=progress)
+        tensors = Tensors(stored, dtype, **names, headers_only=headers_only, progress=progress)
         fill(model, table, copies, tensors, put)
         raise_problems(stored.path, tensors.all_problems())
 
     read(headers_only=True)
     places = {path: device(path) if callable(device) else device for entry in table for path in entry.parameters}
-    kept = [entry for entry in table if all(_is_in_memory(places[path]) for path in entry.parameters)]
-    entries = sum(_entries(model, entry) for entry in kept)
+    in_memory = [entry for entry in table if all(_is_in_memory(places[path]) for path in entry.parameters)]
+    entries = sum(_entries(model, entry) for entry in in_memory)
     check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
     read(headers_only=False)
     return model
@@ -188,7 +189,7 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
             absent.
 
     Raises:
-        BadCheckpoint: if it is missing or damaged, or has tokens that the model beside it has no embedding for.
+        BadCheckpoint: if it is missing or damaged, or has tokens without an embedding in the checkpoint's model.
 
     Example:
         >>> load_tokenizer().encode("return self").tokens

@@ -1,4 +1,4 @@
-"""Which tokens of a text are real: a mask whose sense is inverted is refused."""
+"""Validation of token masks, inverted ones included."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ SHOWN = 4
 
 
 def require_mask(ids: Any, mask: Any) -> Bool[Array, ""]:
-    """Return whether a mask can be one of these tokens, and raise where it is known already that it can't.
+    """Check that a mask fits its token ids; raise if it is known not to.
 
-    Every text needs a real token, and everything masked out has to be one and the same token, as padding is. Under an
-    inverted mask it would be the text itself.
+    Every text needs a real token, and all masked-out tokens have to be one and the same token, as padding is. An
+    inverted mask would mask out the text itself.
 
     Args:
         ids: token ids, `[..., tokens]`.
         mask: true for real tokens, `[..., tokens]`.
 
     Returns:
-        True; within `jax.jit`, where values aren't known yet, whether it is so.
+        True; within `jax.jit`, where values aren't known yet, whether the mask fits.
 
     Raises:
         DuatError: if the mask isn't boolean.
-        BadText: if it has another shape, a text has no real token, or what is masked out isn't padding.
+        BadText: if it has another shape, a text has no real token, or a masked-out token isn't padding.
 
     Example:
         >>> import numpy as np
@@ -41,7 +41,7 @@ def require_mask(ids: Any, mask: Any) -> Bool[Array, ""]:
     require_boolean(mask)
     if mask.shape != ids.shape:
         raise BadText(
-            f"the mask has shape {list(mask.shape)}, but the token ids have {list(ids.shape)}: give one for each"
+            f"the mask has shape {list(mask.shape)}, but the token ids have {list(ids.shape)}: give one value for each"
         )
     if isinstance(ids, jax.core.Tracer) or isinstance(mask, jax.core.Tracer):
         limits = jnp.iinfo(ids.dtype)

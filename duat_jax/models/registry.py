@@ -1,4 +1,4 @@
-"""Every checkpoint family by its `model_type`, and how a user adds one."""
+"""The checkpoint families by `model_type`, and registration of new ones."""
 
 import difflib
 
@@ -69,15 +69,15 @@ FAMILIES: dict[str, Family] = {
     "granite": granite.FAMILY,
     "cohere": cohere.FAMILY,
 }
-"""The family of each `model_type`, those that a user registered among them."""
+"""The family of each `model_type`, including those that a user registered."""
 
 
 def register_family(model_type: str, family: Family) -> None:
-    """Make checkpoints of a `model_type` loadable in this process: by `load`, and by everything that loads a path.
+    """Register a checkpoint family, so that `load` and everything that loads a path accept its `model_type`.
 
     Args:
         model_type: the `model_type` of their `config.json`.
-        family: how their configuration is read, and what their tensors are called.
+        family: the reader of their configuration, and their tensor names.
 
     Raises:
         DuatError: if there is another family of that `model_type`.
@@ -91,7 +91,7 @@ def register_family(model_type: str, family: Family) -> None:
 
 
 def nearest(model_type: str) -> str | None:
-    """Return the known `model_type` that is called most alike; `None` if none is.
+    """Return the known `model_type` with the most similar name, or `None`.
 
     Args:
         model_type: an unknown one.

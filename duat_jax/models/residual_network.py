@@ -1,4 +1,4 @@
-"""A residual convolutional network that classifies images."""
+"""A residual convolutional network for image classification."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,20 +20,20 @@ from duat_jax.transform.marks import stream
 class ResidualNetwork(nnx.Module):
     """Classify images: a convolution, residual convolutions, the mean over all places, and a linear read-out.
 
-    `x_0 = embed(pixels)` are the pixels, channels last, and `output(x_0)` the logits: every form of it is down to
+    `x_0 = embed(pixels)` are the pixels, channels last, and `output(x_0)` the logits: every form of it reaches the
     pixels.
 
     Args:
         channels: of a pixel.
         widths: channels of the stream before the first layer and after every layer; a layer that changes them halves
             rows and columns.
-        classes: how many there are.
+        classes: the number of classes.
         activation: a name in `ACTIVATIONS`.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
 
     Raises:
-        DuatError: if there is no layer, no such activation, or a size is no positive number.
+        DuatError: if there is no layer, the activation isn't known, or a size isn't a positive number.
 
     Example:
         >>> import jax.numpy as jnp
@@ -76,7 +76,7 @@ class ResidualNetwork(nnx.Module):
             pixels: an image, `[..., channels, rows, columns]`.
 
         Raises:
-            BadText: if they are no image, or have another number of channels.
+            BadText: if they aren't an image, or have another number of channels.
         """
         kernel = self.stem.kernel[...]
         if pixels.ndim < 3 or pixels.shape[-3] != kernel.shape[2]:

@@ -1,4 +1,4 @@
-"""The Transformer that every checkpoint family is loaded into: embedding, stack, read-out."""
+"""The Transformer of all checkpoint families: embedding, stack and read-out."""
 
 from typing import Any, final
 
@@ -19,13 +19,13 @@ from duat_jax.nn.stack import Stack
 
 @final
 class Transformer(nnx.Module):
-    """A language model, an encoder or a vision model, put together from its configuration.
+    """A language model, an encoder or a vision model, built from its configuration.
 
-    `x_0 = embed(ids)`, `x_L = hidden(x_0)`, and `output(x_0)` are the logits that are read out of it.
+    `x_0 = embed(ids)`, `x_L = hidden(x_0)`, and `output(x_0)` are the logits that are read from it.
 
     Args:
         config: the parts.
-        dtype: dtype of the parameters; what is computed from them is of float32 at least.
+        dtype: dtype of the parameters; everything is computed in float32 at least.
         rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
 
     Raises:
@@ -66,7 +66,7 @@ class Transformer(nnx.Module):
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
-            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
 
         Raises:
             BadText: if a text is longer than the model's context, or an image of another size.
@@ -76,7 +76,7 @@ class Transformer(nnx.Module):
         return self.embedding(inputs, segments)
 
     def first(self, x: Float[Array, "... tokens _"]) -> Float[Array, "... tokens features"]:
-        """Return what enters the first block: the embeddings, normalised and projected where the model does so.
+        """Return the input of the first block: the embeddings, normalised and projected as configured.
 
         Args:
             x: the embeddings.
@@ -87,7 +87,7 @@ class Transformer(nnx.Module):
     def hidden(
         self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
-        """Return the last hidden states of the embeddings `x_0`: everything between embedding and read-out.
+        """Return the last hidden states for the embeddings `x_0`.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
@@ -99,7 +99,7 @@ class Transformer(nnx.Module):
     def states(
         self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
-        """Return the states out of which logits are read: the last hidden states, prepared by the head.
+        """Return the states from which logits are read: the last hidden states, prepared by the head.
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
@@ -108,7 +108,7 @@ class Transformer(nnx.Module):
         return self.head.states(self.hidden(x, mask), mask)
 
     def logits_at(self, state: Float[Array, "features"]) -> Logits:
-        """Return the logits at one position, and how they are read.
+        """Return the logits at one position, with the parameters of their read-out.
 
         Args:
             state: its state, as `states` gives it, `[features]`.
@@ -117,7 +117,7 @@ class Transformer(nnx.Module):
 
     @property
     def unembedding(self) -> Float[Array, "outputs features"]:
-        """The matrix whose rows read logits out of the states, before their bias and cap."""
+        """The matrix whose rows read logits from the states, before bias and cap."""
         return self.head.rows(self._token_embedding)
 
     @property
@@ -127,7 +127,7 @@ class Transformer(nnx.Module):
     def output(
         self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "..."]:
-        """Return what the model returns, from the embeddings `x_0` on.
+        """Return the model's output for the embeddings `x_0`: logits or hidden states.
 
         Logits are `[..., tokens, outputs]`, those of classes `[..., outputs]`, hidden states `[..., tokens, features]`.
 
@@ -145,23 +145,23 @@ class Transformer(nnx.Module):
     def __call__(
         self, inputs: Any, mask: Bool[Array, "... tokens"] | None = None, segments: Any = None
     ) -> Float[Array, "..."]:
-        """Return logits, or an encoder's last hidden states: the plain forward pass.
+        """Return logits, or an encoder's last hidden states, by the plain forward pass.
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
             mask: true for real tokens, false for padding on either side, `[..., tokens]`.
-            segments: of each token the segment, `[..., tokens]`; all of segment 0 if absent.
+            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
 
         Raises:
             DuatError: if the mask isn't boolean.
-            BadText: if the mask hides tokens that are no padding, as an inverted one does. Within `jax.jit`, where the
+            BadText: if the mask hides tokens that aren't padding, as an inverted one does. Within `jax.jit`, where the
                 tokens aren't known yet, the result is NaN instead.
         """
         fits = None if mask is None or self.config.image is not None else require_mask(inputs, mask)
         if self.config.head.filler is not None:
-            # A causal model's real tokens see nothing of what follows them.
+            # A causal model's real tokens don't see the tokens after them.
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
-            real = real.at[..., 0].set(True)  # a text of nothing else
+            real = real.at[..., 0].set(True)  # a text of padding alone
             mask = real if mask is None else mask & real
         output = self.output(self.embed(inputs, segments), mask)
         return output if fits is None else jnp.where(fits, output, jnp.nan)

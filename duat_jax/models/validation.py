@@ -1,4 +1,4 @@
-"""What may be asked of a model: whole numbers, token ids, classes and positions within its range."""
+"""Validation of arguments: whole numbers, token ids, classes and positions within a model's range."""
 
 import operator
 from typing import Any, NamedTuple
@@ -9,26 +9,26 @@ from jaxtyping import Float, Int
 
 from duat_jax.errors import DuatError
 from duat_jax.forms.affine_form import CARRIERS
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 
 SHOWN_CLASSES = 8
 
 
 class Places(NamedTuple):
-    """Where a text can be read.
+    """The positions of a text, and the default one.
 
     Args:
-        tokens: its length; 0 if it isn't known.
-        default: the place that is read where none is named; or in words, why there is none.
+        tokens: its length; 0 if unknown.
+        default: the default position, or a sentence that says why there is none.
     """
 
     tokens: int
     default: int | str
 
 
-def whole(value: Any) -> int | None:
-    """Return a whole number, or `None` for what isn't one; a truth value isn't.
+def whole_number(value: Any) -> int | None:
+    """Convert a value to an integer; `None` if it isn't a whole number, as a truth value isn't.
 
     Args:
         value: anything.
@@ -39,134 +39,134 @@ def whole(value: Any) -> int | None:
         return None
 
 
-def checked_ids(config: Config, ids: Any, what: str, problems: list[str]) -> Int[np.ndarray, "tokens"]:
-    """Return a text's token ids, or none where there is a problem with them.
+def checked_ids(config: Config, ids: Any, label: str, problems: list[str]) -> Int[np.ndarray, "tokens"]:
+    """Validate a text's token ids; return an empty array if there is a problem.
 
     Args:
         config: the model's parts.
         ids: anything.
-        what: what they are, for the message.
-        problems: where a problem is added.
+        label: the name of the text, for the message.
+        problems: the list to which a problem is added.
     """
     try:
-        found = np.asarray(ids)
+        array = np.asarray(ids)
     except (ValueError, TypeError, OverflowError):
-        found = np.asarray(None)
-    if found.ndim == 1 and len(found) == 0:
-        problems.append(f"{what} is empty: give at least one token")
-    elif found.ndim != 1 or found.dtype.kind not in "iu":
-        problems.append(f"{what}: token ids must be whole numbers in one row, not {found.dtype} {list(found.shape)}")
-    elif len(found) > config.positions:
-        problems.append(f"{what} has {len(found)} tokens, but the model's context is {config.positions}: shorten it")
-    elif found.min() < 0 or found.max() >= config.vocab:
+        array = np.asarray(None)
+    if array.ndim == 1 and len(array) == 0:
+        problems.append(f"{label} is empty: give at least one token")
+    elif array.ndim != 1 or array.dtype.kind not in "iu":
+        problems.append(f"{label}: token ids must be whole numbers in one row, not {array.dtype} {list(array.shape)}")
+    elif len(array) > config.positions:
+        problems.append(f"{label} has {len(array)} tokens, but the model's context is {config.positions}: shorten it")
+    elif array.min() < 0 or array.max() >= config.vocab:
         problems.append(
-            f"{what} has token id {found.max() if found.min() >= 0 else found.min()}, but the model knows"
-            f" 0 to {config.vocab - 1}: use its own tokenizer"
+            f"{label} has token id {array.max() if array.min() >= 0 else array.min()}, but the model's ids"
+            f" are 0 to {config.vocab - 1}: use its own tokenizer"
         )
     else:
-        return found.astype(np.int64)
+        return array.astype(np.int64)
     return np.zeros(0, np.int64)
 
 
-def checked_token(config: Config, token: Any, what: str, problems: list[str]) -> int | None:
-    """Return a token id, or `None` where there is none or a problem with it.
+def checked_token(config: Config, token: Any, label: str, problems: list[str]) -> int | None:
+    """Validate a token id; return `None` if it is absent or there is a problem.
 
     Args:
         config: the model's parts.
         token: anything.
-        what: what it is, for the message.
-        problems: where a problem is added.
+        label: the role of the token, for the message.
+        problems: the list to which a problem is added.
     """
     if token is None:
         return None
-    found = whole(token)
-    if found is None or not 0 <= found < config.vocab:
-        problems.append(f"the {what} {shown(token)} is no token id: the model knows 0 to {config.vocab - 1}")
+    number = whole_number(token)
+    if number is None or not 0 <= number < config.vocab:
+        problems.append(f"the {label} {quoted(token)} is no token id: the model's ids are 0 to {config.vocab - 1}")
         return None
-    return found
+    return number
 
 
-def checked_segments(config: Config, segments: Any, tokens: int, what: str, problems: list[str]) -> Any:
-    """Return of each token the segment, or `None` if the model has none.
+def checked_segments(config: Config, segments: Any, tokens: int, label: str, problems: list[str]) -> Any:
+    """Validate the segment of each token; return `None` if the model has none.
 
     Args:
         config: the model's parts.
         segments: anything; all of segment 0 if absent.
-        tokens: length of the text; nothing is said of an empty one.
-        what: which text it is, for the message.
-        problems: where a problem is added.
+        tokens: length of the text; an empty one isn't checked.
+        label: the name of the text, for the message.
+        problems: the list to which a problem is added.
     """
     if segments is None:
         return np.zeros(tokens, np.int64) if config.segments else None
     try:
-        found = np.asarray(segments)
+        array = np.asarray(segments)
     except (ValueError, TypeError, OverflowError):
-        found = np.asarray(None)
+        array = np.asarray(None)
     if not config.segments:
-        problems.append(f"a {config.family} model has no segments: leave them out of {what}")
-    elif tokens and (found.shape != (tokens,) or found.dtype.kind not in "iu"):
-        problems.append(f"{what}: segments must be {tokens} whole numbers, one for each token, not {shown(segments)}")
-    elif tokens and (found.min() < 0 or found.max() >= config.segments):
-        problems.append(f"{what}: segments must lie between 0 and {config.segments - 1}, not {shown(segments)}")
+        problems.append(f"a {config.family} model has no segments: leave them out of {label}")
+    elif tokens and (array.shape != (tokens,) or array.dtype.kind not in "iu"):
+        problems.append(f"{label}: segments must be {tokens} whole numbers, one for each token, not {quoted(segments)}")
+    elif tokens and (array.min() < 0 or array.max() >= config.segments):
+        problems.append(f"{label}: segments must lie between 0 and {config.segments - 1}, not {quoted(segments)}")
     else:
-        return found.astype(np.int64)
+        return array.astype(np.int64)
     return None
 
 
-def checked_pixels(image: Image, pixels: Any, what: str, problems: list[str]) -> Float[np.ndarray, "_ _ _"]:
-    """Return an image's pixels, or zeros where there is a problem with them.
+def checked_pixels(image: Image, pixels: Any, label: str, problems: list[str]) -> Float[np.ndarray, "_ _ _"]:
+    """Validate an image's pixels; return zeros if there is a problem.
 
     Args:
-        image: what a model reads.
+        image: the sizes of the model's images.
         pixels: anything.
-        what: which image it is, for the message.
-        problems: where a problem is added.
+        label: the name of the image, for the message.
+        problems: the list to which a problem is added.
     """
     shape = (image.channels, image.height, image.width)
     try:
-        found = np.asarray(pixels)
+        array = np.asarray(pixels)
     except (ValueError, TypeError, OverflowError):
-        found = np.asarray(None)
-    if found.shape != shape or not np.issubdtype(found.dtype, np.floating) or not np.all(np.isfinite(found)):
+        array = np.asarray(None)
+    if array.shape != shape or not np.issubdtype(array.dtype, np.floating) or not np.all(np.isfinite(array)):
         problems.append(
-            f"{what}: pixels must be finite floating-point numbers {list(shape)} (channels, height, width), not"
-            f" {found.dtype} {list(found.shape)}: duat.load_image makes them of a file"
+            f"{label}: pixels must be finite floating-point numbers {list(shape)} (channels, height, width), not"
+            f" {array.dtype} {list(array.shape)}: duat.load_image reads them from a file"
         )
         return np.zeros(shape, np.float32)
-    return found
+    return array
 
 
-def checked_class(config: Config, name: Any, what: str, problems: list[str]) -> int | None:
-    """Return the number of a class, or `None` where there is none or a problem with it.
+def checked_class(config: Config, name: Any, label: str, problems: list[str]) -> int | None:
+    """Validate a class and return its number; `None` if it is absent or there is a problem.
 
     Args:
         config: the model's parts.
-        name: what it is called, or its number.
-        what: what it is, for the message.
-        problems: where a problem is added.
+        name: its name, or its number.
+        label: the role of the class, for the message.
+        problems: the list to which a problem is added.
     """
     if name is None:
         return None
     head = config.head
-    found = head.labels.index(name) if isinstance(name, str) and head.labels.count(name) == 1 else whole(name)
-    if found is None or not 0 <= found < head.outputs:
-        named = ", ".join(map(shown, head.labels[:SHOWN_CLASSES]))
+    number = head.labels.index(name) if isinstance(name, str) and head.labels.count(name) == 1 else whole_number(name)
+    if number is None or not 0 <= number < head.outputs:
+        names = ", ".join(map(quoted, head.labels[:SHOWN_CLASSES]))
         more = ", …" if len(head.labels) > SHOWN_CLASSES else ""
         problems.append(
-            f"the {what} {shown(name)} is no class of the model: give {f'{named}{more} or ' if named else ''}a number"
+            f"the {label} {quoted(name)} is no class of the model: give {f'{names}{more} or ' if names else ''}a number"
             f" from 0 to {head.outputs - 1}"
         )
         return None
-    return found
+    return number
 
 
 def checked_position(position: Any, places: Places, problems: list[str]) -> int:
-    """Return the index of a token from the beginning of a text.
+    """Validate a position and return the index of its token from the beginning of the text.
 
     Args:
-        position: anything; negative counts from the end, and none is the default place.
-        places: where the text can be read; nothing is said of an empty one.
-        problems: where a problem is added.
+        position: anything; negative counts from the end, and `None` is the default position.
+        places: the positions of the text; an empty one isn't checked.
+        problems: the list to which a problem is added.
     """
     tokens, default = places
     if not tokens:
@@ -174,49 +174,49 @@ def checked_position(position: Any, places: Places, problems: list[str]) -> int:
     if position is None and isinstance(default, str):
         problems.append(default)
         return 0
-    place = whole(default if position is None else position)
+    place = whole_number(default if position is None else position)
     if place is None or not -tokens <= place < tokens:
         problems.append(
-            f"position {shown(position)} is outside the text's {tokens} tokens: give {-tokens} to {tokens - 1}"
+            f"position {quoted(position)} is outside the text's {tokens} tokens: give {-tokens} to {tokens - 1}"
         )
         return 0
     return place % tokens
 
 
 def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarray | jax.Array:
-    """Return a direction in the residual stream, or zeros where there is a problem with it.
+    """Validate a direction in the residual stream; return zeros if there is a problem.
 
     Args:
         features: width of the stream.
         vector: anything.
-        problems: where a problem is added.
+        problems: the list to which a problem is added.
     """
     try:
-        found = vector if isinstance(vector, jax.Array) else np.asarray(vector)
+        array = vector if isinstance(vector, jax.Array) else np.asarray(vector)
     except (ValueError, TypeError, OverflowError):
-        found = np.asarray(None)
+        array = np.asarray(None)
     shape = (features,)
-    if found.shape != shape or not np.issubdtype(found.dtype, np.floating) or not np.all(np.isfinite(found)):
+    if array.shape != shape or not np.issubdtype(array.dtype, np.floating) or not np.all(np.isfinite(array)):
         problems.append(
-            f"the direction must be {shape[0]} finite floating-point numbers, not {found.dtype} {list(found.shape)}"
+            f"the direction must be {shape[0]} finite floating-point numbers, not {array.dtype} {list(array.shape)}"
         )
         return np.zeros(shape, np.float32)
-    return found
+    return array
 
 
 def require_gated(config: Config, carries: str | None) -> None:
-    """Raise if a model is told what carries its gated terms and has none, or is told what can't.
+    """Raise if a carrier of gated terms is unknown, or given for a model without gates.
 
     Args:
         config: the model's parts.
-        carries: what is to carry them, a name in `affine_form.CARRIERS`; nothing is told if absent.
+        carries: the carrier, a name in `affine_form.CARRIERS`; always valid if absent.
 
     Raises:
-        DuatError: if no block is gated, or there is no such name.
+        DuatError: if no block is gated, or the name isn't known.
     """
     if carries not in (None, *CARRIERS):
-        raise DuatError(f"carries = {shown(carries)} isn't one of {', '.join(CARRIERS)}")
+        raise DuatError(f"carries = {quoted(carries)} isn't one of {', '.join(CARRIERS)}")
     if carries is not None and all(block.mlp == "plain" for block in config.blocks):
         raise DuatError(
-            f"carries = {shown(carries)} is for gated models, and a {config.family} has no gate: leave it out"
+            f"carries = {quoted(carries)} is for gated models, and a {config.family} has no gate: leave it out"
         )

@@ -115,7 +115,7 @@ def test_it_shows_itself():
 BAD = {
     "empty": ({"given": jnp.zeros(0, int)}, "the text is empty"),
     "too long": ({"given": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
-    "unknown id": ({"given": jnp.array([61])}, "token id 61, but the model knows 0 to 60"),
+    "unknown id": ({"given": jnp.array([61])}, "token id 61, but the model's ids are 0 to 60"),
     "negative id": ({"given": jnp.array([-2])}, "token id -2"),
     "unknown target": ({"target": 99}, "target 99 is no token id"),
     "unknown contrast": ({"contrast": -1}, "contrast -1 is no token id"),
@@ -141,7 +141,7 @@ ODD = {
     "an array as target": ({"target": np.arange(3)}, "is no token id"),
     "a huge target": ({"target": 2**32 - 1}, "target 4294967295 is no token id"),
     "half a contrast": ({"contrast": 1.0}, "contrast 1.0 is no token id"),
-    "huge ids": ({"given": [1, 2**32 - 1]}, "token id 4294967295, but the model knows 0 to 60"),
+    "huge ids": ({"given": [1, 2**32 - 1]}, "token id 4294967295, but the model's ids are 0 to 60"),
     "ids beyond any integer": ({"given": [2**80]}, "must be whole numbers in one row"),
     "ids in threes": ({"given": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
     "one bad text of many": ({"given": [[1], [61]]}, "text 1 has token id 61"),

@@ -300,5 +300,5 @@ def test_a_window_that_is_not_said_of_every_layer_is_refused(tmp_path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    with pytest.raises(duat.BadCheckpoint, match="sliding_window_pattern = .* must say of each of 2 layers"):
+    with pytest.raises(duat.BadCheckpoint, match="sliding_window_pattern = .* must say for each of 2 layers"):
         duat.load_config(file)

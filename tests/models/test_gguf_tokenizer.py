@@ -203,7 +203,7 @@ def test_gemmas_tokens_are_merged_as_sentencepiece_does(space):
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"tokens": [*LETTERS[:-1], "a"]}, "tokens must be texts, each another"),
+        ({"tokens": [*LETTERS[:-1], "a"]}, "tokens must be distinct texts"),
         ({"tokens": [*LETTERS[:-1], "a" * 257]}, "more than 256 characters"),
         ({"token_type": np.ones(3)}, "token_type has 3 entries for 267 tokens"),
         ({"scores": np.ones(3)}, "scores has 3 entries for 267 tokens"),

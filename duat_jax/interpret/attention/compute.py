@@ -18,7 +18,7 @@ from duat_jax.models.checkpoint.problems import shown
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_position, whole
+from duat_jax.models.validation import Places, checked_position, whole_number
 from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
 from duat_jax.transform import marks
@@ -72,7 +72,7 @@ def attends(
         versus: the token whose score is subtracted.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
-        tokenizer: makes tokens readable; without it they are shown as numbers.
+        tokenizer: makes tokens readable; without it they are quoted as numbers.
 
     Returns:
         The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a

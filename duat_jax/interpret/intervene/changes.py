@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Bool, Float
 
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.validation import whole
+from duat_jax.models.validation import whole_number
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Site
 
@@ -174,9 +174,9 @@ class Stream(Place):
     tokens: Any = None
 
     def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        number = whole(self.layers)
+        number = whole_number(self.layers)
         if number is None or not 0 <= number <= layers:
-            problems.append(f"stream {shown(self.layers)} isn't there before what is read: give 0 to {layers}")
+            problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
             return None
         return Where(Site(marks.STREAM, Key((), STREAM, number)), f"stream {number}", None, (config.features,))
 
@@ -276,7 +276,7 @@ def _indices(
         return None
     indices = tuple(number % count for number in numbers if number is not None)
     if len(set(indices)) < len(indices):
-        problems.append(f"{what} {shown(given)} names one twice: name each once")
+        problems.append(f"{what} {quoted(given)} names one twice: name each once")
         return None
     return indices
 
@@ -287,7 +287,7 @@ def _broadcast(given: Any, shape: tuple[int, ...], what: str, problems: list[str
         values = np.asarray(given, float)
         np.broadcast_to(values, shape)
     except (TypeError, ValueError):
-        problems.append(f"{what} must be a number, or numbers that broadcast to {list(shape)}, not {shown(given)}")
+        problems.append(f"{what} must be a number, or numbers that broadcast to {list(shape)}, not {quoted(given)}")
         return None
     if not np.isfinite(values).all():
         problems.append(f"{what} isn't finite: give numbers that are")

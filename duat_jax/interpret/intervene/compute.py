@@ -152,7 +152,7 @@ def _checked(
     several = [changes] if isinstance(changes, Change) else changes
     if not isinstance(several, list | tuple) or not several or not all(isinstance(one, Change) for one in several):
         problems.append(
-            f"changes are one or several such as duat.Neurons(3, 17).set(0), not {shown(changes)}: give at least one"
+            f"changes are one or several such as duat.Neurons(3, 17).set(0), not {quoted(changes)}: give at least one"
         )
         several = []
     applied: dict[int, Applied] = {}

@@ -1,1 +1,1 @@
-"""A checkpoint's configuration and tensors, read with every problem kept for one report."""
+"""Checkpoints: configuration, tensors and tokenizer, with all problems reported at once."""

@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint directory: `config.json`, `tokenizer.json`, safetensors files, with an index if many."""
+"""Hugging Face checkpoint directories: `config.json`, `tokenizer.json` and safetensors files."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.limits import FILE_HEADER, HEADERS, check_limit
 from duat_jax.models.checkpoint.limits import INDEX as INDEX_BYTES
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import read_json
 from duat_jax.models.checkpoint.stored import Stored
 from duat_jax.models.checkpoint.tokenizer import read_tokenizer
@@ -22,13 +22,13 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.ckpt")
 
 MAPPED = 2**26
-"""Bytes of a file that are read before its pages are given back: they count as this process's memory until then."""
+"""Bytes of a file that are read before its pages are released: they count as this process's memory until then."""
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-"""Size of an entry, of the kinds that weights may be stored as."""
+"""Size of an entry, by storage type of weights."""
 
 PACKED = {"U8": 1}
-"""The same of kinds that stand for weights of another one."""
+"""The same for storage types of packed weights."""
 
 
 class Directory:
@@ -51,11 +51,11 @@ class Directory:
         return self.path / name
 
     def settings(self) -> Any:
-        """Return what `config.json` says."""
+        """Return the fields of `config.json`."""
         return read_json(self._file("config.json"))
 
     def vocabulary_size(self) -> int | None:
-        """Return the number of tokens that `config.json` says; `None` where there is none, or it doesn't say."""
+        """Return the vocabulary size in `config.json`, or `None`."""
         values = self.settings() if self.settings_path.is_file() else None
         size = values.get("vocab_size") if isinstance(values, dict) else None
         return size if isinstance(size, int) else None
@@ -68,7 +68,7 @@ class Directory:
         """Return the tensors of `model.safetensors`, or of the files that its index names.
 
         Raises:
-            BadCheckpoint: naming everything that is wrong with the files' headers or the index.
+            BadCheckpoint: naming every problem of the files' headers or the index.
         """
         weights, index = self.path / WEIGHTS, self.path / INDEX
         if not weights.is_file():
@@ -83,31 +83,35 @@ class Directory:
 
     def _sharded(self, index: Path) -> "Safetensors":
         content = read_json(index, INDEX_BYTES)
-        told = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(told, dict) or not told:
-            raise BadCheckpoint(f"{index}: weight_map must give the file of each tensor, not {shown(told)}")
-        names = list(dict.fromkeys(told.values() if all(isinstance(each, str) for each in told.values()) else [None]))
+        weight_map = content.get("weight_map") if isinstance(content, dict) else None
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise BadCheckpoint(f"{index}: weight_map must give the file of each tensor, not {quoted(weight_map)}")
+        names = list(
+            dict.fromkeys(
+                weight_map.values() if all(isinstance(value, str) for value in weight_map.values()) else [None]
+            )
+        )
         raise_problems(index, [problem for name in names if (problem := self._shard_problem(name))])
         stored = Safetensors(index, [self.path / name for name in names])
         problems = []
-        for name in sorted(told.keys() | set(stored.names())):
-            found = [file.name for file in stored.files_of(name)]
-            if name not in told:
-                problems.append(f"tensor {name} of {', '.join(found)} isn't in the index")
-            elif told[name] not in found:
-                others = f", but in {', '.join(found)}" if found else ""
-                problems.append(f"tensor {name} isn't in {told[name]}{others}")
-            elif len(found) > 1:
-                problems.append(f"tensor {name} is in {' and in '.join(found)}: keep one of them")
+        for name in sorted(weight_map.keys() | set(stored.names())):
+            actual = [file.name for file in stored.files_of(name)]
+            if name not in weight_map:
+                problems.append(f"tensor {name} of {', '.join(actual)} isn't in the index")
+            elif weight_map[name] not in actual:
+                elsewhere = f", but in {', '.join(actual)}" if actual else ""
+                problems.append(f"tensor {name} isn't in {weight_map[name]}{elsewhere}")
+            elif len(actual) > 1:
+                problems.append(f"tensor {name} is in {' and in '.join(actual)}: keep one of them")
         raise_problems(index, problems)
         return stored
 
     def _shard_problem(self, name: Any) -> str | None:
-        """Return what is wrong with the name of a file in the index: it may not lead out of the directory."""
+        """Return the problem with a file name in the index, or `None`: no file may lie outside the directory."""
         if not isinstance(name, str) or Path(name).name != name or not name.isprintable():
-            return f"weight_map must name files of this folder, not {shown(name)}"
+            return f"weight_map must name files of this folder, not {quoted(name)}"
         if not (self.path / name).is_file():
-            return f"{shown(name)} is missing: copy it here, or download the checkpoint again"
+            return f"{quoted(name)} is missing: copy it here, or download the checkpoint again"
         here, target = self.path.resolve(), (self.path / name).resolve()
         # Hugging Face's cache keeps a snapshot's files as links into the blobs beside it.
         cached = here.parent.name == "snapshots" and target.parent == here.parent.parent / "blobs"
@@ -123,7 +127,7 @@ class _Place(NamedTuple):
 
 
 def _header_size(path: Path) -> int:
-    """Return the bytes of a file's header as the file states them, at most all of it."""
+    """Return the size of a file's header as stated in the file, at most the size of the file."""
     try:
         with path.open("rb") as file:
             return min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
@@ -139,10 +143,10 @@ def _open(path: Path) -> Any:
 
 
 class Safetensors:
-    """The tensors of safetensors files; their headers are checked against the files' sizes before anything is read.
+    """The tensors of safetensors files, with headers checked against the files' sizes before reading.
 
     Args:
-        path: what is named in messages.
+        path: the path for messages.
         files: the files.
 
     Raises:
@@ -188,7 +192,7 @@ class Safetensors:
         return self._places[name][0].shape
 
     def kind(self, name: str) -> str:
-        """Return what a tensor's entries are stored as.
+        """Return the storage type of a tensor's entries.
 
         Args:
             name: its name.
@@ -196,11 +200,11 @@ class Safetensors:
         return self._places[name][0].kind
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a tensor in the host's memory.
+        """Read a tensor into the host's memory.
 
         Args:
             name: its name.
-            dtype: what its entries become.
+            dtype: the dtype of the result.
         """
         file, kind, shape = self._places[name][0]
         if self._opened is None or self._opened[0] != file or self._mapped > MAPPED:

@@ -1,4 +1,4 @@
-"""The architectures that GGUF files are read of: their tensors, their keys, and what a `config.json` says of each."""
+"""The supported architectures of GGUF files: their tensors, keys and `config.json` fields."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -9,7 +9,7 @@ import gguf
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.gguf_header import Header
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 
 _CAPS_AND_WINDOW = {
     "attn_logit_softcapping": "attn_logit_softcapping",
@@ -90,7 +90,7 @@ _AROUND_MLP = [f"{_LAYER}{place}_feedforward_layernorm" for place in ("pre", "po
 
 
 class Layout(Enum):
-    """How an architecture's tensors are stored."""
+    """The layout of an architecture's tensors."""
 
     SAME = "as Hugging Face stores them"
     ALTERNATING = "rows of queries and keys alternate between the halves of what a rotation turns"
@@ -100,18 +100,18 @@ class Layout(Enum):
 
 
 class Architecture(NamedTuple):
-    """How an architecture's files are read.
+    """The tensor names, keys and layout of an architecture's files.
 
     Args:
-        kind: what the `gguf` library calls it.
+        kind: its name in the `gguf` library.
         model_type: its name in a `config.json`.
         names: the first layer's and all other tensors in Hugging Face's names, without `.weight` or `.bias`.
-        fields: keys beside those that all have, and what they are called in a `config.json`.
-        rest: the other fields, which the architecture or its tensors say.
+        fields: keys besides those of all architectures, and their names in a `config.json`.
+        other_fields: the other fields, which depend on the architecture or its tensors.
         epsilon: the key of the norms' epsilon, and its field.
-        turned: the field of the share of a head's features that are turned; absent where all of them are.
-        layout: how tensors are stored in another way than Hugging Face's.
-        causal: whether a token sees only itself and what came before.
+        turned: the field of the share of a head's features that are rotated; absent where all are.
+        layout: the difference of the tensors' layout from Hugging Face's.
+        causal: whether a token sees only itself and earlier tokens.
         harmless: keys that leave the computation as it is.
     """
 
@@ -119,7 +119,7 @@ class Architecture(NamedTuple):
     model_type: str
     names: list[str]
     fields: dict[str, str]
-    rest: Callable[[dict[str, Any], Header], dict[str, Any]]
+    other_fields: Callable[[dict[str, Any], Header], dict[str, Any]]
     epsilon: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
     turned: str | None = None
     layout: Layout = Layout.SAME
@@ -128,7 +128,7 @@ class Architecture(NamedTuple):
 
     @property
     def experts(self) -> str | None:
-        """The field of a `config.json` that says how many experts there are."""
+        """The field of a `config.json` with the number of experts."""
         return self.fields.get("expert_count")
 
 
@@ -211,14 +211,14 @@ def _phi3(config: dict[str, Any], header: Header) -> dict[str, Any]:
 
 
 def _gpt_oss(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    found = {"hidden_act": "silu", "attention_bias": "blk.0.attn_q.bias" in header.places}
+    fields = {"hidden_act": "silu", "attention_bias": "blk.0.attn_q.bias" in header.places}
     # The files don't say that the ends of YaRN's ramp aren't rounded, as the model was published.
     scaling = config.get("rope_scaling")
-    return found | ({"rope_scaling": scaling | {"truncate": False}} if scaling else {"rope_parameters": _UNSCALED})
+    return fields | ({"rope_scaling": scaling | {"truncate": False}} if scaling else {"rope_parameters": _UNSCALED})
 
 
 _UNSCALED = {"rope_type": "default"}
-"""Rotations that a GPT-OSS has only if it is said."""
+"""The parameters of unscaled rotations, since a GPT-OSS's default is scaled ones."""
 
 _LAYER_NORM = "attention.layer_norm_epsilon"
 
@@ -345,34 +345,34 @@ ARCHITECTURES = {
         layout=Layout.SHIFTED,
     ),
 }
-"""What is read, by `general.architecture`."""
+"""The supported architectures, by `general.architecture`."""
 
 OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", _OLMO, {"attention.sliding_window": "sliding_window"}, _olmo)
-"""What an OLMo 2 with windows is read as."""
+"""The architecture of an OLMo 2 with windows."""
 
 MIXTRAL = Architecture(
     gguf.MODEL_ARCH.LLAMA, "mixtral", _DECODER + _MIXTRAL, _MIXTRAL_EXPERTS, _silu, layout=Layout.ALTERNATING
 )
-"""What a llama with experts is read as."""
+"""The architecture of a llama with experts."""
 
 
 def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
-    """Return how a file is read.
+    """Return the architecture of a file.
 
     Args:
         path: the file, for messages.
-        metadata: what its header says.
+        metadata: the metadata of its header.
 
     Raises:
         BadCheckpoint: if its architecture isn't known.
     """
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise BadCheckpoint(f"{path}: general.architecture = {shown(name)} isn't supported, only {known} are")
+        supported = ", ".join(ARCHITECTURES)
+        raise BadCheckpoint(f"{path}: general.architecture = {quoted(name)} isn't supported, only {supported} are")
     if name == "bert" and (kind := metadata.get("tokenizer.ggml.model", "bert")) != "bert":
         raise BadCheckpoint(
-            f"{path}: a bert whose tokenizer.ggml.model = {shown(kind)} is a RoBERTa without the rows before its first"
+            f"{path}: a bert whose tokenizer.ggml.model = {quoted(kind)} is a RoBERTa without the rows before its first"
             " place, which isn't supported: load its checkpoint directory"
         )
     if name == "olmo2" and "olmo2.attention.sliding_window" in metadata:

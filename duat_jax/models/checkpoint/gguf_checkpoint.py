@@ -1,4 +1,4 @@
-"""A GGUF file as a checkpoint: its tensors under Hugging Face's names, dequantised and in Hugging Face's layout."""
+"""GGUF files as checkpoints: tensors under Hugging Face's names, dequantised and in Hugging Face's layout."""
 
 import re
 from collections.abc import Collection
@@ -14,18 +14,18 @@ from duat_jax.models.checkpoint.gguf_gpt_oss import GptOssTensors
 from duat_jax.models.checkpoint.gguf_header import Header, read_header
 from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_settings
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.stored import Stored
 
 EMBEDDING = "token_embd.weight"
 """The tensor whose rows are the tokens' embeddings."""
 
 CHUNK = 2**20
-"""About how many entries are dequantised at once, so that their float32 values never take much memory."""
+"""The approximate number of entries that are dequantised at once, which limits the memory of their float32 values."""
 
 
 class GgufCheckpoint:
-    """A GGUF file.
+    """A checkpoint in a GGUF file.
 
     Args:
         path: the file.
@@ -39,14 +39,14 @@ class GgufCheckpoint:
         self.header = read_header(path)
 
     def settings(self) -> dict[str, Any]:
-        """Return the metadata in the words of a `config.json`."""
+        """Return the metadata as fields of a `config.json`."""
         return read_settings(self.settings_path, self.header)
 
     def vocabulary_size(self) -> int | None:
-        """Return the number of tokens that the metadata say or have embeddings; `None` of a vocabulary alone."""
+        """Return the smaller of the stated vocabulary size and the number of embeddings, or `None`."""
         metadata, places = self.header
-        said = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
-        sizes = [said] if isinstance(said, int) else []
+        stated = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
+        sizes = [stated] if isinstance(stated, int) else []
         sizes += places[EMBEDDING].shape[:1] if EMBEDDING in places else []
         return min(sizes, default=None)
 
@@ -62,11 +62,11 @@ class GgufCheckpoint:
 
 
 class _Source(NamedTuple):
-    """Which tensor of a file holds one of Hugging Face's, and where in it.
+    """The stored tensor of one of Hugging Face's tensors, and the part of it.
 
     Args:
-        stored: the file's name of it.
-        expert: which of the matrices that are stored as one; all of it if absent.
+        stored: the stored name.
+        expert: the index among matrices that are stored as one; the whole tensor if absent.
     """
 
     stored: str
@@ -78,7 +78,7 @@ class GgufTensors:
 
     Args:
         path: the file.
-        header: what stands before them.
+        header: the file's header.
         config: the same file's configuration.
 
     Raises:
@@ -102,13 +102,13 @@ class GgufTensors:
             layer = re.match(r"blk\.(\d{1,9})\.", stem)
             ours = names.get(re.sub(r"^blk\.\d+\.", "blk.0.", stem))
             if ours is None or end not in ("weight", "bias"):
-                problems.append(f"tensor {shown(stored)} {place.shape} isn't known here")
+                problems.append(f"tensor {quoted(stored)} {place.shape} isn't known here")
                 continue
             name = f"{ours}.{end}".replace(".0.", f".{layer[1]}." if layer else "", 1)
             if ".experts." not in name:
                 self._sources[name] = _Source(stored)
             elif place.shape[0] != experts:
-                problems.append(f"tensor {shown(stored)} {place.shape} must begin with the number of experts")
+                problems.append(f"tensor {quoted(stored)} {place.shape} must begin with the number of experts")
             else:
                 for i in range(place.shape[0]):
                     self._sources[name.replace(".experts.", f".experts.{i}.")] = _Source(stored, i)
@@ -131,7 +131,7 @@ class GgufTensors:
         return shape if expert is None else shape[1:]
 
     def kind(self, name: str) -> str:
-        """Return what a tensor's entries are stored as.
+        """Return the storage type of a tensor's entries.
 
         Args:
             name: its name.
@@ -139,11 +139,11 @@ class GgufTensors:
         return self._places[self._sources[name].stored].kind.name
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a tensor, dequantised and in Hugging Face's layout, in the host's memory.
+        """Read a tensor into the host's memory, dequantised and in Hugging Face's layout.
 
         Args:
             name: its name.
-            dtype: what its entries become.
+            dtype: the dtype of the result.
         """
         stored, expert = self._sources[name]
         place = self._places[stored]
@@ -169,7 +169,7 @@ class GgufTensors:
 
 
 def _names(architecture: Architecture) -> dict[str, str]:
-    """Return Hugging Face's names of the first layer's and all other tensors by the file's, without their ends."""
+    """Return Hugging Face's names of the first layer's and all other tensors by stored name, without suffixes."""
     stored = gguf.get_tensor_name_map(architecture.kind, 1)
     return {name: ours for ours in architecture.names if (name := stored.get_name(ours)) is not None}
 
@@ -185,7 +185,7 @@ def _is_readable(kind: gguf.GGMLQuantizationType) -> bool:
 def _dequantised(
     path: Path, start: int, size: int, kind: gguf.GGMLQuantizationType, shape: list[int], dtype: np.dtype
 ) -> np.ndarray:
-    """Return a tensor row by row: neither its bytes nor its float32 values are ever in memory whole."""
+    """Dequantise a tensor a few rows at a time, so that its bytes and float32 values are never in memory whole."""
     tensor = np.empty(shape, dtype)
     rows = tensor.reshape(-1, shape[-1])
     at_once = max(1, CHUNK // shape[-1])
@@ -199,5 +199,5 @@ def _dequantised(
 
 
 def _halves_apart(tensor: np.ndarray, heads: int) -> np.ndarray:
-    """Return rows of which each head's even ones come first, then the odd ones: as Hugging Face rotates them."""
+    """Reorder rows as Hugging Face rotates them: each head's even rows first, then the odd ones."""
     return tensor.reshape(heads, -1, 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)

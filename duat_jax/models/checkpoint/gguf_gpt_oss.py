@@ -1,4 +1,4 @@
-"""A GPT-OSS's tensors in a GGUF file, in Hugging Face's layout: all experts in one, gates and factors in turns."""
+"""GPT-OSS's tensors in a GGUF file, in Hugging Face's layout: experts joined, gates and factors alternating."""
 
 from collections.abc import Collection
 
@@ -7,15 +7,15 @@ import numpy as np
 from duat_jax.models.checkpoint.stored import Stored
 
 JOINED = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
-"""What Hugging Face stores in one tensor, and what a GGUF file has of it."""
+"""Hugging Face's joined tensors, and their parts in a GGUF file."""
 
 
 class GptOssTensors:
-    """The tensors of a GPT-OSS: `W[i, :, n k + j] = W_j[i, k, :]` of the `n` parts of a joined one.
+    """The tensors of a GPT-OSS: `W[i, :, n k + j] = W_j[i, k, :]` of the `n` parts of a joined tensor.
 
     Args:
         stored: the tensors under names of single experts.
-        experts: how many experts there are.
+        experts: the number of experts.
     """
 
     def __init__(self, stored: Stored, experts: int) -> None:
@@ -49,7 +49,7 @@ class GptOssTensors:
         return [len(sources), *inputs, outputs * len(sources[0])]
 
     def kind(self, name: str) -> str:
-        """Return what a tensor's entries are stored as; of a joined one, first what can't be read.
+        """Return the storage type of a tensor's entries; of a joined one, an unreadable type if any.
 
         Args:
             name: its name.
@@ -60,11 +60,11 @@ class GptOssTensors:
         return next((kind for kind in kinds if kind not in self.readable), kinds[0])
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a tensor in the host's memory, read expert by expert.
+        """Read a tensor into the host's memory, expert by expert.
 
         Args:
             name: its name.
-            dtype: what its entries become.
+            dtype: the dtype of the result.
         """
         if name not in self._joined:
             return self.stored.read(self._plain[name], dtype)

@@ -1,7 +1,7 @@
-"""The header of a GGUF file: metadata and the places of the tensors, every length checked against the file's size.
+"""The header of a GGUF file: metadata and places of tensors, with all lengths checked against the file's size.
 
-It is read here and not by the `gguf` library, whose reader makes arrays of every token, which takes seconds.  What the
-library knows of formats, names and quantisation is used.
+It is read here and not by the `gguf` library, whose reader makes arrays of every token, which takes seconds.  The
+library's tables of formats, names and quantisation are used.
 """
 
 import math
@@ -16,21 +16,21 @@ import numpy as np
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.limits import GGUF_HEADER, GGUF_KEYS, GGUF_STRINGS, GGUF_TENSORS, check_limit
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 
 VERSIONS = (2, 3)
 
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""What the `struct` module calls the format's types of numbers."""
+"""The codes of the `struct` module for the format's types of numbers."""
 
 _STRING, _ARRAY = 8, 9
 
 
 class Place(NamedTuple):
-    """Where a tensor stands in a file.
+    """The place of a tensor in a file, and its storage type.
 
     Args:
-        kind: what its entries are stored as.
+        kind: the storage type of its entries.
         shape: its shape, rows first.
         start: its first byte.
         size: its number of bytes.
@@ -43,11 +43,11 @@ class Place(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What stands before the tensors.
+    """The metadata of a file, and the places of its tensors.
 
     Args:
         metadata: values by key; arrays of numbers as arrays, of strings as lists.
-        places: where each tensor stands, by name.
+        places: the place of each tensor, by name.
     """
 
     metadata: dict[str, Any]
@@ -55,19 +55,19 @@ class Header(NamedTuple):
 
 
 class _Bytes:
-    """The bytes of a file, read from the beginning on."""
+    """The bytes of a file, read from the beginning."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.at, self.strings = path, data, 0, 0
         self.end = min(len(data), GGUF_HEADER)
 
     def skip(self, size: int) -> int:
-        """Return where the next bytes begin, and go on behind them."""
+        """Return the position of the next bytes, and advance beyond them."""
         start = self.at
         if size > self.end - start:
             if size <= len(self.data) - start:
                 check_limit(self.path, "bytes before its tensors", start + size, GGUF_HEADER)
-            raise ValueError(f"at byte {start} of {len(self.data)} it announces {size} more")
+            raise ValueError(f"at byte {start} of {len(self.data)} it announces {size} more bytes")
         self.at += size
         return start
 
@@ -99,7 +99,7 @@ class _Bytes:
 
 
 def read_header(path: Path) -> Header:
-    """Return what stands before the tensors of a GGUF file.
+    """Read the header of a GGUF file.
 
     Args:
         path: the file.
@@ -122,22 +122,22 @@ def read_header(path: Path) -> Header:
         raise
     except (OSError, ValueError) as error:
         raise BadCheckpoint(f"{path}: truncated or not a GGUF file ({error}); copy it again") from None
-    metadata, problems = dict(pairs), [f"{shown(name)} is given twice" for name in _doubled(pairs)]
+    metadata, problems = dict(pairs), [f"{quoted(name)} is given twice" for name in _doubled(pairs)]
     alignment = metadata.get("general.alignment", gguf.GGUF_DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
-        problems.append(f"general.alignment = {shown(alignment)} must be a positive whole number")
+        problems.append(f"general.alignment = {quoted(alignment)} must be a positive whole number")
         alignment = 1
     parts = metadata.get("split.count", 1)
     if not isinstance(parts, int) or parts != 1:
         problems.append("it is one part of several: merge them with llama.cpp's gguf-split --merge")
     begin = -(-data.at // alignment) * alignment
-    problems += [f"tensor {shown(name)} is given twice" for name in _doubled(infos)]
+    problems += [f"tensor {quoted(name)} is given twice" for name in _doubled(infos)]
     places: dict[str, Place] = {}
     for name, (kind, shape, offset) in infos:
         try:
             places[name] = _place(kind, shape, begin + offset)
         except ValueError as error:
-            problems.append(f"tensor {shown(name)} {error}")
+            problems.append(f"tensor {quoted(name)} {error}")
     problems += _misplaced(places, len(data.data))
     raise_problems(path, problems)
     return Header(metadata, places)
@@ -155,23 +155,25 @@ def _doubled(pairs: list[tuple[str, Any]]) -> list[str]:
 
 def _place(kind: int, shape: list[int], start: int) -> Place:
     try:
-        found = gguf.GGMLQuantizationType(kind)
+        quantisation = gguf.GGMLQuantizationType(kind)
     except ValueError:
         raise ValueError(f"is stored in quantisation {kind}, which isn't known: convert the model again") from None
-    entries, size = gguf.GGML_QUANT_SIZES[found]
+    entries, size = gguf.GGML_QUANT_SIZES[quantisation]
     if not shape or min(shape) < 1 or shape[-1] % entries:
-        raise ValueError(f"has shape {shown(shape)}, but {found.name} has rows of a multiple of {entries} entries")
-    return Place(found, shape, start, math.prod(shape) // entries * size)
+        raise ValueError(
+            f"has shape {quoted(shape)}, but {quantisation.name} has rows of a multiple of {entries} entries"
+        )
+    return Place(quantisation, shape, start, math.prod(shape) // entries * size)
 
 
 def _misplaced(places: dict[str, Place], size: int) -> list[str]:
-    """Return what is wrong with where tensors stand: behind the end of the file, or in each other's place."""
+    """Return the tensors that reach beyond the end of the file or overlap."""
     problems, last, before = [], 0, ""
     for name, place in sorted(places.items(), key=lambda item: item[1].start):
         end = place.start + place.size
         if end > size:
-            problems.append(f"tensor {shown(name)} ends at byte {end}, but the file has {size}: copy it again")
+            problems.append(f"tensor {quoted(name)} ends at byte {end}, but the file has {size}: copy it again")
         if place.start < last:
-            problems.append(f"tensor {shown(name)} begins inside tensor {shown(before)}")
+            problems.append(f"tensor {quoted(name)} begins inside tensor {quoted(before)}")
         last, before = end, name
     return problems

@@ -1,4 +1,4 @@
-"""A GGUF file's metadata in the words of a Hugging Face `config.json`: a key is used, harmless, or refused by name."""
+"""A GGUF file's metadata as fields of a `config.json`: every key is used, harmless, or refused by name."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 
 from duat_jax.models.checkpoint.gguf_architectures import architecture_of
 from duat_jax.models.checkpoint.gguf_header import Header
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import LARGEST
 
 SIZES = {
@@ -20,19 +20,19 @@ SIZES = {
     "feed_forward_length": "intermediate_size",
     "attention.head_count": "num_attention_heads",
 }
-"""Sizes that every file gives, and what they are called in a `config.json`."""
+"""Keys of sizes that every file has, and their names in a `config.json`."""
 
 FACTORS = "rope_freqs.weight"
-"""The tensor of the factors by which rotations are slowed down."""
+"""The tensor of factors by which the rotations' frequencies are divided."""
 
 LONGROPE = ("rope_factors_long.weight", "rope_factors_short.weight")
-"""The same of long texts and of short ones, where they differ."""
+"""The same for long and for short texts, where they differ."""
 
 HARMLESS_ROOMS = ("general.", "tokenizer.", "quantize.", "split.")
-"""Where the file comes from, how it was quantised, how it was cut, and the tokenizer, which is read on its own."""
+"""Prefixes of keys about the file's origin, quantisation and parts, and the tokenizer, which is read on its own."""
 
 HARMLESS = ("rope.scaling.finetuned", "tensor_data_layout")
-"""Whether the model was trained with its scaling; a remark on the layout that all files of a kind have in common."""
+"""Keys that say whether the model was trained with its scaling, or name the layout of all files of an architecture."""
 
 
 class _Keys:
@@ -40,69 +40,71 @@ class _Keys:
 
     def __init__(self, metadata: Mapping[str, Any], harmless: Collection[str]) -> None:
         self.values, self.room = metadata, metadata["general.architecture"]
-        known = {f"{self.room}.{key}" for key in (*HARMLESS, *harmless)}
-        self.unread = {key for key in metadata if not key.startswith(HARMLESS_ROOMS) and key not in known}
+        harmless_keys = {f"{self.room}.{key}" for key in (*HARMLESS, *harmless)}
+        self.unread = {key for key in metadata if not key.startswith(HARMLESS_ROOMS) and key not in harmless_keys}
         self.problems: list[str] = []
 
     def take(self, key: str, default: Any = None) -> Any:
-        """Return a value; one that is given for each layer must be the same in all."""
+        """Return the value of a key; values per layer must be equal."""
         key = f"{self.room}.{key}"
         self.unread.discard(key)
         value = self.values.get(key, default)
         if not isinstance(value, list | np.ndarray):
             return value
-        if len(value) == 0 or any(each != value[0] for each in value):
+        if len(value) == 0 or any(item != value[0] for item in value):
             self.problems.append(f"{key} differs from layer to layer, which isn't supported")
             return default
         return value[0] if isinstance(value, list) else value[0].item()
 
     def size(self, key: str, default: int | None = None) -> int:
-        """Return a positive whole number, required without a default."""
+        """Return a positive whole number; required if there is no default."""
         value = self.take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
-            self.problems.append(f"{self.room}.{key} must be a positive whole number, not {shown(value)}")
+            self.problems.append(f"{self.room}.{key} must be a positive whole number, not {quoted(value)}")
             return 1
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Return a positive number, required without a default."""
+        """Return a positive number; required if there is no default."""
         value = self.take(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            self.problems.append(f"{self.room}.{key} must be a positive number, not {shown(value)}")
+            self.problems.append(f"{self.room}.{key} must be a positive number, not {quoted(value)}")
             return 1.0
         return float(value)
 
     def layer_types(self, layers: int) -> list[str]:
-        """Return which layers have a window, where the file says it of each."""
+        """Return the attention type of each layer, where the file states it."""
         key = f"{self.room}.attention.sliding_window_pattern"
         self.unread.discard(key)
         value = self.values.get(key)
         if value is None:
             return []
-        slides = [bool(each) for each in value] if isinstance(value, list | np.ndarray) else []
+        slides = [bool(item) for item in value] if isinstance(value, list | np.ndarray) else []
         if len(slides) != layers:
-            self.problems.append(f"{key} = {shown(value)} must say of each of {layers} layers whether it has a window")
-        return ["sliding_attention" if each else "full_attention" for each in slides]
+            self.problems.append(
+                f"{key} = {quoted(value)} must say for each of {layers} layers whether it has a window"
+            )
+        return ["sliding_attention" if slide else "full_attention" for slide in slides]
 
     def expect(self, key: str, value: Any) -> None:
-        """Note a problem unless a key has the only value that is supported, or is absent."""
-        found = self.take(key, value)
-        if found != value:
-            self.problems.append(f"{self.room}.{key} = {shown(found)} isn't supported here, only {value!r} is")
+        """Note a problem unless a key is absent or has the only supported value."""
+        actual = self.take(key, value)
+        if actual != value:
+            self.problems.append(f"{self.room}.{key} = {quoted(actual)} isn't supported here, only {value!r} is")
 
     def all_problems(self) -> list[str]:
         return self.problems + [
-            f"{shown(key)} = {shown(self.values[key])} isn't known here and may change what the model computes"
+            f"{quoted(key)} = {quoted(self.values[key])} isn't known here and may change what the model computes"
             for key in sorted(self.unread)
         ]
 
 
 def read_settings(path: Path, header: Header) -> dict[str, Any]:
-    """Return a file's metadata in the words of a `config.json`.
+    """Convert a file's metadata to the fields of a `config.json`.
 
     Args:
         path: the file.
-        header: what stands before its tensors.
+        header: its header.
 
     Raises:
         BadCheckpoint: naming every key that isn't known or supported at once.
@@ -136,45 +138,47 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         keys.expect("expert_used_count", 0)
     scaling = _scaling(keys)
     if FACTORS in header.places and scaling:
-        keys.problems.append(f"rope.scaling.type = {shown(scaling['rope_type'])} and {FACTORS} both change the angles")
+        keys.problems.append(f"rope.scaling.type = {quoted(scaling['rope_type'])} and {FACTORS} both change the angles")
     elif FACTORS in header.places:
         scaling = _llama3(keys, path, header, width, config["rope_theta"])
     if any(name in header.places for name in LONGROPE):
         if scaling:
             keys.problems.append(
-                f"rope.scaling.type = {shown(scaling['rope_type'])} and {LONGROPE[0]} change the angles"
+                f"rope.scaling.type = {quoted(scaling['rope_type'])} and {LONGROPE[0]} change the angles"
             )
         scaling = _longrope(keys, path, header, turned)
     kind = header.metadata.get("general.type", "model")
     if not isinstance(kind, str) or kind != "model":
-        keys.problems.append(f"general.type = {shown(kind)} isn't a model")
+        keys.problems.append(f"general.type = {quoted(kind)} isn't a model")
     raise_problems(path, keys.all_problems())
     config |= {"rope_scaling": scaling} if scaling else {}
-    return config | architecture.rest(config, header)
+    return config | architecture.other_fields(config, header)
 
 
-def share_of(part: int, whole: int) -> float:
-    """Return the share of a whole number that gives the part again when a configuration's reader multiplies by it.
+def share_of(part: int, total: int) -> float:
+    """Return the fraction `part / total`, rounded so that multiplying by the total gives the part again.
 
     Args:
         part: the part.
-        whole: the whole.
+        total: the whole number.
 
     Example:
         >>> 1 / 49 * 49 < 1, int(share_of(1, 49) * 49)
         (True, 1)
     """
-    share = part / whole
-    return share if int(whole * share) == part else math.nextafter(share, math.inf)
+    share = part / total
+    return share if int(total * share) == part else math.nextafter(share, math.inf)
 
 
 def _scaling(keys: _Keys) -> dict[str, Any]:
-    """Return how the rotations are slowed down."""
+    """Return the scaling of the rotations."""
     kind = keys.take("rope.scaling.type", "none")
     if kind == "none":
         return {}
     if kind not in ("linear", "yarn"):
-        keys.problems.append(f"{keys.room}.rope.scaling.type = {shown(kind)} isn't supported, only linear and yarn are")
+        keys.problems.append(
+            f"{keys.room}.rope.scaling.type = {quoted(kind)} isn't supported, only linear and yarn are"
+        )
         return {}
     scaling = {"rope_type": kind, "factor": keys.number("rope.scaling.factor")}
     if kind == "yarn":
@@ -195,20 +199,20 @@ def _factors(keys: _Keys, path: Path, header: Header, name: str, count: int) -> 
 
 
 def _longrope(keys: _Keys, path: Path, header: Header, turned: int) -> dict[str, Any]:
-    """Return the rotations of short and of long texts."""
+    """Return the scaling of rotations in short and in long texts."""
     long, short = (_factors(keys, path, header, name, turned // 2) for name in LONGROPE)
     strength = keys.number("rope.scaling.attn_factor", 1.0)
     return {"rope_type": "longrope", "short_factor": short, "long_factor": long, "attention_factor": strength}
 
 
 def _llama3(keys: _Keys, path: Path, header: Header, width: int, base: float) -> dict[str, Any]:
-    """Return how the rotations are slowed down where the file gives a factor for each: as Llama 3 does, or refused."""
-    given = np.array(_factors(keys, path, header, FACTORS, width // 2))
+    """Return the scaling of the rotations from the file's factors: Llama 3's, or a problem."""
+    factors = np.array(_factors(keys, path, header, FACTORS, width // 2))
     low, high, original = 1.0, 4.0, 8192
     turns = original * base ** (-np.arange(0, width, 2) / width) / (2 * math.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)
-    factor = float(given.max())
-    if not np.allclose(given, 1 / ((1 - share) / factor + share), rtol=1e-5, atol=0):
+    factor = float(factors.max())
+    if not np.allclose(factors, 1 / ((1 - share) / factor + share), rtol=1e-5, atol=0):
         keys.problems.append(f"tensor {FACTORS} has factors that aren't those of Llama 3, which isn't supported")
     return {
         "rope_type": "llama3",

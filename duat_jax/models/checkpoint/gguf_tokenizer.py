@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file's metadata describe, as one of the tokenizers library."""
+"""Tokenizers from a GGUF file's metadata, built with the tokenizers library."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from duat_jax.models.checkpoint.problems import raise_problems, shown
+from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.tokenizer import one_error
 
 ROOM = "tokenizer.ggml."
 
 HARMLESS = re.compile(r"tokenizer\.(chat_template.*|huggingface\.json|ggml\.(token_type_count|\w+_token_ids?))")
-"""How a conversation becomes one text, a copy in other words, and which tokens end a text or stand for something."""
+"""Keys of the chat template, of a copy in another format, and of the ids of special tokens."""
 
 _REST = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _REST
@@ -34,26 +34,26 @@ _DEEPSEEK3 = (
 
 
 class _Split(NamedTuple):
-    """Into what a text is split before its bytes are merged.
+    """Rules for splitting a text before its bytes are merged.
 
     Args:
-        words: regular expressions, each of which splits what those before it leave; GPT-2's words if there are none.
+        words: regular expressions, each of which splits the pieces of those before it; GPT-2's if there are none.
         digits: whether each digit is a piece of its own.
         runs: whether runs of punctuation are pieces, and runs of digits, three of them at most.
-        whole: whether a piece that is a token stays one, whatever merges would make of it.
+        keeps_tokens: whether a piece that is a token stays one, regardless of merges.
         begins: whether texts begin with a token unless a key denies it.
-        composed: whether characters are composed before.
+        composed: whether characters are composed before (NFC).
     """
 
     words: tuple[str, ...] = ()
     digits: bool = False
     runs: bool = False
-    whole: bool = False
+    keeps_tokens: bool = False
     begins: bool = False
     composed: bool = False
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """Return what splits a text and turns its bytes into characters."""
+        """Return the pre-tokenizer, which splits a text and maps its bytes to characters."""
         steps: list[pre_tokenizers.PreTokenizer] = []
         steps += [pre_tokenizers.Digits(individual_digits=True)] if self.digits else []
         steps += [pre_tokenizers.Punctuation("contiguous")] if self.runs else []
@@ -65,7 +65,7 @@ class _Split(NamedTuple):
         return pre_tokenizers.Sequence(steps)
 
 
-_DIGITS, _OF_LLAMA3 = _Split(digits=True), _Split((_LLAMA3,), whole=True, begins=True)
+_DIGITS, _OF_LLAMA3 = _Split(digits=True), _Split((_LLAMA3,), keeps_tokens=True, begins=True)
 _OF_QWEN2, _OF_GPT4O = _Split((_QWEN2,), composed=True), _Split((_GPT4O,))
 SPLITS = {
     "gpt-2": _Split(),
@@ -78,23 +78,23 @@ SPLITS = {
     "llama-v3": _OF_LLAMA3,
     "qwen2": _OF_QWEN2,
     "deepseek-r1-qwen": _OF_QWEN2,
-    "tekken": _Split((_TEKKEN,), whole=True, begins=True),
+    "tekken": _Split((_TEKKEN,), keeps_tokens=True, begins=True),
     "gpt-4o": _OF_GPT4O,
     "llama4": _OF_GPT4O,
     "deepseek-v3": _Split(_DEEPSEEK3),
 }
-"""How texts are split, by `tokenizer.ggml.pre`: as the tokenizers do that these names stand for."""
+"""Rules for splitting texts, by `tokenizer.ggml.pre`: those of the tokenizers with these names."""
 
 UNKNOWN, CONTROL, USER_DEFINED, BYTE = 2, 3, 4, 6
-"""Types of tokens; control tokens and those that a user defined are found in a text as they stand."""
+"""Types of tokens; control and user-defined tokens are matched in a text literally."""
 
 Build = Callable[[], Tokenizer]
 
 LONGEST = 256
-"""The most characters of a token: every way of cutting one in two is tried."""
+"""The largest number of characters of a token, since all ways to cut it in two are tried."""
 
 SPACE = "▁"
-"""What SentencePiece writes for a space."""
+"""SentencePiece's character for a space."""
 
 
 class _Values:
@@ -106,40 +106,42 @@ class _Values:
         self.problems: list[str] = []
 
     def take(self, name: str, default: Any) -> Any:
-        """Return a value of the default's kind."""
+        """Return a value of the default's type."""
         self.unread.discard(ROOM + name)
         value = self.values.get(ROOM + name, default)
         if not isinstance(value, type(default)):
-            self.problems.append(f"{ROOM}{name} = {shown(value)} must be a {type(default).__name__}")
+            self.problems.append(f"{ROOM}{name} = {quoted(value)} must be a {type(default).__name__}")
             return default
         return value
 
     def token(self, name: str, tokens: Sequence[str]) -> str | None:
-        """Return a token that is given by its number, or `None` if there is none."""
+        """Return a token by the key of its id, or `None`."""
         number = self.values.get(f"{ROOM}{name}_token_id")
         if number is not None and not (isinstance(number, int) and 0 <= number < len(tokens)):
-            self.problems.append(f"{ROOM}{name}_token_id = {shown(number)} is no token: there are {len(tokens)}")
+            self.problems.append(f"{ROOM}{name}_token_id = {quoted(number)} is no token: there are {len(tokens)}")
             return None
         return None if number is None else tokens[number]
 
     def expect(self, name: str, value: Any) -> None:
-        """Note a problem unless a key has the only value that is supported, or is absent."""
+        """Note a problem unless a key is absent or has the only supported value."""
         if self.take(name, value) != value:
-            self.problems.append(f"{ROOM}{name} = {shown(self.values[ROOM + name])} isn't supported, only {value!r} is")
+            self.problems.append(
+                f"{ROOM}{name} = {quoted(self.values[ROOM + name])} isn't supported, only {value!r} is"
+            )
 
     def all_problems(self) -> list[str]:
         return self.problems + [
-            f"{shown(key)} = {shown(self.values[key])} isn't known here and may change the tokens"
+            f"{quoted(key)} = {quoted(self.values[key])} isn't known here and may change the tokens"
             for key in sorted(self.unread)
         ]
 
 
 def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer that a file's metadata describe.
+    """Build the tokenizer that a file's metadata describe.
 
     Args:
         path: the file, for messages.
-        metadata: what its header says.
+        metadata: the metadata of its header.
 
     Raises:
         BadCheckpoint: naming every key that isn't known or supported at once.
@@ -148,14 +150,14 @@ def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     kind, tokens = values.take("model", ""), values.take("tokens", [])
     vocab = {token: i for i, token in enumerate(tokens)}
     if not vocab or len(vocab) < len(tokens) or not all(isinstance(token, str) for token in tokens):
-        values.problems.append(f"{ROOM}tokens must be texts, each another")
+        values.problems.append(f"{ROOM}tokens must be distinct texts")
     if any(len(str(token)) > LONGEST for token in tokens):
-        values.problems.append(f"{ROOM}tokens has one of more than {LONGEST} characters, which no model has")
+        values.problems.append(f"{ROOM}tokens has a token of more than {LONGEST} characters, which isn't supported")
     types = values.take("token_type", np.ones(len(tokens), np.int32))
     if types.shape != (len(tokens),):
         values.problems.append(f"{ROOM}token_type has {len(types)} entries for {len(tokens)} tokens")
     if kind not in MODELS:
-        values.problems.append(f"{ROOM}model = {shown(kind)} isn't supported, only {', '.join(MODELS)} are")
+        values.problems.append(f"{ROOM}model = {quoted(kind)} isn't supported, only {', '.join(MODELS)} are")
         raise_problems(path, values.problems)
     build, adds_beginning = MODELS[kind](values, vocab, types)
     ends = {"bos": values.take("add_bos_token", adds_beginning), "eos": values.take("add_eos_token", False)}
@@ -167,7 +169,7 @@ def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
         tokenizer.add_special_tokens(
             [AddedToken(token, normalized=False) for token in _of_type(tokens, types, CONTROL)]
         )
-        # Files write spaces in them as they are or as SentencePiece does: both are found where none begins a text.
+        # Files write spaces in them literally or as SentencePiece does: both match if no space is prepended to texts.
         written = kind == "llama" and not values.take("add_space_prefix", True)
         own = [AddedToken(token, normalized=written) for token in _of_type(tokens, types, USER_DEFINED)]
         tokenizer.add_tokens(own)
@@ -181,7 +183,7 @@ def _of_type(tokens: Sequence[str], types: np.ndarray, of_type: int) -> list[str
 
 
 def _template(around: Mapping[str, str], vocab: Mapping[str, int]) -> processors.TemplateProcessing:
-    """Return what adds the first and the last token."""
+    """Return the post-processor that adds the first and the last token."""
     first, last = around.get("bos"), around.get("eos")
     return processors.TemplateProcessing(
         single=[*([first] if first else []), "$A", *([last] if last else [])],
@@ -190,20 +192,20 @@ def _template(around: Mapping[str, str], vocab: Mapping[str, int]) -> processors
 
 
 def _byte_level(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tuple[Build, bool]:
-    """Return what makes a tokenizer that merges bytes, and whether texts begin with a token unless a key denies it."""
+    """Return the builder of a byte-level BPE tokenizer, and whether texts begin with a token by default."""
     kind = values.take("pre", "")
     merges = [tuple(merge.split(" ")) for merge in values.take("merges", [])]
     values.take("scores", np.zeros(0, np.float32))
     values.expect("add_space_prefix", False)
     if kind not in SPLITS:
         values.problems.append(
-            f"{ROOM}pre = {shown(kind)}: how it splits texts isn't known, only {', '.join(SPLITS)} are"
+            f"{ROOM}pre = {quoted(kind)}: its rule for splitting texts isn't known, only {', '.join(SPLITS)} are"
         )
 
     split = SPLITS.get(kind, _Split())
 
     def build() -> Tokenizer:
-        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=split.whole))
+        tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=split.keeps_tokens))
         if split.composed:
             tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = split.pre_tokenizer()
@@ -214,7 +216,7 @@ def _byte_level(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tu
 
 
 def _sentencepiece(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tuple[Build, bool]:
-    """Return what makes a tokenizer that merges characters, and whether texts begin with a token.
+    """Return the builder of a SentencePiece BPE tokenizer, and whether texts begin with a token by default.
 
     The two neighbours are merged whose merger has the highest score.
     """
@@ -234,7 +236,7 @@ def _sentencepiece(values: _Values, vocab: dict[str, int], types: np.ndarray) ->
             for cut in range(1, len(token) if i not in never else 1)
             if token[:cut] in vocab and token[cut:] in vocab
         ]
-        # Of the ways to cut one token the longest beginning is the first: it stands leftmost.
+        # Of the ways to cut one token, the longest first half comes first: it is the leftmost merge.
         merges = [half[1:] for half in sorted(halves, key=lambda half: (-half[0], -len(half[1])))]
         tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
         spaces = [normalizers.Replace(" ", SPACE)]
@@ -247,4 +249,4 @@ def _sentencepiece(values: _Values, vocab: dict[str, int], types: np.ndarray) ->
 
 
 MODELS = {"gpt2": _byte_level, "llama": _sentencepiece}
-"""What is read, by `tokenizer.ggml.model`."""
+"""The supported tokenizers, by `tokenizer.ggml.model`."""

@@ -1,4 +1,4 @@
-"""How large a checkpoint's descriptions may be, compared with what its files state before anything is parsed."""
+"""Limits on the sizes that a checkpoint's files state, checked before anything is parsed."""
 
 from pathlib import Path
 
@@ -21,14 +21,14 @@ GGUF_KEYS, GGUF_TENSORS, GGUF_STRINGS, GGUF_HEADER = 10_000, 100_000, 4_000_000,
 16 million."""
 
 
-def check_limit(path: Path, what: str, count: int, most: int) -> None:
-    """Raise if a file states more of something than is read.
+def check_limit(path: Path, unit: str, count: int, most: int) -> None:
+    """Raise if a file states a number above a limit.
 
     Args:
         path: the file.
-        what: what is counted.
-        count: how many the file has of it.
-        most: how many are read.
+        unit: the unit that is counted.
+        count: the number that the file states.
+        most: the limit.
 
     Raises:
         BadCheckpoint: with both numbers.
@@ -41,6 +41,6 @@ def check_limit(path: Path, what: str, count: int, most: int) -> None:
     """
     if count > most:
         raise BadCheckpoint(
-            f"{path}: it has {count:,} {what}, far more than any published checkpoint; up to {most:,} are read, so it"
+            f"{path}: it has {count:,} {unit}, far more than any published checkpoint; up to {most:,} are read, so it"
             " is damaged or no checkpoint"
         )

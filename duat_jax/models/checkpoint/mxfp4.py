@@ -1,4 +1,4 @@
-"""Tensors in MXFP4, as GPT-OSS publishes its experts: blocks of 32 numbers of 4 bits, and a scale for each block."""
+"""Tensors in MXFP4, as in GPT-OSS: blocks of 32 numbers of 4 bits, with a scale for each block."""
 
 from collections.abc import Collection
 
@@ -8,15 +8,15 @@ import numpy as np
 from duat_jax.models.checkpoint.stored import Stored
 
 BLOCKS, SCALES = "_blocks", "_scales"
-"""What ends the names of the two tensors that one is stored as."""
+"""Suffixes of the two stored tensors of a packed one."""
 
 KIND, BLOCK = "MXFP4", 32
 VALUES = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
-"""The number that each 4 bits are."""
+"""The numbers that 4 bits encode."""
 
 
 class Mxfp4:
-    """Tensors of which some are stored in MXFP4: `W[i, 32 b + k, j] = 2^(scales[i, j, b] − 127) v(blocks[i, j, b, k])`.
+    """Tensors, some of them stored in MXFP4: `W[i, 32 b + k, j] = 2^(scales[i, j, b] − 127) v(blocks[i, j, b, k])`.
 
     A byte of `blocks` is two numbers `v`, the first one in its lower half.
 
@@ -40,7 +40,7 @@ class Mxfp4:
 
     @property
     def readable(self) -> Collection[str]:
-        """The kinds of entries that can be read."""
+        """The storage types that can be read."""
         return [*self.stored.readable, KIND]
 
     def names(self) -> Collection[str]:
@@ -60,7 +60,7 @@ class Mxfp4:
         return [experts, BLOCK * blocks, columns]
 
     def kind(self, name: str) -> str:
-        """Return what a tensor's entries are stored as.
+        """Return the storage type of a tensor's entries.
 
         Args:
             name: its name.
@@ -68,11 +68,11 @@ class Mxfp4:
         return KIND if name in self.packed else self.stored.kind(name)
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a tensor in the host's memory, expert by expert what its bits stand for.
+        """Read a tensor into the host's memory, unpacked expert by expert.
 
         Args:
             name: its name.
-            dtype: what its entries become.
+            dtype: the dtype of the result.
         """
         if name not in self.packed:
             return self.stored.read(name, dtype)

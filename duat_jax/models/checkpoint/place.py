@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a directory or a single file."""
+"""Opening of checkpoints: a directory or a single file."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.directory import Directory
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.stored import Checkpoint
 
 
 def open_checkpoint(path: Any) -> Checkpoint:
-    """Return the checkpoint at a place.
+    """Open the checkpoint at a path.
 
     Args:
         path: a Hugging Face checkpoint directory or a `.gguf` file.
@@ -20,12 +20,12 @@ def open_checkpoint(path: Any) -> Checkpoint:
         BadCheckpoint: if there is none.
     """
     if not isinstance(path, str | os.PathLike):
-        raise BadCheckpoint(f"{shown(path)} is not the path of a checkpoint directory or a .gguf file")
+        raise BadCheckpoint(f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file")
     place = Path(path)
     if place.is_dir():
         return Directory(place)
     if place.suffix.lower() == ".gguf" and place.is_file():
-        from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint  # what it needs takes a while to import
+        from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint  # slow to import
 
         return GgufCheckpoint(place)
     raise BadCheckpoint(

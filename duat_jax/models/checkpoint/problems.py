@@ -1,4 +1,4 @@
-"""Problems found while reading a checkpoint, kept for one report."""
+"""Problems found while reading a checkpoint, collected for one report."""
 
 import reprlib
 from pathlib import Path
@@ -12,25 +12,25 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
-def shown(value: Any) -> str:
-    """Return a value read from a file in a few characters of one line.
+def quoted(value: Any) -> str:
+    """Abbreviate a value for a message of one line.
 
     Args:
-        value: what was read.
+        value: the value.
 
     Example:
-        >>> shown([1, {"a": [[[[[2]]]]]}])
+        >>> quoted([1, {"a": [[[[[2]]]]]}])
         "[1, {'a': [[[[...]]]]}]"
     """
     return " ".join(_SHORT.repr(value).split())
 
 
 def raise_problems(path: Path, problems: list[str]) -> None:
-    """Raise one error that names every problem found.
+    """Raise one error that names all problems.
 
     Args:
         path: the file or directory in which they were found.
-        problems: what was wrong.
+        problems: the problems, in words.
 
     Raises:
         BadCheckpoint: if there are any.

@@ -13,7 +13,7 @@ import numpy as np
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.harmless import HARMLESS
 from duat_jax.models.checkpoint.limits import CONFIGURATION, check_limit
-from duat_jax.models.checkpoint.problems import SHOWN_PROBLEMS, shown
+from duat_jax.models.checkpoint.problems import SHOWN_PROBLEMS, quoted
 
 ACTIVATION_NAMES = {
     "gelu": "gelu",
@@ -29,30 +29,30 @@ ACTIVATION_NAMES = {
 """Hugging Face's names of the activations in `duat_jax.nn.ACTIVATIONS`."""
 
 LARGEST = 2**31 - 1
-"""The largest size that a field may ask for."""
+"""The largest size that a field may have."""
 
 MOST_CLASSES = 10**6
-"""The largest number of classes that are given by number alone, so that an absurd one takes no memory."""
+"""The largest number of classes without names, so that an absurd number takes no memory."""
 
 MOST_PARTS = 10_000
-"""The largest number of layers or experts, so that an absurd one takes no memory."""
+"""The largest number of layers or experts, so that an absurd number takes no memory."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        doubled = [shown(name) for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        doubled = [quoted(name) for name, count in Counter(name for name, _ in pairs).items() if count > 1]
         more = f" and {len(doubled) - SHOWN_PROBLEMS} more" if len(doubled) > SHOWN_PROBLEMS else ""
         raise ValueError(f"{', '.join(doubled[:SHOWN_PROBLEMS])}{more} is given twice")
     return values
 
 
 def read_json(file: Path, most: int = CONFIGURATION) -> Any:
-    """Return what a JSON file says.
+    """Parse a JSON file.
 
     Args:
         file: the file.
-        most: the largest number of bytes that it may have.
+        most: its largest size in bytes.
 
     Raises:
         BadCheckpoint: if it can't be read, is too large, isn't JSON, or gives a field twice.
@@ -76,16 +76,16 @@ HEAD_KINDS = {
     "ForImageClassification": "classes",
     "Model": "hidden",
 }
-"""What the class that a checkpoint was saved from reads out, by the end of its name."""
+"""The kind of head of the class from which a checkpoint was saved, by the suffix of its name."""
 
 
 class Settings:
-    """A checkpoint's `config.json`, which of its fields were read, and the problems found in them.
+    """A checkpoint's `config.json`, with the fields not yet read and the problems found.
 
     Args:
         values: the parsed file.
-        head: which head is wanted; the one that the file names if absent.
-        path: what stands before the fields' names in messages.
+        head: the wanted kind of head; that of the file if absent.
+        path: the prefix of the fields' names in messages.
     """
 
     def __init__(self, values: Mapping[str, Any], head: str | None = None, path: str = "") -> None:
@@ -100,11 +100,11 @@ class Settings:
         self.unread.discard(name)
         return self.values.get(name, default)
 
-    def _problem(self, name: str, what: str) -> None:
-        self.problems.append(f"{self.path}{name} {what}")
+    def _problem(self, name: str, problem: str) -> None:
+        self.problems.append(f"{self.path}{name} {problem}")
 
     def has(self, name: str) -> bool:
-        """Return whether a field is there and isn't null.
+        """Return whether a field is present and isn't null.
 
         Args:
             name: the field.
@@ -112,7 +112,7 @@ class Settings:
         return self.values.get(name) is not None
 
     def group(self, name: str) -> "Settings | None":
-        """Return the fields inside a field; `None` if it is absent or null.
+        """Return the fields of a nested object, or `None` if it is absent or null.
 
         Args:
             name: the field.
@@ -121,22 +121,22 @@ class Settings:
         if value is None or name in self.groups:
             return self.groups.get(name)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            self._problem(name, f"must be fields of its own, not {shown(value)}")
+            self._problem(name, f"must be an object of fields, not {quoted(value)}")
             value = {}
         self.groups[name] = Settings(value, path=f"{self.path}{name}.")
         return self.groups[name]
 
     def head(self, supported: Collection[str], default: str) -> str:
-        """Return which head is read: the wanted one, or that of the class which the checkpoint was saved from.
+        """Return the kind of head: the wanted one, or that of the class from which the checkpoint was saved.
 
         Args:
             supported: the kinds of head that the family has.
-            default: the kind where neither says one.
+            default: the kind if neither gives one.
         """
         if self.wanted_head is not None:
             if self.wanted_head not in supported:
                 self.problems.append(
-                    f"head = {shown(self.wanted_head)} isn't supported, only {', '.join(supported)} are"
+                    f"head = {quoted(self.wanted_head)} isn't supported, only {', '.join(supported)} are"
                 )
                 return default
             return self.wanted_head
@@ -145,31 +145,31 @@ class Settings:
         kind = next((kind for end, kind in HEAD_KINDS.items() if name.endswith(end)), None)
         if kind is not None and kind in supported:
             return kind
-        # Hidden states are what they are under any head; another read-out would be one that the model doesn't have.
+        # Hidden states are the same under any head; any other read-out would be one that the model doesn't have.
         if name and default != "hidden":
             choices = " or ".join(repr(kind) for kind in supported if kind != "classes")
             self._problem(
-                "architectures", f"= {shown(names)} reads out what isn't supported: load it with head={choices}"
+                "architectures", f"= {quoted(names)} has a read-out that isn't supported: load it with head={choices}"
             )
         return default
 
     def labels(self) -> tuple[str, ...]:
-        """Return what the classes are called, in the order of their numbers; two without names if nothing is said."""
+        """Return the names of the classes, in the order of their numbers; two default names if absent."""
         value, count = self._take("id2label"), self._take("num_labels")
         if isinstance(value, dict) and value and all(isinstance(label, str) for label in value.values()):
             numbers = sorted(value, key=lambda number: (len(number), number))
             if numbers == [str(i) for i in range(len(numbers))]:
                 return tuple(value[number] for number in numbers)
         if value is not None:
-            self._problem("id2label", f"must name the classes 0, 1, …, not {shown(value)}")
+            self._problem("id2label", f"must name the classes 0, 1, …, not {quoted(value)}")
         classes = 2 if count is None else count
         if not isinstance(classes, int) or isinstance(classes, bool) or not 1 <= classes <= MOST_CLASSES:
-            self._problem("num_labels", f"must be a positive whole number, not {shown(count)}")
+            self._problem("num_labels", f"must be a positive whole number, not {quoted(count)}")
             classes = 2
         return tuple(f"LABEL_{i}" for i in range(classes))
 
     def rename(self, name: str, to: str) -> None:
-        """Read a field under another name; both may be given if they say the same.
+        """Read a field under another name; both may be given if they are equal.
 
         Args:
             name: the other name.
@@ -181,21 +181,21 @@ class Settings:
         if self.values.get(to) is None:
             self.values[to] = value
         if self.values[to] != value:
-            self._problem(name, f"= {shown(value)} differs from {to} = {shown(self.values[to])}")
+            self._problem(name, f"= {quoted(value)} differs from {to} = {quoted(self.values[to])}")
 
     def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
         """Return a whole number.
 
         Args:
             name: the field.
-            default: what an absent or null field means; without it the field is required.
-            least: the smallest that it may be.
+            default: the value of an absent or null field; without it the field is required.
+            least: the smallest allowed value.
         """
         value = self._take(name)
         value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
             kind = "positive whole number" if least else "whole number from 0"
-            self._problem(name, f"must be a {kind} up to {LARGEST}, not {shown(value)}")
+            self._problem(name, f"must be a {kind} up to {LARGEST}, not {quoted(value)}")
             return 1
         return value
 
@@ -210,37 +210,37 @@ class Settings:
             return ()
         if isinstance(value, list) and all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value):
             return tuple(value)
-        self._problem(name, f"must be whole numbers, not {shown(value)}")
+        self._problem(name, f"must be whole numbers, not {quoted(value)}")
         return ()
 
-    def each(self, name: str, layers: int, default: int | None = None) -> tuple[int, ...]:
-        """Return a positive whole number for each layer: one for all of them, or a list.
+    def per_layer(self, name: str, layers: int, default: int | None = None) -> tuple[int, ...]:
+        """Return a positive whole number for each layer, from a list or one number for all.
 
         Args:
             name: the field.
             layers: number of layers.
-            default: what an absent or null field means; without it the field is required.
+            default: the value of an absent or null field; without it the field is required.
         """
         if not isinstance(self.values.get(name), list):
             return (self.integer(name, default),) * layers
-        found = self.integers(name)
-        if len(found) == layers and all(1 <= number <= LARGEST for number in found):
-            return found
-        self._problem(name, f"must be a positive whole number for each of {layers} layers, not {shown(found)}")
+        numbers = self.integers(name)
+        if len(numbers) == layers and all(1 <= number <= LARGEST for number in numbers):
+            return numbers
+        self._problem(name, f"must be a positive whole number for each of {layers} layers, not {quoted(numbers)}")
         return (1,) * layers
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """Return a height and a width, which are given as two positive whole numbers or as one.
+        """Return a height and a width, from two positive whole numbers or one for both.
 
         Args:
             name: the field.
-            default: what an absent or null field means.
+            default: the value of an absent or null field.
         """
         value = self._take(name)
-        found = value if isinstance(value, list) else [default if value is None else value] * 2
-        if len(found) == 2 and all(type(v) is int and 1 <= v <= LARGEST for v in found):
-            return found[0], found[1]
-        self._problem(name, f"must be a positive whole number up to {LARGEST}, or two, not {shown(value)}")
+        sizes = value if isinstance(value, list) else [default if value is None else value] * 2
+        if len(sizes) == 2 and all(type(v) is int and 1 <= v <= LARGEST for v in sizes):
+            return sizes[0], sizes[1]
+        self._problem(name, f"must be a positive whole number up to {LARGEST}, or two, not {quoted(value)}")
         return default, default
 
     def optional(self, name: str, default: int | None = None) -> int | None:
@@ -248,7 +248,7 @@ class Settings:
 
         Args:
             name: the field.
-            default: what an absent field means.
+            default: the value of an absent field.
         """
         return None if self._take(name, default) is None else self.integer(name, default)
 
@@ -257,16 +257,16 @@ class Settings:
 
         Args:
             name: the field.
-            default: what an absent field means.
+            default: the value of an absent field.
         """
         return None if self._take(name, default) is None else self.number(name, default or 1.0)
 
     def count(self, name: str, default: int | None = None) -> int:
-        """Return a number of layers, of experts or of a head's features, each of which is counted one by one.
+        """Return a number of layers, experts or head features, which is limited.
 
         Args:
             name: the field.
-            default: what an absent or null field means; without it the field is required.
+            default: the value of an absent or null field; without it the field is required.
         """
         value = self.integer(name, default)
         if value > MOST_PARTS:
@@ -281,23 +281,23 @@ class Settings:
             name: the field.
             of: the field that it divides.
         """
-        value, whole = self.integer(name), self.integer(of)
-        if whole % value:
-            self._problem(name, f"= {value} must divide {of} = {whole}")
+        value, total = self.integer(name), self.integer(of)
+        if total % value:
+            self._problem(name, f"= {value} must divide {of} = {total}")
         return value
 
     def number(self, name: str, default: float) -> float:
-        """Return a positive number that is one in float32 too.
+        """Return a positive number that is positive and finite in float32 too.
 
         Args:
             name: the field.
-            default: what an absent or null field means.
+            default: the value of an absent or null field.
         """
         value = self._take(name)
         value = default if value is None else value
         least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            self._problem(name, f"must be a positive number, in float32 too, not {shown(value)}")
+            self._problem(name, f"must be a positive number, in float32 too, not {quoted(value)}")
             return default
         return float(value)
 
@@ -306,7 +306,7 @@ class Settings:
 
         Args:
             name: the field.
-            count: how many there must be.
+            count: the required length.
         """
         value = self._take(name)
         if (
@@ -315,37 +315,41 @@ class Settings:
             and all(isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < math.inf for v in value)
         ):
             return tuple(float(v) for v in value)
-        self._problem(name, f"must be {count} positive numbers, not {shown(value)}")
+        self._problem(name, f"must be {count} positive numbers, not {quoted(value)}")
         return (1.0,) * count
 
-    def choices(self, name: str, known: Collection[str], count: int) -> tuple[str, ...] | None:
-        """Return a list of words, one for each layer; `None` if the field is absent or null.
+    def choices(self, name: str, supported: Collection[str], count: int) -> tuple[str, ...] | None:
+        """Return a list of words, one for each layer, or `None` if the field is absent or null.
 
         Args:
             name: the field.
-            known: what a word may be.
+            supported: the supported words.
             count: number of layers.
         """
         value = self._take(name)
         if value is None:
             return None
-        if isinstance(value, list) and len(value) == count and all(isinstance(v, str) and v in known for v in value):
+        if (
+            isinstance(value, list)
+            and len(value) == count
+            and all(isinstance(v, str) and v in supported for v in value)
+        ):
             return tuple(value)
-        self._problem(name, f"must be one of {', '.join(known)} for each of {count} layers, not {shown(value)}")
+        self._problem(name, f"must be one of {', '.join(supported)} for each of {count} layers, not {quoted(value)}")
         return None
 
-    def choice(self, name: str, known: Collection[str], default: str) -> str:
-        """Return one of a few words.
+    def choice(self, name: str, supported: Collection[str], default: str) -> str:
+        """Return one of the supported words.
 
         Args:
             name: the field.
-            known: what it may be.
-            default: what an absent or null field means.
+            supported: the supported words.
+            default: the value of an absent or null field.
         """
         value = self._take(name)
         value = default if value is None else value
-        if not isinstance(value, str) or value not in known:
-            self._problem(name, f"= {shown(value)} isn't supported, only {', '.join(known)} are")
+        if not isinstance(value, str) or value not in supported:
+            self._problem(name, f"= {quoted(value)} isn't supported, only {', '.join(supported)} are")
             return default
         return value
 
@@ -354,28 +358,28 @@ class Settings:
 
         Args:
             name: the field.
-            default: what an absent or null field means.
+            default: the value of an absent or null field.
         """
         value = self._take(name)
         value = default if value is None else value
         if not isinstance(value, bool):
-            self._problem(name, f"must be true or false, not {shown(value)}")
+            self._problem(name, f"must be true or false, not {quoted(value)}")
             return default
         return value
 
     def expect(self, name: str, value: Any) -> None:
-        """Note a problem unless a field has the only value that is supported, or is absent.
+        """Note a problem unless a field is absent or has the only supported value.
 
         Args:
             name: the field.
             value: the supported value.
         """
-        found = self._take(name)
-        if found is not None and found != value:
-            self._problem(name, f"= {shown(found)} isn't supported, only {value!r} is")
+        actual = self._take(name)
+        if actual is not None and actual != value:
+            self._problem(name, f"= {quoted(actual)} isn't supported, only {value!r} is")
 
     def ignore(self, name: str) -> None:
-        """Take a field as read, whatever it says.
+        """Mark a field as read, whatever its value.
 
         Args:
             name: the field.
@@ -387,25 +391,25 @@ class Settings:
 
         Args:
             name: the field.
-            default: what an absent field means.
+            default: the value of an absent field.
         """
         value = self._take(name, default)
         if not isinstance(value, str) or value not in ACTIVATION_NAMES:
-            self._problem(name, f"= {shown(value)} isn't supported, only {', '.join(ACTIVATION_NAMES)} are")
+            self._problem(name, f"= {quoted(value)} isn't supported, only {', '.join(ACTIVATION_NAMES)} are")
             return "gelu"
         return ACTIVATION_NAMES[value]
 
     def all_problems(self, harmless: Collection[str] = ()) -> list[str]:
-        """Return every problem, fields that nobody read among them unless they are null or known to be harmless.
+        """Return every problem, including fields that nothing reads, unless they are null or harmless.
 
         Args:
-            harmless: fields of this family that leave the computation as it is, beside `HARMLESS`.
+            harmless: fields of this family that don't affect the computation, besides `HARMLESS`.
         """
-        known = set(harmless) if self.path else HARMLESS | set(harmless)
+        harmless_fields = set(harmless) if self.path else HARMLESS | set(harmless)
         unknown = [
-            f"{self.path}{_field(name)} = {shown(self.values[name])} isn't known here and may change what the model"
+            f"{self.path}{_field(name)} = {quoted(self.values[name])} isn't known here and may change what the model"
             " computes"
-            for name in sorted(self.unread - known)
+            for name in sorted(self.unread - harmless_fields)
             if self.values[name] is not None
         ]
         inside = [problem for group in self.groups.values() for problem in group.all_problems()]
@@ -413,4 +417,4 @@ class Settings:
 
 
 def _field(name: str) -> str:
-    return name if re.fullmatch(r"[\w.]{1,60}", name) else shown(name)
+    return name if re.fullmatch(r"[\w.]{1,60}", name) else quoted(name)

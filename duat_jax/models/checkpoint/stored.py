@@ -1,4 +1,4 @@
-"""What a checkpoint is: a configuration, tensors and a tokenizer, wherever they are stored."""
+"""Protocols of stored tensors and of checkpoints: configuration, tensors and tokenizer."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -10,47 +10,47 @@ from tokenizers import Tokenizer
 
 @runtime_checkable
 class Stored(Protocol):
-    """Tensors in files, under Hugging Face's names, each read on its own.
+    """Tensors in files, under Hugging Face's names, each read separately.
 
     Args:
-        path: the file, or what names the files, for messages.
+        path: the file, or the index of files, for messages.
     """
 
     path: Path
 
     @property
     def readable(self) -> Collection[str]:
-        """The kinds of entries that can be read."""
+        """The storage types that can be read."""
 
     def names(self) -> Collection[str]:
         """Return the names of all tensors."""
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape; nothing of it is read.
+        """Return a tensor's shape, without reading the tensor.
 
         Args:
             name: its name.
         """
 
     def kind(self, name: str) -> str:
-        """Return what a tensor's entries are stored as, for example `"BF16"` or `"Q4_1"`.
+        """Return the storage type of a tensor's entries, for example `"BF16"` or `"Q4_1"`.
 
         Args:
             name: its name.
         """
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a tensor in the host's memory.
+        """Read a tensor into the host's memory.
 
         Args:
             name: its name.
-            dtype: what its entries become.
+            dtype: the dtype of the result.
         """
 
 
 @runtime_checkable
 class Checkpoint(Protocol):
-    """A place with a configuration, tensors and a tokenizer.
+    """A configuration, tensors and a tokenizer, in any format.
 
     Args:
         settings_path: the file that holds the configuration, for messages.
@@ -59,10 +59,10 @@ class Checkpoint(Protocol):
     settings_path: Path
 
     def settings(self) -> Any:
-        """Return the configuration in the words of a Hugging Face `config.json`."""
+        """Return the configuration as fields of a Hugging Face `config.json`."""
 
     def vocabulary_size(self) -> int | None:
-        """Return the number of tokens that the model embeds; `None` where there is no model, or it doesn't say."""
+        """Return the number of tokens that the model embeds, or `None` if unknown."""
 
     def tensors(self) -> Stored:
         """Return the tensors."""

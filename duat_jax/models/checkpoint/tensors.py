@@ -1,4 +1,4 @@
-"""A checkpoint's tensors: every one is read, known to be no part of the model, or refused by name."""
+"""A checkpoint's tensors: every tensor is read, known not to belong to the model, or refused by name."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,17 +11,17 @@ from duat_jax.models.checkpoint.stored import Stored
 
 
 class Tensors:
-    """A checkpoint's tensors, and the problems found while reading them.  No pickle is ever opened.
+    """A checkpoint's tensors, and the problems found while reading them.  Pickled files are never opened.
 
     Args:
-        stored: where they are.
-        dtype: what every tensor is read as.
-        prefix: what stands before every name of the model, or before none; heads never have it.
-        ignored: regular expression of names, without prefix, that are no part of the model.
+        stored: the stored tensors.
+        dtype: the dtype of the tensors that are read.
+        prefix: the prefix of all names of the model, or of none; heads never have it.
+        ignored: regular expression of names, without prefix, that don't belong to the model.
         heads: regular expression of names that are read and have no prefix.
-        older: other endings of names, and what they are called here.
-        headers_only: whether only names, shapes and kinds are looked at, and stand-ins are returned.
-        progress: called with the number of tensors read so far and that of all.
+        older: older suffixes of names, and the present ones.
+        headers_only: whether only names, shapes and storage types are checked, and stand-ins are returned.
+        progress: called with the number of tensors read so far and the number of all.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Tensors:
                 continue
             self.unread.add(name)
             if prefixed and not full.startswith(prefix) and not re.fullmatch(heads, name):
-                self.problems.append(f"tensor {full} has no prefix {prefix}, others have it: rename it")
+                self.problems.append(f"tensor {full} has no prefix {prefix}, which other tensors have: rename it")
         self.wanted = len(self.unread)
 
     def numbers(self, pattern: str) -> set[int]:
@@ -65,23 +65,23 @@ class Tensors:
         Args:
             pattern: regular expression that begins the name of a layer's tensor, its number a group.
         """
-        return {int(found[1]) for name in self.names if (found := re.match(pattern, name))}
+        return {int(match[1]) for name in self.names if (match := re.match(pattern, name))}
 
     def read(self, name: str, *shape: int | None) -> np.ndarray:
-        """Return one tensor in the host's memory, or a stand-in where there is a problem with it.
+        """Read one tensor into the host's memory; return a stand-in if there is a problem.
 
         Args:
             name: its name, without prefix.
-            *shape: what its shape must be; `None` for any size.
+            *shape: the expected shape; `None` for any size.
         """
         self.ignore(name)
         if name not in self.names:
             self.problems.append(f"tensor {name} {_sizes(shape)} is missing")
             return self._stand_in(shape)
         full = self.names[name]
-        found, kind = self.stored.shape(full), self.stored.kind(full)
-        if len(found) != len(shape) or any(f < 1 or s not in (None, f) for s, f in zip(shape, found, strict=True)):
-            self.problems.append(f"tensor {name} has shape {found}, but the configuration says {_sizes(shape)}")
+        actual, kind = self.stored.shape(full), self.stored.kind(full)
+        if len(actual) != len(shape) or any(f < 1 or s not in (None, f) for s, f in zip(shape, actual, strict=True)):
+            self.problems.append(f"tensor {name} has shape {actual}, but the configuration says {_sizes(shape)}")
             return self._stand_in(shape)
         if kind not in self.stored.readable:
             self.problems.append(f"tensor {name} is of {kind}, only {', '.join(self.stored.readable)} are supported")
@@ -97,11 +97,11 @@ class Tensors:
         return tensor
 
     def _stand_in(self, shape: tuple[int | None, ...]) -> np.ndarray:
-        """Return something small that can be split and transposed: loading goes on to find every other problem."""
+        """Return a small array that can be split and transposed, so that loading finds all other problems too."""
         return np.zeros([3] * len(shape), self.dtype)
 
     def ignore(self, name: str) -> None:
-        """Take a tensor as read.
+        """Mark a tensor as read.
 
         Args:
             name: its name, without prefix.
@@ -109,7 +109,7 @@ class Tensors:
         self.unread.discard(name)
 
     def ignore_copy(self, name: str, of: jax.Array | jax.ShapeDtypeStruct, of_name: str) -> None:
-        """Take a tensor as read if it is absent or says the same as another.
+        """Mark a tensor as read if it is absent or equals another.
 
         Args:
             name: its name, without prefix.
@@ -122,7 +122,7 @@ class Tensors:
             self.problems.append(f"tensor {name} differs from {of_name}, but the configuration says they are tied")
 
     def all_problems(self) -> list[str]:
-        """Return every problem, tensors that nobody read among them."""
+        """Return every problem, including tensors that nothing reads."""
         extra = [
             f"tensor {name} {self.stored.shape(self.names[name])} isn't part of this model"
             for name in sorted(self.unread)

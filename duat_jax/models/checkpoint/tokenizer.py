@@ -1,4 +1,4 @@
-"""A checkpoint's `tokenizer.json`, and calls into the tokenizers library that end in one error of ours."""
+"""A checkpoint's `tokenizer.json`, and calls into the tokenizers library that raise one error of this package."""
 
 import os
 import sys
@@ -14,20 +14,20 @@ from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.models.checkpoint.limits import TOKENIZER, check_limit
 
 PANIC = "PanicException"
-"""The name of what a panic in the library becomes: no subclass of `Exception`, and in no module to import from."""
+"""The name of the exception for a panic in the library, which is no subclass of `Exception` and can't be imported."""
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Standard error is the whole process's: two threads may not exchange it at once."""
+"""Standard error belongs to the whole process: two threads may not replace it at once."""
 
 
 @contextmanager
-def _standard_error_kept() -> Iterator[None]:
-    """Hold back what is written to standard error below Python, and drop it if the block raises.
+def _standard_error_held() -> Iterator[None]:
+    """Hold back output to standard error below Python, and drop it if the block raises.
 
     A panic writes its backtrace there before it becomes an exception.
     """
     try:
-        kept = os.dup(2)
+        duplicate = os.dup(2)
     except OSError:
         yield
         return
@@ -38,19 +38,19 @@ def _standard_error_kept() -> Iterator[None]:
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(duplicate, 2)
+            os.close(duplicate)
         written.seek(0)
         os.write(2, written.read())
 
 
 @contextmanager
-def one_error(what: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[None]:
-    """Turn whatever the tokenizers library raises, panics too, into one error of ours.
+def one_error(message: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[None]:
+    """Turn every error of the tokenizers library, panics included, into one error of this package.
 
     Args:
-        what: what was wrong, for the message.
-        kind: the error that is raised.
+        message: the beginning of the error's message.
+        kind: the class of the error.
 
     Raises:
         DuatError: naming it.
@@ -63,16 +63,16 @@ def one_error(what: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[None
         duat_jax.errors.BadCheckpoint: no tokenizer (...)
     """
     try:
-        with _ONE_AT_A_TIME, _standard_error_kept():
+        with _ONE_AT_A_TIME, _standard_error_held():
             yield
     except BaseException as error:  # the library raises bare Exception
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
-        raise kind(f"{what} ({' '.join(str(error).split())[:200]})") from None
+        raise kind(f"{message} ({' '.join(str(error).split())[:200]})") from None
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
-    """Return the tokenizer of a file, without truncation or padding.
+    """Read the tokenizer of a file, without truncation or padding.
 
     Args:
         file: a `tokenizer.json`.

@@ -13,11 +13,11 @@ _TRAINING = "attention_probs_dropout_prob classifier_dropout_prob hidden_dropout
 # Of the library that the first checkpoints were converted from.
 _OTHERS = "down_scale_factor gap_size net_structure_type num_memory_blocks"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of an ALBERT checkpoint.
+    """Read the configuration of an ALBERT checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -48,9 +48,9 @@ PREPARED = [*linear("predictions.dense", "head.dense"), *norm("predictions.Layer
 
 
 def _in_every_layer(config: Config) -> Iterator[Entry]:
-    """Yield the entries of every group of layers."""
+    """Yield the entries of all groups of layers."""
     for group in sorted(set(config.groups)):
-        layers = [i for i, found in enumerate(config.groups) if found == group]
+        layers = [i for i, shared in enumerate(config.groups) if shared == group]
         for entry in BLOCK:
             names = tuple(f"encoder.albert_layer_groups.{group}.albert_layers.0.{name}" for name in entry.names)
             paths = tuple(f"stack.blocks.{i}.{path}" for i in layers for path in entry.parameters)
@@ -58,7 +58,7 @@ def _in_every_layer(config: Config) -> Iterator[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

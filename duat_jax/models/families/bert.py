@@ -10,11 +10,11 @@ _TRAINING = "attention_probs_dropout_prob classifier_dropout hidden_dropout_prob
 # A pooler that other libraries had.
 _HEADS = "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a BERT checkpoint.
+    """Read the configuration of a BERT checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -30,7 +30,7 @@ PREPARED = [
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

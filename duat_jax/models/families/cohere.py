@@ -11,13 +11,13 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-# What the tokenizer cuts texts to; and how the same products were cut up in training.
+# The longest text of the tokenizer; and the partition of products in training.
 HARMLESS = frozenset(("attention_dropout", "model_max_length", "pretraining_tp"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Cohere checkpoint: one norm without offset stands before attention and MLP, side by side.
+    """Read the configuration of a Cohere checkpoint: one norm without offset for attention and MLP in parallel.
 
     Args:
         settings: its `config.json`.
@@ -47,7 +47,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

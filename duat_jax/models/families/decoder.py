@@ -1,4 +1,4 @@
-"""What Llama-like decoders share: grouped heads, rotary positions, a gated MLP and norms before both; tensor names."""
+"""Configuration and tensor names of Llama-like decoders."""
 
 import dataclasses
 from collections.abc import Callable, Collection
@@ -18,10 +18,10 @@ NAMES: dict[str, Any] = {
     "ignored": r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|rotary_emb\.inv_freq",
     "copies": {"lm_head.weight": "embed_tokens.weight"},
 }
-"""What tensors are called, by the names of `Family`, for families that call them the same."""
+"""Tensor names of Llama-like families, as arguments of `Family`."""
 
 FULL, SLIDING = LAYER_TYPES = ("full_attention", "sliding_attention")
-"""What a layer's attention may be called: of all tokens, or of a window."""
+"""The attention types of a layer: over all tokens, or over a window."""
 
 
 def read_config(
@@ -38,20 +38,20 @@ def read_config(
     heads: Collection[str] = HEADS,
     **parts: Any,
 ) -> Config:
-    """Return the parts of a decoder whose layers are alike.
+    """Read the configuration of a decoder with equal layers.
 
     Args:
         settings: the checkpoint's `config.json`.
         family: its family.
-        tied: what an absent `tie_word_embeddings` means.
-        rotary: reads what turns queries and keys, of heads of a width.
-        activation: the field of the activation, and what an absent one means.
-        epsilon: the field of the norms' epsilon, and what an absent one means.
-        key_value_heads: what an absent `num_key_value_heads` means; as many as query heads if absent.
-        head_features: what an absent `head_dim` means; a head's share of the features if absent.
-        filler: what an absent `pad_token_id` means.
+        tied: the value of an absent `tie_word_embeddings`.
+        rotary: reads the rotary positions for a width of heads.
+        activation: the field of the activation, and its default.
+        epsilon: the field of the norms' epsilon, and its default.
+        key_value_heads: the value of an absent `num_key_value_heads`; as many as query heads if absent.
+        head_features: the value of an absent `head_dim`; a head's share of the features if absent.
+        filler: the value of an absent `pad_token_id`.
         heads: the kinds of head that the family has.
-        **parts: what differs from Llama in each block, by the names of `BlockConfig`.
+        **parts: the differences from Llama in each block, as fields of `BlockConfig`.
     """
     features, query_heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
     width = settings.integer("head_dim", head_features or max(features // query_heads, 1))
@@ -72,7 +72,7 @@ def read_config(
         "norm": "rms",
         "epsilon": settings.number(*epsilon),
     }
-    neurons = settings.each("intermediate_size", settings.count("num_hidden_layers"))
+    neurons = settings.per_layer("intermediate_size", settings.count("num_hidden_layers"))
     return Config(
         family=family,
         blocks=tuple(BlockConfig(**usual | {"neurons": count} | parts) for count in neurons),
@@ -84,7 +84,7 @@ def read_config(
 
 
 def with_blocks(config: Config, **fields: tuple[Any, ...]) -> Config:
-    """Return a configuration whose blocks differ.
+    """Return a configuration with other values of some fields in each block.
 
     Args:
         config: the configuration.
@@ -96,13 +96,13 @@ def with_blocks(config: Config, **fields: tuple[Any, ...]) -> Config:
 
 
 def with_windows(settings: Settings, config: Config, window: int | None, slides: Callable[[int], bool]) -> Config:
-    """Return a configuration in some of whose layers a token sees only its window.
+    """Return a configuration with windowed attention in some layers.
 
     Args:
         settings: the checkpoint's `config.json`.
         config: the configuration.
-        window: how many tokens it sees there.
-        slides: whether a layer is one of them, where `layer_types` doesn't say.
+        window: the size of the window in tokens.
+        slides: whether a layer has a window, if `layer_types` is absent.
     """
     kinds = settings.choices("layer_types", LAYER_TYPES, config.layers)
     if kinds is None:
@@ -113,7 +113,7 @@ def with_windows(settings: Settings, config: Config, window: int | None, slides:
 
 
 def with_scaled_logits(config: Config, scale: float) -> Config:
-    """Return a configuration whose logits are multiplied by a number.
+    """Return a configuration with scaled logits.
 
     Args:
         config: the configuration.
@@ -125,11 +125,11 @@ def with_scaled_logits(config: Config, scale: float) -> Config:
 
 
 def attention(block: BlockConfig, output: str = "o_proj") -> list[Entry]:
-    """Return the entries of an attention whose parts are stored apart.
+    """Return the entries of an attention whose parts are stored separately.
 
     Args:
         block: the layer's parts.
-        output: what the layer on what the heads return is called.
+        output: the stored name of the output projection.
     """
     entries = [
         entry
@@ -144,7 +144,7 @@ def attention(block: BlockConfig, output: str = "o_proj") -> list[Entry]:
 
 
 def gated_mlp(block: BlockConfig) -> list[Entry]:
-    """Return the entries of a gated MLP whose parts are stored apart.
+    """Return the entries of a gated MLP whose parts are stored separately.
 
     Args:
         block: the layer's parts.
@@ -157,14 +157,14 @@ def gated_mlp(block: BlockConfig) -> list[Entry]:
 
 
 def experts(block: BlockConfig, stored: str, gate: str, factor: str, output: str) -> list[Entry]:
-    """Return the entries of experts that are stored one by one, and of their router.
+    """Return the entries of separately stored experts, and of their router.
 
     Args:
         block: the layer's parts.
-        stored: where they are, in a layer.
-        gate: what an expert's gate is called.
-        factor: what its factor is called.
-        output: what its output is called.
+        stored: their stored name in a layer.
+        gate: the stored name of an expert's gate.
+        factor: the stored name of its factor.
+        output: the stored name of its output.
     """
     count = block.experts or 0
     entries = linear(f"layers.{{i}}.{stored}.gate", "block.mlp.router", bias=False)
@@ -175,13 +175,13 @@ def experts(block: BlockConfig, stored: str, gate: str, factor: str, output: str
 
 
 def norms(block: BlockConfig) -> list[Entry]:
-    """Return the entries of the norms before attention and MLP, and of those on what they return.
+    """Return the entries of the norms before attention and MLP, and of those on their outputs.
 
     Args:
         block: the layer's parts.
     """
     before = ("input_layernorm", "pre_feedforward_layernorm" if block.output_norms else "post_attention_layernorm")
-    found = {
+    norms_by_part = {
         "norm_1": before[0] if block.norm_1 else None,
         "norm_2": before[1] if block.norm_2 else None,
         "attention_norm": "post_attention_layernorm" if block.output_norms else None,
@@ -189,14 +189,14 @@ def norms(block: BlockConfig) -> list[Entry]:
     }
     return [
         entry
-        for ours, stored in found.items()
+        for ours, stored in norms_by_part.items()
         if stored is not None
         for entry in norm(f"layers.{{i}}.{stored}", f"block.{ours}", bias=_offset(block))
     ]
 
 
 def shared_norm(block: BlockConfig) -> list[Entry]:
-    """Return the entries of one norm that stands before both attention and MLP.
+    """Return the entries of one norm before both attention and MLP.
 
     Args:
         block: the layer's parts.
@@ -209,11 +209,11 @@ def _offset(block: BlockConfig) -> bool:
 
 
 def outside(config: Config, final: str = "norm") -> list[Entry]:
-    """Return the entries outside of the layers.
+    """Return the entries outside the layers.
 
     Args:
         config: the checkpoint's parts.
-        final: what the last norm is called.
+        final: the stored name of the last norm.
     """
     return [
         Entry("embed_tokens.weight", ("embedding.token",)),
@@ -223,7 +223,7 @@ def outside(config: Config, final: str = "norm") -> list[Entry]:
 
 
 def layer(block: BlockConfig) -> list[Entry]:
-    """Return the entries of a layer whose MLP is gated.
+    """Return the entries of a layer with a gated MLP.
 
     Args:
         block: its parts.
@@ -232,12 +232,12 @@ def layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config, layer: Callable[[BlockConfig], list[Entry]] = layer, final: str = "norm") -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.
         layer: the entries of a layer.
-        final: what the last norm is called.
+        final: the stored name of the last norm.
     """
     layers = [entry for i, block in enumerate(config.blocks) for entry in in_layer(i, layer(block))]
     return [*outside(config, final), *layers]

@@ -11,13 +11,13 @@ _TRAINING = "attention_dropout dropout qa_dropout seq_classif_dropout"
 # The position embeddings begin as sines and are stored either way; embeddings are tied by `tie_word_embeddings`.
 _OTHERS = "sinusoidal_pos_embds tie_weights_"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 EPSILON = 1e-12
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a DistilBERT checkpoint.
+    """Read the configuration of a DistilBERT checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -62,7 +62,7 @@ PREPARED = [*linear("vocab_transform", "head.dense"), *norm("vocab_layer_norm", 
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -1,4 +1,4 @@
-"""What BERT-like encoders share: a block with norms after its parts, three added embeddings, and their heads."""
+"""Configuration and tensor names of BERT-like encoders."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from duat_jax.models.families.tensor_map import Entry, linear, norm
 from duat_jax.nn.config import BlockConfig
 
 POSITION_IDS = r"embeddings\.position_ids"
-"""The numbers of the places, which some checkpoints store."""
+"""The position numbers, which some checkpoints store."""
 
 
 def refuse_decoders(settings: Settings) -> None:
-    """Note a problem where an encoder is to be run as a decoder, or without some of its heads.
+    """Note a problem for an encoder that is configured as a decoder, or with pruned heads.
 
     Args:
         settings: the checkpoint's `config.json`.
@@ -24,7 +24,7 @@ def refuse_decoders(settings: Settings) -> None:
 
 
 def read_head(settings: Settings, vocab: int, *, masked: str, pooled: str) -> Head:
-    """Return the head of an encoder: a masked token's logits, classes that are read at the first token, or none.
+    """Read the head of an encoder: a masked token's logits, classes read at the first token, or none.
 
     Args:
         settings: the checkpoint's `config.json`.
@@ -42,12 +42,12 @@ def read_head(settings: Settings, vocab: int, *, masked: str, pooled: str) -> He
 
 
 def read_config(settings: Settings, family: str, *, activation: str = "gelu", masked: str | None = None) -> Config:
-    """Return the parts of a BERT-like encoder.
+    """Read the configuration of a BERT-like encoder.
 
     Args:
         settings: the checkpoint's `config.json`.
         family: its family.
-        activation: what an absent `hidden_act` means.
+        activation: the value of an absent `hidden_act`.
         masked: the activation before a masked token's logits; that of the blocks if absent.
     """
     refuse_decoders(settings)
@@ -94,7 +94,7 @@ BLOCK = [
 
 
 def logits(weight: str, bias: str) -> list[Entry]:
-    """Return the entries of logits that are read out by a matrix of their own.
+    """Return the entries of an unembedding of its own and of its bias.
 
     Args:
         weight: its stored name.
@@ -106,7 +106,7 @@ def logits(weight: str, bias: str) -> list[Entry]:
 def masked_token_tensors(config: Config, prepared: Sequence[Entry], decoder: str, bias: str) -> list[Entry]:
     """Return the entries of the head of a masked language model.
 
-    A tied one has a bias of its own and repeats it as that of the decoder; of another, the decoder's is used.
+    A tied head has a bias of its own and repeats it as the decoder's; an untied head uses the decoder's.
 
     Args:
         config: the checkpoint's parts.

@@ -1,4 +1,4 @@
-"""What a checkpoint family is: how its configuration is read, and what its tensors are called."""
+"""The definition of a checkpoint family: how to read its configuration, and its tensor names."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,18 +14,17 @@ from duat_jax.nn.config import BlockConfig
 @final
 @dataclass(frozen=True)
 class Family:
-    """A family of checkpoints: everything that a `model_type` means.
+    """A family of checkpoints, by its `model_type`.
 
     Args:
         read_config: the parts of a checkpoint, from its `config.json`.
-        tensor_map: which stored tensor becomes which parameters.
-        harmless: fields of `config.json` that leave the computation as it is; one that is neither read nor harmless is
-            refused by name.
-        prefix: what stands before the names of a model that has a head, and before none of its head's own.
+        tensor_map: the table of stored tensors and the parameters that they become.
+        harmless: fields of `config.json` that don't affect the computation; any other unread field is refused by name.
+        prefix: the prefix of the names of a model with a head, except for its head's own.
         heads: regular expression of names of heads.
         layer: regular expression that begins the names of a layer's tensors, its number the group.
-        ignored: regular expression of names, without prefix, that are no part of the model.
-        older: other endings of names, and what they are called here.
+        ignored: regular expression of names, without prefix, that don't belong to the model.
+        older: older suffixes of names, and the present ones.
         copies: stored names that a tied checkpoint may have too, and the tensors that they repeat.
     """
 
@@ -41,10 +40,10 @@ class Family:
 
 
 def blocks_of(block: BlockConfig, neurons: Sequence[int]) -> tuple[BlockConfig, ...]:
-    """Return the parts of blocks that are alike but for their numbers of neurons.
+    """Return blocks that differ only in their numbers of neurons.
 
     Args:
         block: the parts that they have in common.
-        neurons: of each block how many neurons its MLP has.
+        neurons: the number of neurons of each block's MLP.
     """
     return tuple(dataclasses.replace(block, neurons=count) for count in neurons)

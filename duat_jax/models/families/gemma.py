@@ -9,11 +9,11 @@ from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Gemma checkpoint.
+    """Read the configuration of a Gemma checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -34,9 +34,9 @@ def read_config(settings: Settings) -> Config:
         norm_weight_offset=1.0,
     )
     # The first checkpoints say "gelu" and mean its approximation.
-    meant = tuple("gelu_tanh" if block.activation == "gelu" else block.activation for block in config.blocks)
+    activations = tuple("gelu_tanh" if block.activation == "gelu" else block.activation for block in config.blocks)
     return dataclasses.replace(
-        decoder.with_blocks(config, activation=meant), embedding_scale=math.sqrt(config.features)
+        decoder.with_blocks(config, activation=activations), embedding_scale=math.sqrt(config.features)
     )
 
 

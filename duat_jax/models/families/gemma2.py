@@ -11,11 +11,11 @@ from duat_jax.models.families.family import Family
 
 # How texts are sampled; and an older name of `hidden_activation`, which alone is read.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_gemma(settings: Settings, family: str, **parts: Any) -> Config:
-    """Return what Gemma's later models share: four norms in a block, scaled embeddings, wide heads.
+    """Read the configuration of a Gemma 2 or 3: four norms in a block, scaled embeddings, wide heads.
 
     Args:
         settings: the checkpoint's `config.json`.
@@ -42,7 +42,7 @@ def read_gemma(settings: Settings, family: str, **parts: Any) -> Config:
 
 
 def with_capped_logits(config: Config, cap: float | None) -> Config:
-    """Return a configuration whose logits of tokens stay below a size.
+    """Return a configuration with a soft cap on the logits of tokens.
 
     Args:
         config: the configuration.
@@ -54,7 +54,7 @@ def with_capped_logits(config: Config, cap: float | None) -> Config:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Gemma 2 checkpoint.
+    """Read the configuration of a Gemma 2 checkpoint.
 
     Args:
         settings: its `config.json`.

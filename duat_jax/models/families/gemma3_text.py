@@ -12,11 +12,11 @@ from duat_jax.models.families.rotary import of_full_attention, parameters_of, re
 # How texts are sampled; an older name of `hidden_activation`, which alone is read; the pattern out of which
 # `layer_types` was made.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Gemma 3 text checkpoint.
+    """Read the configuration of a Gemma 3 text checkpoint.
 
     Args:
         settings: its `config.json`.

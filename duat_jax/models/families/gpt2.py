@@ -15,10 +15,10 @@ _HEADS = """
     summary_use_proj
 """
 # The size of a causal mask that was stored once; in which order and precision scores are computed; and a GPT-2 is a
-# decoder, whatever the field says.
+# decoder, regardless of the field.
 _OTHERS = "n_ctx reorder_and_upcast_attn is_decoder"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 BLOCK = [
     *norm("h.{i}.ln_1", "block.norm_1"),
@@ -35,7 +35,7 @@ BLOCK = [
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a GPT-2 checkpoint.
+    """Read the configuration of a GPT-2 checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -52,7 +52,7 @@ def read_config(settings: Settings) -> Config:
         settings.rename(name, to)
     features, heads = settings.integer("n_embd"), settings.divisor("n_head", "n_embd")
     layers, size = settings.count("n_layer"), max(features // heads, 1)
-    neurons = settings.each("n_inner", layers, 4 * features)
+    neurons = settings.per_layer("n_inner", layers, 4 * features)
     block = BlockConfig(
         arrangement="pre-norm",
         features=features,
@@ -78,7 +78,7 @@ def read_config(settings: Settings) -> Config:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -9,14 +9,14 @@ from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, l
 from duat_jax.nn.config import BlockConfig
 
 _TRAINING = "attention_dropout attention_probs_dropout_prob classifier_dropout hidden_dropout hidden_dropout_prob"
-# A GPT-NeoX is a decoder, whatever the field says.
+# A GPT-NeoX is a decoder, regardless of the field.
 _OTHERS = "is_decoder"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a GPT-NeoX checkpoint.
+    """Read the configuration of a GPT-NeoX checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -28,7 +28,7 @@ def read_config(settings: Settings) -> Config:
     settings.expect("partial_rotary_factor", partial)
     positions = read_rotary(settings, features // heads, base=base, partial=partial, rounded=True)
     bias = settings.boolean("attention_bias", True)
-    neurons = settings.each("intermediate_size", settings.count("num_hidden_layers"))
+    neurons = settings.per_layer("intermediate_size", settings.count("num_hidden_layers"))
     block = BlockConfig(
         arrangement="parallel" if settings.boolean("use_parallel_residual", True) else "pre-norm",
         features=features,
@@ -65,7 +65,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

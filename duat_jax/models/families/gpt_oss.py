@@ -12,10 +12,10 @@ _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
 # The original context, which the scaling of the rotary positions says itself.
 _OTHERS = "initial_context_length"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 SCALING = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
-"""How rotary positions are scaled where nothing is said."""
+"""The default scaling of rotary positions."""
 
 
 def _rotary(settings: Settings, head_features: int) -> Positions:
@@ -42,7 +42,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a GPT-OSS checkpoint.
+    """Read the configuration of a GPT-OSS checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -77,7 +77,7 @@ def read_config(settings: Settings) -> Config:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

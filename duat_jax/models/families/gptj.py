@@ -17,11 +17,11 @@ _HEADS = """
 # The size of a causal mask that was stored once.
 _OTHERS = "n_ctx"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a GPT-J checkpoint.
+    """Read the configuration of a GPT-J checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -38,7 +38,7 @@ def read_config(settings: Settings) -> Config:
     features, turned = settings.integer("n_embd"), settings.count("rotary_dim")
     if turned % 2:
         settings.problems.append(f"rotary_dim = {turned} isn't a number of pairs")
-    neurons = settings.each("n_inner", settings.count("n_layer"), 4 * features)
+    neurons = settings.per_layer("n_inner", settings.count("n_layer"), 4 * features)
     block = BlockConfig(
         arrangement="parallel",
         features=features,
@@ -74,7 +74,7 @@ BLOCK = [
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -8,11 +8,11 @@ from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Granite checkpoint: a Llama with four scales.
+    """Read the configuration of a Granite checkpoint: a Llama with four scales.
 
     Args:
         settings: its `config.json`.

@@ -1,4 +1,4 @@
-"""The heads that many families share: how a configuration says them."""
+"""Heads that many families share, read from a configuration."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,40 +14,40 @@ HEADS = ("next token", "classes", "hidden")
 def of_decoder(
     settings: Settings, vocab: int, *, tied: bool, filler: int | None = None, kinds: Collection[str] = HEADS
 ) -> Head:
-    """Return the head of a decoder: the next token's logits, classes that are read at the last token, or none.
+    """Read the head of a decoder: the next token's logits, classes read at the last token, or none.
 
     Args:
         settings: the checkpoint's `config.json`.
         vocab: number of tokens.
-        tied: what an absent `tie_word_embeddings` means.
-        filler: what an absent `pad_token_id` means; null is no token.
+        tied: the value of an absent `tie_word_embeddings`.
+        filler: the value of an absent `pad_token_id`; null is no token.
         kinds: the kinds of head that the family has.
     """
     kind = settings.head(kinds, "next token")
     if kind == "classes":
-        # An id of no token, such as -1, fills up nothing.
+        # An id that is no token, such as -1, pads nothing.
         filler = settings.values.get("pad_token_id", filler)
-        known = isinstance(filler, int) and not isinstance(filler, bool) and 0 <= filler < vocab
-        return classes(settings, "last", filler=filler if known else None)
+        is_token = isinstance(filler, int) and not isinstance(filler, bool) and 0 <= filler < vocab
+        return classes(settings, "last", filler=filler if is_token else None)
     tied = settings.boolean("tie_word_embeddings", tied)
     return Head(kind=kind, outputs=vocab, tied=tied) if kind == "next token" else Head()
 
 
 def classes(settings: Settings, pool: str, **parts: Any) -> Head:
-    """Return the head of a classifier.
+    """Read the head of a classifier.
 
     Args:
         settings: the checkpoint's `config.json`.
-        pool: which token they are read at.
-        **parts: what else it has, by the names of `Head`.
+        pool: the token at which they are read.
+        **parts: further fields of `Head`.
     """
-    settings.boolean("tie_word_embeddings", False)  # of the read-out that isn't there
+    settings.boolean("tie_word_embeddings", False)  # it refers to an absent read-out
     labels = settings.labels()
     return Head(kind="classes", outputs=len(labels), labels=labels, pool=pool, **parts)
 
 
 def unembedding(config: Config, stored: str = "lm_head.weight") -> list[Entry]:
-    """Return the entry of the matrix that reads a decoder's logits: none where it is tied, or where there are none.
+    """Return the entry of a decoder's unembedding; empty if it is tied or absent.
 
     Args:
         config: the checkpoint's parts.

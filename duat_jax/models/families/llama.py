@@ -5,13 +5,13 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-# How the same products were cut up in training.
+# The partition of products in training.
 HARMLESS = frozenset(("attention_dropout", "pretraining_tp"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Llama checkpoint.
+    """Read the configuration of a Llama checkpoint.
 
     Args:
         settings: its `config.json`.

@@ -12,7 +12,7 @@ from duat_jax.nn.config import BlockConfig
 
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef router_jitter_noise"
 HARMLESS = frozenset(_TRAINING.split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def _layer(block: BlockConfig) -> list[Entry]:
@@ -21,7 +21,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Mixtral checkpoint.
+    """Read the configuration of a Mixtral checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -41,7 +41,7 @@ def read_config(settings: Settings) -> Config:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -19,7 +19,7 @@ _TRAINING = """
 """
 _KERNELS = "deterministic_flash_attn reference_compile repad_logits_with_grad"
 HARMLESS = frozenset(f"{_TRAINING} {_KERNELS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 POOLS = {"cls": "first", "mean": "mean"}
 
@@ -42,7 +42,7 @@ def _read_head(settings: Settings, vocab: int) -> Head:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a ModernBERT checkpoint.
+    """Read the configuration of a ModernBERT checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -82,14 +82,14 @@ def read_config(settings: Settings) -> Config:
     )
     layers, period = settings.count("num_hidden_layers"), settings.integer("global_attn_every_n_layers", 3)
     usual = tuple(SLIDING if i % period else FULL for i in range(layers))
-    first, *others = (
+    first, *later = (
         block if kind == FULL else sliding for kind in settings.choices("layer_types", LAYER_TYPES, layers) or usual
     )
     vocab = settings.integer("vocab_size")
     return Config(
         family="modernbert",
         # The embeddings are normalised already.
-        blocks=(dataclasses.replace(first, norm_1=False), *others),
+        blocks=(dataclasses.replace(first, norm_1=False), *later),
         vocab=vocab,
         positions=full.longest,
         position_embedding=False,
@@ -112,7 +112,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

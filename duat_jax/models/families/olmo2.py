@@ -8,11 +8,11 @@ from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_olmo(settings: Settings, family: str, **parts: Any) -> Config:
-    """Return what OLMo's later models share: norms on what attention and MLP return, and on all heads together.
+    """Read the configuration of an OLMo 2 or 3: norms on outputs, and on all query and key heads together.
 
     Args:
         settings: the checkpoint's `config.json`.
@@ -36,7 +36,7 @@ def read_olmo(settings: Settings, family: str, **parts: Any) -> Config:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of an OLMo 2 checkpoint.
+    """Read the configuration of an OLMo 2 checkpoint.
 
     Args:
         settings: its `config.json`.

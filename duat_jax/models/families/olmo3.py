@@ -10,14 +10,14 @@ from duat_jax.models.families.olmo2 import read_olmo
 from duat_jax.models.families.rotary import of_full_attention, parameters_of, read_rotary
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 BASE = 500_000.0
-"""What an absent `rope_theta` means."""
+"""The value of an absent `rope_theta`."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of an OLMo 3 checkpoint: of four layers, three have a window and rotary positions of their own.
+    """Read the configuration of an OLMo 3 checkpoint: every fourth layer has full attention.
 
     Args:
         settings: its `config.json`.

@@ -8,14 +8,14 @@ from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
 HARMLESS = frozenset(("activation_dropout", "attention_dropout", "dropout", "init_std", "layerdrop"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 FIRST_PLACE = 2
-"""The row of the first place in the position embedding."""
+"""The row of the first position in the position embedding."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of an OPT checkpoint.
+    """Read the configuration of an OPT checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -25,7 +25,7 @@ def read_config(settings: Settings) -> Config:
     settings.expect("layer_norm_elementwise_affine", True)
     before, bias = settings.boolean("do_layer_norm_before", True), settings.boolean("enable_bias", True)
     removed = settings.boolean("_remove_final_layer_norm", False)
-    neurons = settings.each("ffn_dim", settings.count("num_hidden_layers"))
+    neurons = settings.per_layer("ffn_dim", settings.count("num_hidden_layers"))
     block = BlockConfig(
         arrangement="pre-norm" if before else "post-norm",
         features=features,
@@ -64,7 +64,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

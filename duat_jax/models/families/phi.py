@@ -12,11 +12,11 @@ from duat_jax.models.families.tensor_map import Entry, linear
 from duat_jax.nn.config import BlockConfig
 
 HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Phi checkpoint: one norm stands before attention and MLP, side by side.
+    """Read the configuration of a Phi checkpoint: one norm for attention and MLP in parallel.
 
     Args:
         settings: its `config.json`.
@@ -49,7 +49,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -11,17 +11,17 @@ from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, linear, tra
 from duat_jax.nn.config import BlockConfig
 
 HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 OWN_CODE = {
     "AutoConfig": "configuration_phi3.Phi3Config",
     "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
     "AutoTokenizer": "Xenova/gpt-4o",
 }
-"""What checkpoints say that brought this family's code before the library had it."""
+"""The fields of checkpoints from before this family was part of the library."""
 
 SCALINGS = {"default": "default"} | dict.fromkeys(("longrope", "su", "yarn"), "longrope")
-"""What LongRoPE was called in this family over time."""
+"""The names of LongRoPE in this family over time."""
 
 
 def _layer(block: BlockConfig) -> list[Entry]:
@@ -38,7 +38,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Phi 3 checkpoint.
+    """Read the configuration of a Phi 3 checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -48,8 +48,8 @@ def read_config(settings: Settings) -> Config:
     for name in ("full_attn_mod", "interpolate_factor"):
         settings.expect(name, 1)
     own_code = settings.group("auto_map") or Settings({})
-    for name, known in OWN_CODE.items():
-        own_code.expect(name, known)
+    for name, expected in OWN_CODE.items():
+        own_code.expect(name, expected)
     original = settings.integer("original_max_position_embeddings", 4096)
     return decoder.read_config(
         settings,
@@ -62,7 +62,7 @@ def read_config(settings: Settings) -> Config:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

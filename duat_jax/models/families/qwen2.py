@@ -6,22 +6,22 @@ from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def used_window(settings: Settings, default: int | None = 4096) -> int | None:
-    """Return how many tokens a token sees in layers with a window; all if windows aren't used.
+    """Read the size of the window; `None` if windows aren't used.
 
     Args:
         settings: the checkpoint's `config.json`.
-        default: what an absent `sliding_window` means.
+        default: the value of an absent `sliding_window`.
     """
     window = settings.optional("sliding_window", default)
     return window if settings.boolean("use_sliding_window", False) else None
 
 
 def with_later_windows(settings: Settings, config: Config) -> Config:
-    """Return a configuration whose later layers see only a window, if the checkpoint uses windows.
+    """Return a configuration with windows in its later layers, if the checkpoint uses windows.
 
     Args:
         settings: the checkpoint's `config.json`.
@@ -33,7 +33,7 @@ def with_later_windows(settings: Settings, config: Config) -> Config:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Qwen 2 checkpoint.
+    """Read the configuration of a Qwen 2 checkpoint.
 
     Args:
         settings: its `config.json`.

@@ -7,11 +7,11 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import with_later_windows
 
 HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Qwen 3 checkpoint.
+    """Read the configuration of a Qwen 3 checkpoint.
 
     Args:
         settings: its `config.json`.

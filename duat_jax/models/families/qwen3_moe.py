@@ -15,7 +15,7 @@ from duat_jax.nn.config import BlockConfig
 _OTHERS = "max_window_layers"
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def _layer(block: BlockConfig) -> list[Entry]:
@@ -26,7 +26,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Qwen 3 mixture-of-experts checkpoint.
+    """Read the configuration of a Qwen 3 mixture-of-experts checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -58,7 +58,7 @@ def read_config(settings: Settings) -> Config:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -9,11 +9,11 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 
 HARMLESS = frozenset(("attention_probs_dropout_prob", "classifier_dropout", "hidden_dropout_prob"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings, family: str = "roberta") -> Config:
-    """Return the parts of a RoBERTa checkpoint.
+    """Read the configuration of a RoBERTa checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -33,7 +33,7 @@ PREPARED = [*linear("lm_head.dense", "head.dense"), *norm("lm_head.layer_norm", 
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -9,13 +9,13 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.rotary import read_rotary
 
-# A field of Qwen's, and how the same products were cut up in training.
+# A field of Qwen's, and the partition of products in training.
 HARMLESS = frozenset(("attention_dropout", "max_window_layers", "pretraining_tp"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a SmolLM3 checkpoint: in some of its layers nothing is turned.
+    """Read the configuration of a SmolLM3 checkpoint: some of its layers have no rotary positions.
 
     Args:
         settings: its `config.json`.
@@ -32,8 +32,10 @@ def read_config(settings: Settings) -> Config:
         output_bias=bias,
         mlp_bias=settings.boolean("mlp_bias", False),
     )
-    interval, given = settings.integer("no_rope_layer_interval", 4), settings.integers("no_rope_layers")
-    turned = given if settings.has("no_rope_layers") else tuple((i + 1) % interval for i in range(config.layers))
+    interval, no_rope_layers = settings.integer("no_rope_layer_interval", 4), settings.integers("no_rope_layers")
+    turned = (
+        no_rope_layers if settings.has("no_rope_layers") else tuple((i + 1) % interval for i in range(config.layers))
+    )
     if len(turned) < config.layers:
         settings.problems.append(f"no_rope_layers must have a number for each of {config.layers} layers")
         turned = (1,) * config.layers

@@ -11,11 +11,11 @@ from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
 HARMLESS = frozenset(("attention_dropout", "hidden_dropout"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a StableLM checkpoint.
+    """Read the configuration of a StableLM checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -41,7 +41,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

@@ -8,11 +8,11 @@ from duat_jax.models.families.tensor_map import Entry, linear
 from duat_jax.nn.config import BlockConfig
 
 HARMLESS = frozenset(("attention_dropout", "embedding_dropout", "residual_dropout"))
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a StarCoder2 checkpoint.
+    """Read the configuration of a StarCoder2 checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -46,7 +46,7 @@ def _layer(block: BlockConfig) -> list[Entry]:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

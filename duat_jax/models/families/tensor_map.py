@@ -1,4 +1,4 @@
-"""How a checkpoint's tensors become parameters: a table of stored names, our parameters, and what lies between."""
+"""Tensor maps: tables of stored names, parameters, and the transforms between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ Put = Callable[[str, Array], jax.Array]
 
 
 class Transform(NamedTuple):
-    """What lies between stored tensors and our parameters, of which one side or the other is single.
+    """A transform between stored tensors and parameters, of which one side is single.
 
     Args:
         shapes: the stored tensors' shapes from those of the parameters; `None` is any size.
@@ -34,10 +34,10 @@ def _ends(shapes: Shapes) -> list[int]:
 
 
 def transposed(transform: Transform) -> Transform:
-    """Return the transform of tensors that are stored with their last two axes, if they have two, exchanged.
+    """Return the transform of tensors that are stored with their last two axes exchanged.
 
     Args:
-        transform: what lies between once they are exchanged back.
+        transform: the transform of tensors with their axes exchanged back.
     """
 
     def exchanged(x: Array) -> Array:
@@ -69,7 +69,7 @@ SHARED = Transform(
 
 
 def head_by_head(heads: int) -> Transform:
-    """Return the transform of several parameters that are stored together, for each head one after the other.
+    """Return the transform of several parameters that are stored together, interleaved head by head.
 
     Args:
         heads: number of heads.
@@ -91,7 +91,7 @@ def head_by_head(heads: int) -> Transform:
 
 
 def stacked(count: int) -> Transform:
-    """Return the transform of one parameter whose first axis is stored as separate tensors, transposed.
+    """Return the transform of one parameter that is stored as separate, transposed tensors along its first axis.
 
     Args:
         count: size of that axis.
@@ -109,7 +109,7 @@ class Entry(NamedTuple):
     Args:
         stored: name in the checkpoint, without prefix; several where one parameter is stored in parts.
         parameters: paths of the parameters that it becomes, for example `"stack.blocks.0.mlp.input.kernel"`.
-        transform: what lies between.
+        transform: the transform between them.
     """
 
     stored: str | tuple[str, ...]
@@ -127,7 +127,7 @@ def in_layer(i: int, entries: Sequence[Entry]) -> Iterator[Entry]:
 
     Args:
         i: the layer's number.
-        entries: those of a layer.
+        entries: the entries of a layer.
 
     Example:
         >>> next(in_layer(0, [Entry("h.{i}.ln_1.weight", ("block.norm_1.scale",))])).parameters
@@ -140,11 +140,11 @@ def in_layer(i: int, entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def in_every_layer(layers: int, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries of every layer, all of them alike.
+    """Yield the entries of all layers, equal in each.
 
     Args:
         layers: number of layers.
-        entries: those of one layer.
+        entries: the entries of one layer.
     """
     for i in range(layers):
         yield from in_layer(i, entries)
@@ -156,7 +156,7 @@ def linear(stored: str, *layers: str, transform: Transform = TRANSPOSED, bias: b
     Args:
         stored: its name.
         *layers: paths of our linear layers; several if they are stored together.
-        transform: what lies between the kernels, and between the biases.
+        transform: the transform of kernels and of biases.
         bias: whether it has a bias.
     """
     kernels, biases = (tuple(f"{layer}.{name}" for layer in layers) for name in ("kernel", "bias"))
@@ -185,10 +185,10 @@ def part_at(model: nnx.Module, path: str) -> Any:
         model: the model.
         path: attributes and indices, separated by dots; the model itself if empty.
     """
-    found: Any = model
+    part: Any = model
     for step in path.split(".") if path else ():
-        found = found[int(step)] if step.isdigit() else getattr(found, step)
-    return found
+        part = part[int(step)] if step.isdigit() else getattr(part, step)
+    return part
 
 
 def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
@@ -202,12 +202,12 @@ def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
 
 
 def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], tensors: Tensors, put: Put) -> None:
-    """Put a checkpoint's tensors into a model, where the table says; problems are kept in `tensors`.
+    """Set a model's parameters from a checkpoint's tensors; problems are kept in `tensors`.
 
     Args:
         model: the model, of the checkpoint's shape.
         table: the family's tensor map.
-        copies: stored names that may repeat another tensor, and that one's name.
+        copies: stored names that may repeat another tensor, and the name of the repeated one.
         tensors: the checkpoint's tensors.
         put: puts a parameter's value where it is kept, given its path.
     """
@@ -216,19 +216,19 @@ def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], t
         shapes = [parameter.shape for parameter in parameters]
         expected = entry.transform.shapes(shapes)
         stored = [tensors.read(name, *shape) for name, shape in zip(entry.names, expected, strict=True)]
-        # What has a problem has a stand-in of another shape: it is left out, and reading goes on.
+        # A tensor with a problem has a stand-in of another shape: it is left out, and reading goes on.
         if not all(_fits(s.shape, shape) for s, shape in zip(stored, expected, strict=True)):
             continue
         values = entry.transform.unpack(stored, shapes)
         placed: dict[int, jax.Array] = {}
         for path, parameter, value in zip(entry.parameters, parameters, values, strict=True):
-            # Where several parameters share a value it is put once: what is in its place already isn't copied.
+            # A value that several parameters share is put once: putting it again doesn't copy it.
             placed[id(value)] = put(path, placed.get(id(value), value))
             parameter.set_value(placed[id(value)])
     paths = {name: entry.parameters[0] for entry in table for name in entry.names}
-    for name, other in copies.items():
-        tensors.ignore_copy(name, parameter_at(model, paths[other]).get_value(), other)
+    for name, original in copies.items():
+        tensors.ignore_copy(name, parameter_at(model, paths[original]).get_value(), original)
 
 
-def _fits(found: tuple[int, ...], expected: Shape) -> bool:
-    return len(found) == len(expected) and all(e in (None, f) for e, f in zip(expected, found, strict=True))
+def _fits(actual: tuple[int, ...], expected: Shape) -> bool:
+    return len(actual) == len(expected) and all(e in (None, f) for e, f in zip(expected, actual, strict=True))

@@ -12,11 +12,11 @@ _TRAINING = "attention_probs_dropout_prob hidden_dropout_prob"
 # A pooler and a decoder of pixels, which come after the last hidden states and beside the classes.
 _HEADS = "encoder_stride pooler_act pooler_output_size"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
-"""Fields of this family that leave the computation as it is."""
+"""Fields of this family that don't affect the computation."""
 
 
 def read_config(settings: Settings) -> Config:
-    """Return the parts of a Vision Transformer checkpoint.
+    """Read the configuration of a Vision Transformer checkpoint.
 
     Args:
         settings: its `config.json`.
@@ -85,7 +85,7 @@ def _reshaped(*shape: int) -> Transform:
 
 
 def _convolution(*pixels: int) -> Transform:
-    """Return the transform of a linear map of a patch's pixels, each axis of which is stored as one of its own."""
+    """Return the transform of a linear map of a patch's pixels that is stored as a convolution."""
     return Transform(
         lambda shapes: [(shapes[0][1], *pixels)],
         lambda stored, shapes: [stored[0].reshape(shapes[0][::-1]).T],
@@ -94,7 +94,7 @@ def _convolution(*pixels: int) -> Transform:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return which stored tensor becomes which parameters.
+    """Return the table of stored tensors and the parameters that they become.
 
     Args:
         config: the checkpoint's parts.

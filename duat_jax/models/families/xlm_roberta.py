@@ -1,4 +1,4 @@
-"""The XLM-RoBERTa family: `xlm-roberta` checkpoints of Hugging Face's, RoBERTas of many languages."""
+"""The XLM-RoBERTa family: Hugging Face's `xlm-roberta` checkpoints, multilingual RoBERTas."""
 
 import dataclasses
 from functools import partial

@@ -1,1 +1,1 @@
-"""What is explained: one number that a model computes, as a read-out of its residual stream."""
+"""Targets: numbers that a model computes, as read-outs of its residual stream."""

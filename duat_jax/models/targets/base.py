@@ -1,7 +1,7 @@
-"""What is explained: one number that a model computes, as a read-out of its residual stream.
+"""Targets and their readings: one number that a model computes, as a read-out of its residual stream.
 
-A target says which covector `u` reads the number out of a stream `x` of a plain forward pass, `⟨u, x⟩`; whatever `u`
-itself depends on, such as probabilities or a norm, is held at its value on this text.
+A target gives the covector `u` that reads the number from a stream `x` of a plain forward pass, `⟨u, x⟩`; everything
+that `u` itself depends on, such as probabilities or a norm, is held at its value on this text.
 """
 
 from abc import ABC, abstractmethod
@@ -22,8 +22,8 @@ class ForwardPass(NamedTuple):
 
     Args:
         real: true for real tokens, `[tokens]`.
-        states: what is read out of: the last hidden states, prepared by the model's head, `[tokens, features]`.
-        streams: the residual stream before layer `i`, by `i`, where it is asked for; the last one is after all layers.
+        states: the states of the read-out: the last hidden states, prepared by the model's head, `[tokens, features]`.
+        streams: the wanted residual streams before layer `i`, by `i`; the last one is after all layers.
     """
 
     real: Bool[Array, "tokens"]
@@ -31,7 +31,7 @@ class ForwardPass(NamedTuple):
     streams: dict[int, Float[Array, "tokens features"]]
 
     def at(self, stream: int | None) -> Float[Array, "tokens features"]:
-        """Return what a target reads.
+        """Return the states that a target reads.
 
         Args:
             stream: the number of layers before it; the states of the read-out if absent.
@@ -46,14 +46,14 @@ def forward(
     streams: tuple[int, ...] = (),
     segments: Int[Array, "tokens"] | None = None,
 ) -> ForwardPass:
-    """Run a model plainly: nothing is recorded.
+    """Run a model without recording.
 
     Args:
         model: the model.
         inputs: token ids, `[tokens]`; or an image's pixels, `[channels, height, width]`.
         real: true for real tokens, `[tokens]`.
-        streams: which residual streams are wanted, each by the number of layers before it.
-        segments: of each token the segment, `[tokens]`; all of segment 0 if absent.
+        streams: the wanted residual streams, each by the number of layers before it.
+        segments: the segment of each token, `[tokens]`; all of segment 0 if absent.
     """
     x = model.embed(inputs, segments)
     start, blocks = model.first(x), model.stack.blocks
@@ -61,14 +61,14 @@ def forward(
 
 
 class Reading(NamedTuple):
-    """A target on one text: `value = ⟨u, x⟩ + constant − entropy`.
+    """The value of a target on one text, with its read-out: `value = ⟨u, x⟩ + constant − entropy`.
 
     Args:
         value: the number itself, from the plain forward pass.
         readout: the covector `u` that reads it, `[tokens, features]`.
-        constant: what is added to `⟨u, x⟩`: the bias of a read-out.
-        output: which of the model's outputs it is about, a token or a class; -1 if none.
-        entropy: of a log-probability, the entropy of the model's distribution, held as the distribution is.
+        constant: the summand besides `⟨u, x⟩`: the bias of a read-out.
+        output: the number of the output that is read, a token or a class; -1 if none.
+        entropy: for a log-probability, the entropy of the model's distribution, held like the distribution.
     """
 
     value: Float[Array, ""]
@@ -80,24 +80,24 @@ class Reading(NamedTuple):
 
 @runtime_checkable
 class Words(Protocol):
-    """How a model's outputs, places and texts are called."""
+    """Names of a model's outputs, positions and texts."""
 
     def output(self, output: int) -> str:
-        """Return what one of the model's outputs is called, a token or a class.
+        """Return the name of an output, a token or a class.
 
         Args:
             output: its number.
         """
 
     def place(self, position: int) -> str:
-        """Return where a token stands in the text, and what it says.
+        """Return the position of a token, with its text.
 
         Args:
             position: its index.
         """
 
     def text(self, ids: Any) -> str:
-        """Return what a row of tokens says.
+        """Return the text of a row of tokens.
 
         Args:
             ids: their ids, `[tokens]`.
@@ -106,16 +106,16 @@ class Words(Protocol):
 
 FITTING = {
     "next token": "is no encoder: explain a target token, at a position, without another text",
-    "masked token": "says the token at a mask: explain a target token, without another text",
-    "classes": "says a class: explain a class, without position and another text",
-    "hidden": "is an encoder and says no token: explain it against another text (--against TEXT), without target,"
+    "masked token": "predicts the token at a mask: explain a target token, without another text",
+    "classes": "predicts a class: explain a class, without position and another text",
+    "hidden": "is an encoder and predicts no token: explain it against another text (--against TEXT), without target,"
     " contrast or position",
 }
-"""What a model with each kind of head can be asked."""
+"""The targets of a model with each kind of head, as the end of a message."""
 
 
 class Target(ABC):
-    """One number that a model can be asked to explain.
+    """One number of a model that can be explained.
 
     An implementation is a frozen dataclass; `reader` is a pytree, so that one compiled program reads many.
     """
@@ -123,12 +123,12 @@ class Target(ABC):
     stream: int | None = None
     """The stream that is read, by the number of layers before it; the states of the read-out if absent."""
     position: Any = None
-    """The token at which it is read, if it is one."""
+    """The token at which it is read, if there is one."""
     needs: ClassVar[tuple[str, ...] | None] = None
-    """The kinds of head of which a model must have one."""
+    """The kinds of head that have this target; all if `None`."""
 
     def missing(self, config: Config) -> str | None:
-        """Return why a model doesn't have this target, if it doesn't.
+        """Return the reason why a model doesn't have this target, or `None`.
 
         Args:
             config: the model's parts.
@@ -138,16 +138,16 @@ class Target(ABC):
 
     @abstractmethod
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Target":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> Any:
-        """Return the pytree whose `read(model, passed)` is the reading.
+        """Return the pytree whose `read(model, passed)` returns the reading.
 
         Args:
             run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.
@@ -156,11 +156,11 @@ class Target(ABC):
 
     @abstractmethod
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
 
 
@@ -168,7 +168,7 @@ def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "
     """Return the covector that reads a direction at one position.
 
     Args:
-        x: what it is a covector on.
+        x: the states that it is a covector on.
         position: the token.
         u: the direction.
     """
@@ -176,13 +176,13 @@ def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "
 
 
 def reading(value: Array, readout: Array, constant: Any = 0, output: Any = -1, entropy: Array | None = None) -> Reading:
-    """Return a reading, its parts as arrays.
+    """Build a reading from its parts.
 
     Args:
         value: the number itself.
         readout: the covector that reads it.
-        constant: what is added to what it reads.
-        output: which of the model's outputs it is about, if any.
-        entropy: what is subtracted, if it is a log-probability.
+        constant: the summand besides its value.
+        output: the number of the output that is read, if any.
+        entropy: the subtracted entropy, for a log-probability.
     """
     return Reading(value, readout, jnp.asarray(constant, value.dtype), jnp.asarray(output, jnp.int32), entropy)

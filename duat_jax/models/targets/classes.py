@@ -1,4 +1,4 @@
-"""The logit of a class: what a classifier is asked."""
+"""Target: the logit of a class."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -17,10 +17,10 @@ from duat_jax.models.validation import Places, checked_class
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Class(Target):
-    """The logit of a class, or its difference to that of another: `⟨E_t − E_c, h⟩` with the pooled state `h`.
+    """The logit of a class, or its difference from that of another: `⟨E_t − E_c, h⟩` with the pooled state `h`.
 
     Args:
-        name: what the class `t` is called, or its number; the most probable one if absent.
+        name: the name of the class `t`, or its number; the most probable class if absent.
         contrast: the class `c` whose logit is subtracted.
 
     Example:
@@ -40,12 +40,12 @@ class Class(Target):
     needs = ("classes",)
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Class":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
         return Class(
             checked_class(config, self.name, "target", problems),
@@ -53,7 +53,7 @@ class Class(Target):
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        """Return value and covector.
+        """Return the value and its covector.
 
         Args:
             model: the model.
@@ -67,11 +67,11 @@ class Class(Target):
         return read_logit(model.logits_at(state), self.name, self.contrast, lambda direction: back(direction)[0])
 
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
         minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
         return f"logit of class {words.output(int(reading.output))!r}{minus}"

@@ -1,4 +1,4 @@
-"""Any direction at any residual stream."""
+"""Target: a direction in a residual stream."""
 
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -6,11 +6,11 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_position, checked_vector, whole
+from duat_jax.models.validation import Places, checked_position, checked_vector, whole_number
 from duat_jax.nn.linear import PRECISION
 
 
@@ -18,7 +18,7 @@ from duat_jax.nn.linear import PRECISION
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Direction(Target):
-    """Any direction at any stream and position: `⟨v, x_p⟩`.
+    """The projection on a direction, at any stream and position: `⟨v, x_p⟩`.
 
     Args:
         vector: the direction `v`, `[features]`.
@@ -31,17 +31,17 @@ class Direction(Target):
     position: Any = -1
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Direction":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
-        layers = None if self.stream is None else whole(self.stream)
+        layers = None if self.stream is None else whole_number(self.stream)
         if self.stream is not None and (layers is None or not 0 <= layers <= config.layers):
             problems.append(
-                f"stream {shown(self.stream)} is none of the model's: give 0 (before the first layer) to"
+                f"stream {quoted(self.stream)} isn't one of the model's: give 0 (before the first layer) to"
                 f" {config.layers} (after the last), or none for the last hidden states"
             )
         features = config.state_features if layers is None else config.features
@@ -50,7 +50,7 @@ class Direction(Target):
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        """Return value and covector.
+        """Return the value and its covector.
 
         Args:
             model: the model.
@@ -61,11 +61,11 @@ class Direction(Target):
         return reading(jnp.dot(x[self.position], vector, precision=PRECISION), one_row(x, self.position, vector))
 
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
-        what = "the last hidden states" if self.stream is None else f"the stream after {self.stream} layers"
-        return f"a direction in {what} at {words.place(self.position)}"
+        place = "the last hidden states" if self.stream is None else f"the stream after {self.stream} layers"
+        return f"a direction in {place} at {words.place(self.position)}"

@@ -1,4 +1,4 @@
-"""The logit of a token and its log-probability: what a language model is asked, masked or not."""
+"""Targets: the logit and the log-probability of a token."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from duat_jax.nn.linear import PRECISION, in_blocks
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Logit(Target):
-    """The logit of a token, or its difference to that of another: `⟨E_t − E_c, h_p⟩` with the last hidden state `h_p`.
+    """The logit of a token, or its difference from another: `⟨E_t − E_c, h_p⟩` with the last hidden state `h_p`.
 
     Args:
-        token: the token id `t`; the most probable one if absent.
+        token: the token id `t`; the most probable token if absent.
         contrast: the token id `c` whose logit is subtracted.
         position: the token `p` at which it is read; negative counts from the end. If absent the last one, or for a
             masked language model the only mask.
@@ -41,12 +41,12 @@ class Logit(Target):
     needs = ("next token", "masked token")
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Logit":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
         return Logit(
             checked_token(config, self.token, "target", problems),
@@ -55,7 +55,7 @@ class Logit(Target):
         )
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        """Return value and covector.
+        """Return the value and its covector.
 
         Args:
             model: the model.
@@ -65,11 +65,11 @@ class Logit(Target):
         return read_logit(logits, self.token, self.contrast, partial(one_row, passed.states, self.position))
 
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
         minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
         return f"logit of {words.output(int(reading.output))!r}{minus} at {words.place(self.position)}"
@@ -86,10 +86,10 @@ class LogProbability(Target):
         log p_t = (l_t − Σ p_v l_v) − H(p).
 
     The bracket is linear in the stream once `p` is held, and its covector is the gradient of `log p_t`. `−H(p)` is a
-    part of its own, `entropy`: it is the same whichever token is asked for.
+    part of its own, `entropy`: it is the same for every token.
 
     Args:
-        token: the token id `t`; the most probable one if absent.
+        token: the token id `t`; the most probable token if absent.
         position: the token at which it is read, as in `Logit`.
     """
 
@@ -98,18 +98,18 @@ class LogProbability(Target):
     needs = ("next token", "masked token")
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "LogProbability":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
         token = checked_token(config, self.token, "target", problems)
         return LogProbability(token, checked_position(self.position, places, problems))
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        """Return value and covector.
+        """Return the value and its covector.
 
         Args:
             model: the model.
@@ -118,23 +118,23 @@ class LogProbability(Target):
         logits = model.logits_at(passed.states[self.position])
         token = jnp.argmax(logits.values) if self.token is None else self.token
         logs = jax.nn.log_softmax(logits.values)
-        held = jnp.exp(logs)
-        weights, rows = in_blocks(held * logits.ratios), in_blocks(logits.rows)
+        probabilities = jnp.exp(logs)
+        weights, rows = in_blocks(probabilities * logits.ratios), in_blocks(logits.rows)
         mean = jnp.einsum("bv,bvf->bf", weights, rows, precision=PRECISION).sum(0)
         return reading(
             logs[token],
             one_row(passed.states, self.position, logits.direction(token) - mean),
-            logits.constants[token] - jnp.dot(held, logits.constants, precision=PRECISION),
+            logits.constants[token] - jnp.dot(probabilities, logits.constants, precision=PRECISION),
             token,
-            -jnp.dot(held, logs, precision=PRECISION),
+            -jnp.dot(probabilities, logs, precision=PRECISION),
         )
 
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
         return f"log-probability of {words.output(int(reading.output))!r} at {words.place(self.position)}"
 
@@ -142,12 +142,12 @@ class LogProbability(Target):
 def read_logit(
     logits: Logits, output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
 ) -> Reading:
-    """Return value and covector of a logit, or of its difference to another one.
+    """Return the reading of a logit, or of the difference of two.
 
     Args:
         logits: the logits at one state.
-        output: which one; the largest if absent.
-        contrast: which one is subtracted, if any.
+        output: its number; the largest logit if absent.
+        contrast: the number of the subtracted logit, if any.
         covector: the covector on all states that reads a direction in the one state.
     """
     output = jnp.argmax(logits.values) if output is None else output

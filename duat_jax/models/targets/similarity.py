@@ -1,4 +1,4 @@
-"""The cosine similarity of two texts: what an encoder is asked."""
+"""Target: the cosine similarity of two texts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class _MeanDirection:
 @final
 @dataclass(frozen=True, eq=False)
 class Similarity(Target):
-    """The cosine similarity of two texts' mean-pooled last hidden states, the norm of the explained text's one held.
+    """The cosine similarity of two texts' mean-pooled last hidden states, with the explained text's norm held.
 
     Args:
         against: token ids of the other text, `[other_tokens]`; of a vision model, the other image's pixels.
@@ -45,19 +45,19 @@ class Similarity(Target):
     needs = ("hidden",)
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Similarity":
-        """Return the same with whole numbers in the model's range.
+        """Return the target with its arguments validated for a model.
 
         Args:
             config: the model's parts.
-            places: where the text can be read.
-            problems: where everything that is wrong is added.
+            places: the positions of the text.
+            problems: the list to which every problem is added.
         """
         if config.image is not None:
             return Similarity(checked_pixels(config.image, self.against, "the other image", problems))
         return Similarity(checked_ids(config, self.against, "the other text", problems))
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _MeanDirection:
-        """Return the pytree whose `read(model, passed)` is the reading.
+        """Return the pytree whose `read(model, passed)` returns the reading.
 
         Args:
             run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.
@@ -66,11 +66,11 @@ class Similarity(Target):
         return _MeanDirection(_unit_mean(hidden, tokens))
 
     def label(self, reading: Reading, words: Words) -> str:
-        """Return what is explained, in words.
+        """Describe the target.
 
         Args:
             reading: the target on this text.
-            words: how its tokens are called.
+            words: the names of its tokens.
         """
         return f"cosine similarity to {words.text(self.against)!r}"
 

@@ -34,8 +34,8 @@ class ResidualTerm(NamedTuple):
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> one = jnp.eye(1)
-        >>> layer = ResidualTerm(one, jnp.zeros(1), (Term(2 * one, jnp.ones(1), -one),))
+        >>> identity = jnp.eye(1)
+        >>> layer = ResidualTerm(identity, jnp.zeros(1), (Term(2 * identity, jnp.ones(1), -identity),))
         >>> x = jnp.array([3.0])
         >>> (layer.path @ x + layer.path_bias + layer.outer @ jax.nn.relu(layer.inner @ x + layer.inner_bias)).tolist()
         [-4.0]

@@ -118,10 +118,10 @@ def secant(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> found = secant(lambda x: x[0] * jnp.exp(x[1]))(jnp.array([2.0, 1.0]), jnp.array([1.0, 0.0]))
-        >>> [round(float(part), 4) for part in found.parts], round(float(found.difference), 4)
+        >>> split = secant(lambda x: x[0] * jnp.exp(x[1]))(jnp.array([2.0, 1.0]), jnp.array([1.0, 0.0]))
+        >>> [round(float(part), 4) for part in split.parts], round(float(split.difference), 4)
         ([1.8591, 2.5774], 4.4366)
-        >>> found.completeness.verdict
+        >>> split.completeness.verdict
         'holds'
 
     Source: the closed form of Wang & Li, Eq. 11, between two inputs; for elementwise functions it is the rescale rule
@@ -200,7 +200,7 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
     holds = program.of_kind(marks.HOLD)
     if names is not True and names is not False and (unknown := set(names) - {site.key.name for site in holds}):
         existing = ", ".join(dict.fromkeys(site.key.name for site in holds)) or "none"
-        raise DuatError(f"no parameter is held by the name {', '.join(sorted(unknown))}: the names are {existing}")
+        raise DuatError(f"no held parameter is named {', '.join(sorted(unknown))}; existing names: {existing}")
     held = frozenset(s for s in holds if names is True or (names is not False and s.key.name in names))
     plan = make_plan(program, held)
     held = frozenset(site for site in held if site in plan.marks)

@@ -29,7 +29,7 @@ class Transformer(nnx.Module):
         rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
 
     Raises:
-        DuatError: naming everything that is wrong with the configuration.
+        DuatError: naming every problem of the configuration.
 
     Example:
         >>> import jax.numpy as jnp

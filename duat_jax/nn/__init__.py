@@ -1,4 +1,4 @@
-"""Flax NNX parts with marks; a module is a pytree and goes through JAX's transformations as it is."""
+"""Flax NNX modules with marks; a module is a pytree and passes through all of JAX's transformations."""
 
 from duat_jax.nn.attention import Attention as Attention
 from duat_jax.nn.attention import SlicedAttention as SlicedAttention

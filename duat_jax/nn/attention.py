@@ -1,4 +1,4 @@
-"""Attention, linear in its value path once the pattern is held."""
+"""Multi-head attention, linear in its value path once the pattern is held."""
 
 from typing import Any, final
 
@@ -15,7 +15,7 @@ from duat_jax.nn.position import Rotary
 from duat_jax.transform.marks import point
 
 LONGEST_STORED = 512
-"""The longest text, in tokens, of which the pattern is stored; of longer ones queries and keys are held instead."""
+"""The longest text, in tokens, whose pattern is stored; for longer ones queries and keys are held instead."""
 
 
 def _mix(
@@ -24,8 +24,8 @@ def _mix(
     return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
 
 
-def _joined(mixed: Float[Array, "... tokens heads head_features"]) -> Float[Array, "... tokens width"]:
-    """Return what the heads mixed side by side, marked: differences are read and edits made head by head."""
+def _concatenated(mixed: Float[Array, "... tokens heads head_features"]) -> Float[Array, "... tokens width"]:
+    """Concatenate the heads' outputs, marked for differences and edits by head."""
     return point(mixed, "attention.mixed").reshape(*mixed.shape[:-2], -1)
 
 
@@ -34,23 +34,24 @@ class Attention(nnx.Module):
     """Standard multi-head attention: `MHA(x) = Σ_h H_h x W_{V,h} W_{O,h} + bias`, scores scaled by `1/√head_features`.
 
     With fewer key/value heads than query heads, neighbouring query heads share one. The pattern is held; in texts of
-    more than `LONGEST_STORED` tokens queries and keys are, and `pattern` computes it from them.
+    more than `LONGEST_STORED` tokens queries and keys are held instead, and `pattern` computes it from them.
 
     Args:
         features: width of the residual stream.
         heads: number of query heads.
         key_value_heads: number of key/value heads, a divisor of `heads`; as many if absent.
         head_features: width of one head; `features / heads` if absent.
-        causal: whether a token sees only itself and what came before.
-        window: how many tokens a token sees back, itself included, and without `causal` as many ahead; all if absent.
+        causal: whether a token sees only itself and earlier tokens.
+        window: number of tokens that a token sees back, itself included, and without `causal` also ahead; all if
+            absent.
         scale: factor of the scores; `1/√head_features` if absent.
-        rotary: what turns queries and keys by their position; nothing if absent.
-        query_norm: normalises the queries, before they are turned: each head's, or all heads' together.
-        key_norm: the same of the keys.
-        cap: what the scores' size stays below; no limit if absent.
+        rotary: the rotation of queries and keys by their position; none if absent.
+        query_norm: normalises the queries before rotation: each head's, or all heads' together.
+        key_norm: the same for the keys.
+        cap: the soft cap of the scores; no limit if absent.
         sinks: whether each head may attend to nothing, by a learned score.
         bias: whether queries, keys and values have biases.
-        output_bias: whether the output has one.
+        output_bias: whether the output has a bias.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
     """
@@ -95,7 +96,7 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
+        """Mix the tokens by attention.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
@@ -105,13 +106,13 @@ class Attention(nnx.Module):
         keys = point(self._heads(self.key(x), self.key_norm, mask), "attention.keys")
         values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
         if x.shape[-2] > LONGEST_STORED:
-            return self.output(_joined(attend(queries, keys, values, mask=mask, **self._switches(queries))))
+            return self.output(_concatenated(attend(queries, keys, values, mask=mask, **self._switches(queries))))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
         visible = attention_mask(x.shape[-2], causal=self.causal, window=self.window, mask=mask)
         sinks = self._switches(queries)["sinks"]
         return self.output(
-            _joined(_mix(attention_pattern(queries, keys, self.scale, visible, self.cap, sinks), values))
+            _concatenated(_mix(attention_pattern(queries, keys, self.scale, visible, self.cap, sinks), values))
         )
 
     def pattern(
@@ -120,7 +121,7 @@ class Attention(nnx.Module):
         keys: Float[Array, "... tokens key_value_heads head_features"],
         mask: Bool[Array, "... tokens"] | None = None,
     ) -> Float[Array, "... heads queries keys"]:
-        """Return the attention pattern of a long text, of which queries and keys were held.
+        """Return the attention pattern of a long text, from its held queries and keys.
 
         Args:
             queries: the held `"attention.queries"`, `[..., tokens, heads, head_features]`.
@@ -144,7 +145,7 @@ class Attention(nnx.Module):
         norm: RMSNorm | None,
         mask: Bool[Array, "... tokens"] | None,
     ) -> Float[Array, "... tokens heads head_features"]:
-        """Split queries or keys into heads, normalised and turned."""
+        """Split queries or keys into heads, normalised and rotated."""
         heads = y.reshape(*y.shape[:-1], -1, self.head_features)
         if norm is not None:
             heads = norm(heads) if norm.scale.shape == heads.shape[-1:] else norm(y).reshape(heads.shape)
@@ -160,7 +161,7 @@ class SlicedAttention(nnx.Module):
     Args:
         features: width `M` of the residual stream.
         heads: number of heads `h`; it divides `features`.
-        causal: whether a token sees only itself and what came before.
+        causal: whether a token sees only itself and earlier tokens.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
     """
@@ -177,7 +178,7 @@ class SlicedAttention(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
+        """Mix the tokens by attention.
 
         Args:
             x: the residual stream, `[..., tokens, features]`.
@@ -191,4 +192,4 @@ class SlicedAttention(nnx.Module):
 
         visible = attention_mask(x.shape[-2], causal=self.causal, mask=mask)
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, visible)
-        return self.output(_joined(_mix(pattern, project(self.value))))
+        return self.output(_concatenated(_mix(pattern, project(self.value))))

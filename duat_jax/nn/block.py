@@ -1,4 +1,4 @@
-"""A block: how attention, norms and MLP meet the residual stream."""
+"""A Transformer block: attention, MLP and norms around the residual stream."""
 
 from collections.abc import Callable
 from typing import final
@@ -45,7 +45,7 @@ def _unchanged(x: Array) -> Array:
 
 @final
 class Block(nnx.Module):
-    """One layer, put together from an attention, an MLP and up to four norms.
+    """One layer: an attention, an MLP and up to four norms.
 
     | arrangement | `y = …` | |
     |---|---|---|
@@ -54,7 +54,7 @@ class Block(nnx.Module):
     | `"post-norm"` (BERT) | `y = N₁(x + A x)` | `N₂(y + FFN(y))` |
     | `"parallel"` (GPT-NeoX) | `y = x + A N₁(x)` | `y + FFN(N₂(x))` |
 
-    Norms may also stand on what attention and MLP return, before it is added: `A` is then `N₃ A` (Gemma 2, OLMo 2).
+    The outputs of attention and MLP may also be normalised before they are added: `A` is then `N₃ A` (Gemma 2, OLMo 2).
 
     Args:
         arrangement: a name in `ARRANGEMENTS`.
@@ -62,12 +62,12 @@ class Block(nnx.Module):
         mlp: acts on each token: `mlp(x)`.
         norm_1: `N₁`; the identity if absent.
         norm_2: `N₂`; the identity if absent.
-        attention_norm: what attention returns goes through it; the identity if absent.
-        mlp_norm: the same of the MLP.
-        scale: what both are multiplied by, before they are added (Granite).
+        attention_norm: the norm of the attention's output; the identity if absent.
+        mlp_norm: the norm of the MLP's output; the identity if absent.
+        scale: the factor of both outputs before they are added (Granite).
 
     Raises:
-        DuatError: if there is no such arrangement.
+        DuatError: if the arrangement isn't known.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Attention without a stored pattern: computed in blocks, and once more where a transpose needs it."""
+"""Blockwise attention without a stored pattern: each block is computed again in a transpose."""
 
 from functools import partial
 from itertools import pairwise
@@ -14,11 +14,11 @@ from duat_jax.nn.pattern import require_boolean
 from duat_jax.transform.marks import hold
 
 ROWS = 256
-"""Rows of the pattern that are computed at once: of one key head, those of all query heads that share it."""
+"""Rows of the pattern that are computed at once: for one key head, those of all query heads that share it."""
 
 STRIPS = 4
 """Strips of a causal pattern, each with as many columns as its last row sees: 5/8 of the square are computed, not all.
-More strips are more to compile."""
+More strips take longer to compile."""
 
 
 def _mix(
@@ -37,7 +37,7 @@ def _mix(
     if sinks is not None:
         scores = jnp.concatenate([scores, jnp.broadcast_to(sinks[:, None], (*scores.shape[:-1], 1))], -1)
     pattern = jax.nn.softmax(scores)[..., : visible.shape[-1]]
-    # A query that sees nothing mixes in nothing.
+    # A query that sees no key gets zeros.
     return jnp.einsum("...qgk,...fk->...qgf", jnp.where(visible, pattern, 0), values, precision=PRECISION)
 
 
@@ -62,13 +62,13 @@ def _attend_head(
     def attend_strip(begin: int, end: int) -> Array:
         columns = min(tokens, back + rows + ahead, end * rows if ahead == 0 else tokens)
 
-        # Otherwise a transpose would be handed the pattern of every block, all of them stored.
+        # Otherwise all blocks' patterns would be stored for the transpose.
         @jax.checkpoint
         def attend_block(block: tuple[Array, Array]) -> Array:
             first, queries = block
-            left = jnp.clip(first - back, 0, tokens - columns)
-            cut = partial(lax.dynamic_slice_in_dim, start_index=left, slice_size=columns)
-            distances = first + jnp.arange(rows)[:, None, None] - (left + jnp.arange(columns))
+            first_column = jnp.clip(first - back, 0, tokens - columns)
+            cut = partial(lax.dynamic_slice_in_dim, start_index=first_column, slice_size=columns)
+            distances = first + jnp.arange(rows)[:, None, None] - (first_column + jnp.arange(columns))
             visible = (distances <= back) & (distances >= -ahead)
             if mask is not None:
                 visible &= cut(mask, axis=-1)[..., None, None, :]
@@ -105,11 +105,12 @@ def attend(
         keys: `[..., tokens, key_value_heads, head_features]`; neighbouring query heads share one.
         values: `[..., tokens, key_value_heads, value_features]`.
         scale: factor of the scores.
-        causal: whether a query sees only itself and what came before.
-        window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
+        causal: whether a query sees only itself and earlier tokens.
+        window: number of tokens that a query sees back, itself included, and without `causal` also ahead; all if
+            absent.
         mask: true for real tokens, false for padding, `[..., tokens]`. A query that sees no real token gets zeros.
-        cap: what the scores' size stays below; no limit if absent.
-        sinks: the score of one more key that says nothing, `[heads]`.
+        cap: the soft cap of the scores; no limit if absent.
+        sinks: the score of one more key, without a value, `[heads]`.
 
     Returns:
         `[..., tokens, heads, value_features]`.
@@ -155,7 +156,7 @@ def pattern(
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
 ) -> Float[Array, "... heads queries keys"]:
-    """Return the pattern that `attend` applies: what it makes of the identity.
+    """Return the pattern that `attend` applies, by applying it to the identity.
 
     Args:
         queries: the held queries, `[..., tokens, heads, head_features]`.

@@ -1,4 +1,4 @@
-"""What a block is made of, by name, and the making of it."""
+"""Configuration of blocks, and construction of blocks and stacks from it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,41 +27,42 @@ QUERY_KEY_NORMS = ("none", "head", "all heads")
 @final
 @dataclass(frozen=True, kw_only=True)
 class BlockConfig:
-    """The parts of a block.
+    """Configuration of a block: its parts, by name.
 
     Args:
-        arrangement: how they meet the residual stream, a name in `ARRANGEMENTS`.
+        arrangement: the arrangement of the parts around the residual stream, a name in `ARRANGEMENTS`.
         features: width of the residual stream.
         heads: query heads.
         neurons: hidden units of the MLP, or of one expert.
-        causal: whether a token sees only itself and what came before.
-        window: how many tokens a token sees back, itself included, and without `causal` as many ahead; all if absent.
+        causal: whether a token sees only itself and earlier tokens.
+        window: number of tokens that a token sees back, itself included, and without `causal` also ahead; all if
+            absent.
         key_value_heads: key/value heads, a divisor of `heads`; as many if absent.
         head_features: width of one head; `features / heads` if absent.
         attention: `"standard"`, or `"sliced"` for the papers' heads, which each see a slice of the features.
         attention_bias: whether queries, keys and values have biases.
         output_bias: whether the attention's output has one.
         scale: factor of the scores; `1/√head_features` if absent.
-        score_cap: what the scores' size stays below; no limit if absent.
-        rotary: what turns queries and keys by their position; nothing if absent.
-        query_key_norm: `"head"` where each head's queries and keys are normalised, `"all heads"` where all heads' are
+        score_cap: the soft cap of the scores; no limit if absent.
+        rotary: the rotation of queries and keys by their position; none if absent.
+        query_key_norm: `"head"` to normalise each head's queries and keys, `"all heads"` to normalise all heads'
             together, or `"none"`.
         sinks: whether each head may attend to nothing, by a learned score.
         mlp: `"plain"`, `"gated"` or `"experts"`, gated too.
-        mlp_bias: whether the MLP has biases; of experts the router too.
+        mlp_bias: whether the MLP has biases; with experts the router too.
         activation: a name in `ACTIVATIONS`.
         experts: number of experts.
-        chosen_experts: how many of them are chosen for a token.
-        normalised_experts: whether the weights of the chosen ones are divided by their sum.
-        expert_limit: what experts' gates stay below, and their factors' size before one is added; neither if absent.
+        chosen_experts: number of experts chosen for a token.
+        normalised_experts: whether the weights of the chosen experts are divided by their sum.
+        expert_limit: the limit of experts' gates, and of their factors' size before one is added; none if absent.
         norm: `"layer"`, `"rms"` or `"none"`.
-        norm_1: whether the first norm of the arrangement is there.
-        norm_2: whether the second one is.
-        output_norms: whether there are norms on what attention and MLP return, before it is added.
+        norm_1: whether the arrangement's first norm is present.
+        norm_2: whether its second norm is present.
+        output_norms: whether the outputs of attention and MLP are normalised before they are added.
         norm_bias: whether a LayerNorm has an offset.
-        norm_weight_offset: what is added to the weight of an RMSNorm.
-        epsilon: of the norm.
-        residual_scale: what attention and MLP return is multiplied by, before it is added.
+        norm_weight_offset: the summand of the weight of an RMSNorm.
+        epsilon: the norms' epsilon.
+        residual_scale: the factor of the outputs of attention and MLP before they are added.
     """
 
     arrangement: str
@@ -97,8 +98,8 @@ class BlockConfig:
     residual_scale: float = 1.0
 
     def problems(self) -> list[str]:
-        """Return everything that keeps this block from being made."""
-        named = {
+        """Return every problem that makes this configuration invalid."""
+        choices = {
             "arrangement": ARRANGEMENTS,
             "attention": ATTENTIONS,
             "mlp": MLPS,
@@ -106,40 +107,40 @@ class BlockConfig:
             "norm": NORMS,
             "query_key_norm": QUERY_KEY_NORMS,
         }
-        found = [
-            f"{field} = {getattr(self, field)!r} isn't one of {', '.join(known)}"
-            for field, known in named.items()
-            if getattr(self, field) not in known
+        problems = [
+            f"{field} = {getattr(self, field)!r} isn't one of {', '.join(allowed)}"
+            for field, allowed in choices.items()
+            if getattr(self, field) not in allowed
         ]
         sizes = (
             *("features", "heads", "neurons", "key_value_heads", "head_features", "window"),
             *("experts", "chosen_experts"),
         )
-        found += [
+        problems += [
             f"{name} = {size} must be positive"
             for name in sizes
             if (size := getattr(self, name)) is not None and size < 1
         ]
-        if found:
-            return found
+        if problems:
+            return problems
         if (self.head_features is None or self.attention == "sliced") and self.features % self.heads:
-            found.append(f"heads = {self.heads} must divide features = {self.features}")
+            problems.append(f"heads = {self.heads} must divide features = {self.features}")
         if self.key_value_heads is not None and self.heads % self.key_value_heads:
-            found.append(f"key_value_heads = {self.key_value_heads} must divide heads = {self.heads}")
+            problems.append(f"key_value_heads = {self.key_value_heads} must divide heads = {self.heads}")
         if self.rotary is not None and 2 * (turned := len(self.rotary.frequencies)) > (
             width := self.head_features or self.features // self.heads
         ):
-            found.append(f"rotary turns {2 * turned} features, but a head has {width}")
+            problems.append(f"rotary turns {2 * turned} features, but a head has {width}")
         plain = ("key_value_heads", "head_features", "window", "scale", "score_cap", "rotary")
-        if self.attention == "sliced" and (given := [name for name in plain if getattr(self, name) is not None]):
-            found.append(f"sliced attention has no {', '.join(given)}")
+        if self.attention == "sliced" and (present := [name for name in plain if getattr(self, name) is not None]):
+            problems.append(f"sliced attention has no {', '.join(present)}")
         if any((number is not None) != (self.mlp == "experts") for number in (self.experts, self.chosen_experts)):
-            found.append("experts and chosen_experts go with mlp = 'experts', both of them")
+            problems.append("experts and chosen_experts are required with mlp = 'experts', and only there")
         elif self.expert_limit is not None and self.mlp != "experts":
-            found.append("expert_limit goes with mlp = 'experts'")
+            problems.append("expert_limit is only for mlp = 'experts'")
         elif (self.chosen_experts or 0) > (self.experts or 0):
-            found.append(f"chosen_experts = {self.chosen_experts} is more than experts = {self.experts}")
-        return found
+            problems.append(f"chosen_experts = {self.chosen_experts} is more than experts = {self.experts}")
+        return problems
 
 
 BLOCKS: dict[str, Callable[..., BlockConfig]] = {
@@ -149,19 +150,19 @@ BLOCKS: dict[str, Callable[..., BlockConfig]] = {
     "post-norm": partial(BlockConfig, arrangement="post-norm"),
     "parallel": partial(BlockConfig, arrangement="parallel"),
 }
-"""The block types of the papers and of the first models, each a configuration that still needs its sizes."""
+"""The block types of the papers and of the first models, as configurations without sizes."""
 
 
 def make_norm(
     config: BlockConfig, name: str, dtype: DTypeLike, features: int | None = None
 ) -> LayerNorm | RMSNorm | None:
-    """Return a norm of the kind that a configuration names, or `None` where it names none.
+    """Build the norm of a configuration, or `None` for none.
 
     Args:
         config: the configuration.
         name: prefix of the names of its marks.
         dtype: dtype of the parameters.
-        features: what it normalises; the residual stream's if absent.
+        features: the number of features; that of the residual stream if absent.
     """
     size = config.features if features is None else features
     match config.norm:
@@ -174,7 +175,7 @@ def make_norm(
 
 
 def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> Attention | SlicedAttention:
-    """Return an attention of the kind that a configuration names.
+    """Build the attention of a configuration.
 
     Args:
         config: the configuration.
@@ -217,7 +218,7 @@ def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None)
 
 
 def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> MLP | GatedMLP | Experts:
-    """Return an MLP of the kind that a configuration names.
+    """Build the MLP of a configuration.
 
     Args:
         config: the configuration.
@@ -242,7 +243,7 @@ def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> ML
 
 
 def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> Block:
-    """Return a block.
+    """Build a block from its configuration.
 
     Args:
         config: its parts.
@@ -250,7 +251,7 @@ def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx
         rngs: source of the random initial weights; zeros without it.
 
     Raises:
-        DuatError: naming everything that is wrong with the configuration.
+        DuatError: naming every problem of the configuration.
     """
     if problems := config.problems():
         raise DuatError("; ".join(problems))
@@ -271,7 +272,7 @@ def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx
 
 
 def make_stack(config: BlockConfig, *, layers: int, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> Stack:
-    """Return a stack of equal blocks.
+    """Build a stack of equal blocks.
 
     Args:
         config: the parts of each block.
@@ -280,7 +281,7 @@ def make_stack(config: BlockConfig, *, layers: int, dtype: DTypeLike = jnp.float
         rngs: source of the random initial weights; zeros without it.
 
     Raises:
-        DuatError: naming everything that is wrong with the configuration.
+        DuatError: naming every problem of the configuration.
 
     Example:
         >>> import jax.numpy as jnp

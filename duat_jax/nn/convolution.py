@@ -1,4 +1,4 @@
-"""The layer of a residual convolutional network: one term, between two convolutions."""
+"""Convolutions, and the layer of a residual convolutional network: one term between two convolutions."""
 
 from typing import final
 
@@ -18,15 +18,15 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 @final
 class Convolution(nnx.Module):
-    """Apply `y_p = Σ_k x_{s p + k} W_k + b` at every place `p` of an image, with zeros beyond its border.
+    """Apply `y_p = Σ_k x_{s p + k} W_k + b` at every pixel `p` of an image, with zeros beyond its border.
 
-    Acting on `vec(x)` this is a block Toeplitz matrix, which is never made: `Σ_k T_k ⊗ W_kᵀ`, where `T_k` takes place
-    `p` from place `s p + k`.
+    Acting on `vec(x)` this is a block Toeplitz matrix, which is never formed: `Σ_k T_k ⊗ W_kᵀ`, where `T_k` takes pixel
+    `p` from pixel `s p + k`.
 
     Args:
         inputs: channels of `x`.
         outputs: channels of `y`.
-        size: rows and columns of the kernel, an odd number; `k` runs over places up to `(size − 1)/2` away.
+        size: rows and columns of the kernel, an odd number; `k` runs over pixels up to `(size − 1)/2` away.
         name: prefix of the bias's name.
         stride: `s`: `y` has every `s`-th row and column.
         bias: whether there is a bias.
@@ -34,7 +34,7 @@ class Convolution(nnx.Module):
         rngs: source of the random initial weights; zeros without it.
 
     Raises:
-        DuatError: naming every size that is no positive number, and a kernel without a middle.
+        DuatError: naming every size that isn't positive, and an even kernel size.
 
     Example:
         >>> import jax.numpy as jnp
@@ -56,11 +56,11 @@ class Convolution(nnx.Module):
         rngs: nnx.Rngs | None,
     ) -> None:
         sizes = {"inputs": inputs, "outputs": outputs, "size": size, "stride": stride}
-        problems = [f"{what} = {number} must be positive" for what, number in sizes.items() if number < 1]
+        problems = [f"{field} = {number} must be positive" for field, number in sizes.items() if number < 1]
         if size > 0 and size % 2 == 0:
             problems.append(f"size = {size} has no middle: give an odd number")
         if problems:
-            raise DuatError(f"the convolution {name!r} can't be made: {'; '.join(problems)}")
+            raise DuatError(f"the convolution {name!r} is invalid: {'; '.join(problems)}")
         self.name = name
         self.stride = stride
         self.kernel = initial((size, size, inputs, outputs), dtype, rngs)
@@ -105,7 +105,7 @@ class Convolution(nnx.Module):
 class ResidualConvolution(nnx.Module):
     """One layer `x_i = R x_{i−1} + W3 σ(W2 x_{i−1} + b2) + b3`, where `W2` and `W3` are convolutions.
 
-    `R` is the identity where the layer leaves the stream's shape as it is, and else a projection of every place, a
+    `R` is the identity where the layer keeps the stream's shape, and otherwise a projection of every pixel, a
     convolution of size 1.
 
     Args:
@@ -113,12 +113,12 @@ class ResidualConvolution(nnx.Module):
         outputs: channels after it, and of the term.
         activation: a name in `ACTIVATIONS`.
         size: rows and columns of the kernels, an odd number.
-        stride: of `W2` and `R`: the layer keeps every so many rows and columns.
+        stride: the stride of `W2` and `R`.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
 
     Raises:
-        DuatError: if there is no such activation, or as `Convolution` does.
+        DuatError: if the activation isn't known, or as in `Convolution`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -158,6 +158,6 @@ class ResidualConvolution(nnx.Module):
             x: the residual stream, `[..., rows, columns, inputs]`.
         """
         activation = ACTIVATIONS[self.activation]
-        carried = x if self.shortcut is None else self.shortcut(x)
+        shortcut = x if self.shortcut is None else self.shortcut(x)
         added = term(activation, self.input(x), "convolution", outer=self.output.multiply)
-        return carried + self.output.add_bias(added)
+        return shortcut + self.output.add_bias(added)

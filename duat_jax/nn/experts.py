@@ -1,4 +1,4 @@
-"""A mixture of experts: each token's neurons are those of the few experts that a router chooses for it."""
+"""A mixture of experts: gated MLPs, of which a router chooses a few for each token."""
 
 from typing import final
 
@@ -19,17 +19,18 @@ class Experts(nnx.Module):
 
     The router's choice and its weights `w = softmax(x W_r)` are held; the term has the chosen experts' neurons one
     after another, `[tokens, chosen · neurons]`, and its outer weight carries `w`. Every expert is computed for every
-    token, and the chosen ones are taken.  With a limit `l` a gate is `σ(min(g, l))`, a factor `1 + clip(u, −l, l)`.
+    token, and the chosen outputs are selected.  With a limit `l` a gate is `σ(min(g, l))`, and a
+    factor `1 + clip(u, −l, l)`.
 
     Args:
         features: width of the residual stream.
         neurons: number of hidden units of one expert.
         activation: a name in `ACTIVATIONS`.
-        experts: how many there are.
-        chosen: how many are chosen for a token.
-        normalised: whether the weights of the chosen ones are divided by their sum.
+        experts: number of experts.
+        chosen: number of experts chosen for a token.
+        normalised: whether the weights of the chosen experts are divided by their sum.
         bias: whether experts and router have biases.
-        limit: what gates stay below, and factors' size before one is added to them; neither if absent.
+        limit: the limit of gates, and of factors' size before one is added to them; none if absent.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
 
@@ -73,11 +74,15 @@ class Experts(nnx.Module):
             weights = weights / weights.sum(-1, keepdims=True)
         weights, experts = hold(weights, "experts.weight"), hold(experts, "experts.chosen")
 
-        def of_the_chosen(kernel: nnx.Param, bias: nnx.Param | None, name: str) -> Array:
-            every = jnp.einsum("...tf,efn->...ten", x, alike(kernel[...], x), precision=PRECISION)
-            found = jnp.take_along_axis(every, experts[..., None], axis=-2)
-            found = found.reshape(*found.shape[:-2], -1)
-            return found if bias is None else found + offset(alike(bias[...], x)[experts].reshape(found.shape), name)
+        def chosen_layers(kernel: nnx.Param, bias: nnx.Param | None, name: str) -> Array:
+            outputs = jnp.einsum("...tf,efn->...ten", x, alike(kernel[...], x), precision=PRECISION)
+            chosen_outputs = jnp.take_along_axis(outputs, experts[..., None], axis=-2)
+            chosen_outputs = chosen_outputs.reshape(*chosen_outputs.shape[:-2], -1)
+            return (
+                chosen_outputs
+                if bias is None
+                else chosen_outputs + offset(alike(bias[...], x)[experts].reshape(chosen_outputs.shape), name)
+            )
 
         routed = jax.nn.one_hot(experts, len(self.output), dtype=x.dtype) * weights[..., None]
 
@@ -86,8 +91,8 @@ class Experts(nnx.Module):
             by_expert = jnp.einsum("...tce,...tcn->...ten", routed, by_choice, precision=PRECISION)
             return jnp.einsum("...ten,enf->...tf", by_expert, alike(self.output[...], x), precision=PRECISION)
 
-        gate = of_the_chosen(self.input, self.input_bias, "mlp.input.bias")
-        factor = of_the_chosen(self.factor, self.factor_bias, "mlp.factor.bias")
+        gate = chosen_layers(self.input, self.input_bias, "mlp.input.bias")
+        factor = chosen_layers(self.factor, self.factor_bias, "mlp.factor.bias")
         y = gated_term(self._gate, gate, self._factor(factor), outer)
         if self.output_bias is None:
             return y

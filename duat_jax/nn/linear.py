@@ -1,4 +1,4 @@
-"""A linear layer whose bias is accounted for by name."""
+"""A linear layer with its bias marked as an offset, and helpers for parameters."""
 
 from typing import final
 
@@ -11,36 +11,36 @@ from jaxtyping import Array, Float, Shaped
 from duat_jax.transform.marks import offset
 
 PRECISION = jax.lax.Precision.HIGHEST
-"""Exactness is promised for every dtype, so no accelerator may round float32 products to fewer bits."""
+"""The precision of matrix products: exactness requires that accelerators don't round float32 products to fewer bits."""
 
 INITIAL_SCALE = 0.02
 
 BLOCK, SMALLEST = 512, 4
-"""Of a vocabulary, so many rows are summed up at once, at most; in how many at least, without copying them."""
+"""The largest number of a vocabulary's rows that are summed at once, and the smallest that avoids a copy."""
 
 
 def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> nnx.Param:
-    """Return a parameter with normally distributed entries of standard deviation 0.02, or zeros without a source.
+    """Return a normally distributed parameter of standard deviation 0.02, or zeros without a source.
 
     Args:
         shape: its shape.
         dtype: its dtype.
         rngs: source of the random entries.
     """
-    # A draw costs time in proportion to what was traced before it: a skeleton to be filled is built without any.
+    # A draw takes time in proportion to the program traced before it: a skeleton is built without any.
     if rngs is None:
         return nnx.Param(jnp.zeros(shape, dtype))
     return nnx.Param(INITIAL_SCALE * jax.random.normal(rngs.params(), shape, dtype))
 
 
 def alike(parameter: Shaped[Array, "..."], x: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-    """Return a parameter in the dtype of what it meets, where that is of more bits: nothing is rounded.
+    """Convert a parameter to the dtype of its operand, if that has more bits.
 
-    So a stream in float32 stays one, whatever its weights are kept in.
+    So nothing is rounded, and a stream in float32 stays in float32 for weights of any dtype.
 
     Args:
         parameter: any parameter.
-        x: what it is multiplied with or added to.
+        x: the array that it is multiplied with or added to.
 
     Example:
         >>> alike(jnp.ones(2, jnp.bfloat16), jnp.ones(2, jnp.float32)).dtype.name
@@ -50,7 +50,7 @@ def alike(parameter: Shaped[Array, "..."], x: Shaped[Array, "..."]) -> Shaped[Ar
 
 
 def computed_in(dtype: DTypeLike) -> jnp.dtype:
-    """Return the dtype of a stream whose parameters are of some dtype: float32 at least.
+    """Return the dtype of computations with parameters of a dtype: float32 at least.
 
     Args:
         dtype: of the parameters.
@@ -59,9 +59,9 @@ def computed_in(dtype: DTypeLike) -> jnp.dtype:
 
 
 def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block *columns"]:
-    """Return rows in blocks of one size: one long sum over a vocabulary would lose digits.
+    """Split rows into blocks of one size, since a single long sum over a vocabulary would lose digits.
 
-    Blocks that divide the rows copy nothing.  Where there are none, as for a prime number of rows, zeros are added.
+    Blocks that divide the rows need no copy.  If there is no such size, as for a prime number of rows, zeros are added.
 
     Args:
         rows: `[rows, *columns]`.

@@ -1,4 +1,4 @@
-"""The feed-forward layer: one term of the closed form per block."""
+"""Feed-forward layers: one term of the closed form per block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -58,12 +58,12 @@ class MLP(nnx.Module):
             x: `[..., tokens, features]`.
         """
         activation = ACTIVATIONS[self.activation]
-        outer = _read_by(self.output.multiply)
+        outer = _marking_neurons(self.output.multiply)
         return self.output.add_bias(term(activation, self.input(x), "mlp", outer=outer))
 
 
-def _read_by(outer: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return the outer map with what it reads marked: the neurons, whatever they are a product of."""
+def _marking_neurons(outer: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return the outer map with its operand, the neurons, marked as a point."""
     return lambda neurons: outer(point(neurons, "mlp.neurons"))
 
 
@@ -71,7 +71,7 @@ def _read_by(outer: Callable[[Array], Array]) -> Callable[[Array], Array]:
 class GatedMLP(nnx.Module):
     """Apply `FFN(x) = (σ(g) ⊙ u) W3 + b3` with `g = x W2 + b2` and `u = x W_u + b_u`.
 
-    As a term its outer weight is dynamic, `diag(u) W3`, with `u` held. The collapse may let `u` carry instead.
+    As a term its outer weight is dynamic, `diag(u) W3`, with `u` held. The collapse may also carry `u`.
 
     Checkpoints call the three maps `gate_proj` (`W2`), `up_proj` (`W_u`) and `down_proj` (`W3`).
 
@@ -126,5 +126,5 @@ def gated_term(
         factor: `u`, `[..., neurons]`.
         outer: the linear map `W3`.
     """
-    outer, held = _read_by(outer), hold(factor, "mlp.factor")
-    return term(activation, gate, "mlp", outer=lambda activated: outer(activated * held))
+    outer, held_factor = _marking_neurons(outer), hold(factor, "mlp.factor")
+    return term(activation, gate, "mlp", outer=lambda activated: outer(activated * held_factor))

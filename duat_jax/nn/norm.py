@@ -1,4 +1,4 @@
-"""Normalisation with its per-token scale held."""
+"""LayerNorm and RMSNorm, with the scale of each token held."""
 
 from typing import final
 

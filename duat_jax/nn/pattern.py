@@ -1,4 +1,4 @@
-"""From queries and keys to the attention pattern, which is held."""
+"""Attention masks, soft caps and the held attention pattern."""
 
 from functools import reduce
 from typing import Any
@@ -13,7 +13,7 @@ from duat_jax.transform.marks import hold
 
 
 def require_boolean(mask: Any) -> None:
-    """Require that a mask says of each token by a truth value whether it is real.
+    """Raise unless a mask is boolean.
 
     Args:
         mask: true for real tokens, `[..., tokens]`.
@@ -23,20 +23,21 @@ def require_boolean(mask: Any) -> None:
     """
     if mask.dtype != bool:
         raise DuatError(
-            f"the mask has dtype {mask.dtype}, but it says of each token whether it is real: give a"
-            " boolean array, True for a real token and False for padding"
+            f"the mask has dtype {mask.dtype}, but it has to say for each token whether it is real: give"
+            " a boolean array, True for a real token and False for padding"
         )
 
 
 def attention_mask(
     tokens: int, *, causal: bool, window: int | None = None, mask: Bool[Array, "... tokens"] | None = None
 ) -> Bool[Array, "... #queries keys"] | None:
-    """Return which keys each query may see, or `None` where it may see all.
+    """Return the keys that each query may see, or `None` if it sees all.
 
     Args:
         tokens: length of the sequence.
-        causal: whether a query sees only itself and what came before.
-        window: how many tokens a query sees back, itself included, and without `causal` as many ahead; all if absent.
+        causal: whether a query sees only itself and earlier tokens.
+        window: number of tokens that a query sees back, itself included, and without `causal` also ahead; all if
+            absent.
         mask: true for real tokens, false for padding, `[..., tokens]`.
 
     Returns:
@@ -66,7 +67,7 @@ def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array,
 
     Args:
         scores: scores or logits, `[...]`.
-        cap: what their size stays below.
+        cap: the limit of their absolute value.
         name: prefix of the ratio's name.
 
     Returns:
@@ -83,11 +84,11 @@ def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array,
 
 
 def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
-    """Return `cap · tanh(scores / cap) / scores`, which is one at zero.
+    """Return `cap · tanh(scores / cap) / scores`, with one at zero.
 
     Args:
         scores: scores or logits, `[...]`.
-        cap: what their size stays below.
+        cap: the limit of their absolute value.
     """
     at_zero = scores == 0
     return jnp.where(at_zero, 1, cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores))
@@ -107,9 +108,9 @@ def attention_pattern(
         queries: `[..., tokens, heads, head_features]`.
         keys: `[..., tokens, heads, head_features]`.
         scale: factor of the scores.
-        visible: which keys each query may see; all if absent.
-        cap: what the scores' size stays below, before the mask; no limit if absent.
-        sinks: the score of one more key that says nothing, `[heads]`: with it rows sum to less than one.
+        visible: the keys that each query may see; all if absent.
+        cap: the soft cap of the scores, before the mask; no limit if absent.
+        sinks: the score of one more key, without a value, `[heads]`: with it rows sum to less than one.
 
     Returns:
         `[..., heads, queries, keys]`, marked with `hold`.

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned by an angle that grows with their place in the text."""
+"""Rotary positions: rotation of queries and keys by angles proportional to their position."""
 
 from dataclasses import dataclass
 from typing import final
@@ -13,8 +13,8 @@ def rotary_frequencies(features: int, base: float = 10_000.0) -> tuple[float, ..
     """Return the angles per token `θ_k = base^(−2k / features)`, one for each pair of features.
 
     Args:
-        features: number of features that are turned; where it is odd, the last forms a pair with the one that follows.
-        base: how slowly the slowest pair turns.
+        features: number of rotated features; if it is odd, the last forms a pair with the next feature.
+        base: the base of the powers: larger ones slow down the slowest pairs.
 
     Example:
         >>> rotary_frequencies(4)
@@ -28,11 +28,11 @@ def rotary_frequencies(features: int, base: float = 10_000.0) -> tuple[float, ..
 @final
 @dataclass(frozen=True)
 class Switched:
-    """Other frequencies in longer texts.
+    """Rotary frequencies that are replaced by others in long texts.
 
     Args:
         original: the longest text, in tokens, with the usual frequencies.
-        frequencies: those of all longer ones.
+        frequencies: the frequencies of longer texts.
 
     Source: Ding et al., "LongRoPE", 2024.
     """
@@ -41,10 +41,10 @@ class Switched:
     frequencies: tuple[float, ...]
 
     def __call__(self, usual: Float[Array, "pairs"], length: Float[Array, "..."]) -> Float[Array, "... pairs"]:
-        """Return the frequencies of texts of a length.
+        """Return the frequencies for a length of text.
 
         Args:
-            usual: those of short texts.
+            usual: the frequencies of short texts.
             length: number of tokens, `[...]`.
         """
         return jnp.where(length[..., None] > self.original, jnp.asarray(np.array(self.frequencies), usual.dtype), usual)
@@ -53,12 +53,12 @@ class Switched:
 @final
 @dataclass(frozen=True)
 class Stretched:
-    """Frequencies whose base grows with the text: `θ_k(n) = θ_k (f n / n₀ − (f − 1))^(−2k / (features − 2))`.
+    """Rotary frequencies whose base grows with the text: `θ_k(n) = θ_k (f n / n₀ − (f − 1))^(−2k / (features − 2))`.
 
     Args:
         original: `n₀`, the longest text, in tokens, with the usual frequencies.
         factor: `f`.
-        features: number of features that are turned, as in `rotary_frequencies`.
+        features: number of rotated features, as in `rotary_frequencies`.
     """
 
     original: int
@@ -66,10 +66,10 @@ class Stretched:
     features: int
 
     def __call__(self, usual: Float[Array, "pairs"], length: Float[Array, "..."]) -> Float[Array, "... pairs"]:
-        """Return the frequencies of texts of a length.
+        """Return the frequencies for a length of text.
 
         Args:
-            usual: those of short texts.
+            usual: the frequencies of short texts.
             length: number of tokens, `[...]`.
         """
         growth = self.factor * jnp.maximum(length / self.original, 1) - (self.factor - 1)
@@ -80,15 +80,15 @@ class Stretched:
 @final
 @dataclass(frozen=True)
 class Rotary:
-    """Turn each pair of features of token `t` by `t θ_k`: `(a + i b) ↦ m (a + i b) e^{i t θ_k}`.
+    """Rotate each pair of features of token `t` by `t θ_k`: `(a + i b) ↦ m (a + i b) e^{i t θ_k}`.
 
-    Features beyond the turned ones stay as they are.
+    Further features stay unchanged.
 
     Args:
         frequencies: `θ_k` of every pair, usually from `rotary_frequencies`.
         interleaved: whether pair `k` is features `2k` and `2k + 1` (GPT-J) instead of `k` and `k + pairs` (Llama).
-        magnitude: `m`, what the turned features are multiplied by.
-        longer: how the frequencies change in long texts; not at all if absent.
+        magnitude: `m`, the factor of the rotated features.
+        longer: the change of the frequencies in long texts; none if absent.
 
     Example:
         >>> import jax.numpy as jnp
@@ -106,7 +106,7 @@ class Rotary:
     def __call__(
         self, x: Float[Array, "... tokens heads head_features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens heads head_features"]:
-        """Turn the queries or keys.
+        """Rotate the queries or keys.
 
         Args:
             x: `[..., tokens, heads, head_features]`.
@@ -115,12 +115,12 @@ class Rotary:
         angles = self._angles(x.shape[-3], mask, x.dtype)
         cos, sin = ((self.magnitude * f(angles)).astype(x.dtype)[..., None, :] for f in (jnp.cos, jnp.sin))
         pairs = len(self.frequencies)
-        turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+        turned, unturned = x[..., : 2 * pairs], x[..., 2 * pairs :]
         axis = -1 if self.interleaved else -2
         shape = (*x.shape[:-1], pairs, 2) if self.interleaved else (*x.shape[:-1], 2, pairs)
         a, b = jnp.moveaxis(turned.reshape(shape), axis, 0)
         turned = jnp.stack([a * cos - b * sin, a * sin + b * cos], axis).reshape(turned.shape)
-        return jnp.concatenate([turned, rest], -1)
+        return jnp.concatenate([turned, unturned], -1)
 
     def _angles(
         self, tokens: int, mask: Bool[Array, "... tokens"] | None, dtype: DTypeLike

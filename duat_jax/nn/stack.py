@@ -1,4 +1,4 @@
-"""A stack of blocks with the residual stream marked at every layer boundary."""
+"""A stack of blocks, with the residual stream marked at every layer boundary."""
 
 from collections.abc import Iterable
 from typing import final
@@ -13,7 +13,7 @@ from duat_jax.transform.marks import stream
 
 @final
 class Stack(nnx.Module):
-    """Run blocks after each other: `x_i = block_i(x_{i−1})`.
+    """Run blocks one after another: `x_i = block_i(x_{i−1})`.
 
     Args:
         blocks: the blocks, each `block(x, mask)`.

@@ -1,4 +1,4 @@
-"""A linear map's entries, summed up without its matrix: exactly, from one application for each unit vector."""
+"""Entries and norms of a linear map, computed exactly without its matrix, by applying it to unit vectors."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from duat_jax.errors import DuatError
 from duat_jax.operators.linear_map import LinearMap, describe, fits
 
 NUMBERS = 2**22
-"""So many numbers are applied at once: enough to keep a processor busy, and small beside a model."""
+"""The number of entries that are applied at once: enough to keep a processor busy, and few relative to a model."""
 
 
 def require_square(linear: LinearMap) -> None:
-    """Raise unless a map gives what it takes.
+    """Raise unless a map's output has the shape and dtype of its input.
 
     Args:
         linear: the map.
@@ -56,7 +56,7 @@ def diagonal(linear: LinearMap) -> Float[Array, "..."]:
 
 
 def token_norms(linear: LinearMap) -> Float[Array, "..."]:
-    """Return how strongly a map joins each pair of tokens, exactly: `‖A_ij‖_F`, the norm of the block from `j` to `i`.
+    """Return the norm of the block of a map between each pair of tokens, exactly: `‖A_ij‖_F`, from `j` to `i`.
 
     It takes as many applications as the smaller of input and output has entries, many at once, with bounded memory: of
     a map from `[tokens, features]` to one token's `[features]`, as many transposed ones as there are features.
@@ -98,7 +98,7 @@ def frobenius(linear: LinearMap) -> Float[Array, ""]:
 
 
 def at_once(linear: LinearMap) -> int:
-    """Return how many arrays a map is applied to at once.
+    """Return the number of arrays to which a map is applied at once.
 
     Args:
         linear: the map.
@@ -107,33 +107,33 @@ def at_once(linear: LinearMap) -> int:
 
 
 def summed(dtype: Any) -> Any:
-    """Return the dtype in which squares are summed: half precision has neither the digits nor the range.
+    """Return the dtype in which squares are summed: float32 at least.
 
     Args:
-        dtype: that of the numbers.
+        dtype: the dtype of the numbers.
     """
     return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
 
-def _over_units(linear: LinearMap, done: Array, step: Callable[[Array, Array, Array], Array]) -> Array:
-    """Fold `step(done, k, A e_k)` over batches of unit vectors `e_k` of the input."""
+def _over_units(linear: LinearMap, total: Array, step: Callable[[Array, Array, Array], Array]) -> Array:
+    """Fold `step(total, k, A e_k)` over batches of unit vectors `e_k` of the input."""
     size, dtype = math.prod(linear.input.shape), linear.input.dtype
     batches = -(-size // at_once(linear))
-    # The last batch is filled up with numbers that are no entry's: their vectors are zero.
+    # The last batch is padded with indices beyond the entries: their vectors are zero.
     entries = jnp.arange(batches * -(-size // max(batches, 1))).reshape(batches, -1)
 
-    def apply(done: Array, k: Array) -> tuple[Array, None]:
+    def apply(total: Array, k: Array) -> tuple[Array, None]:
         units = jax.nn.one_hot(k, size, dtype=dtype).reshape(-1, *linear.input.shape)
-        return step(done, k, jax.vmap(linear)(units)), None
+        return step(total, k, jax.vmap(linear)(units)), None
 
-    return jax.lax.scan(apply, done, entries)[0]
+    return jax.lax.scan(apply, total, entries)[0]
 
 
 @jax.jit
 def _diagonal(linear: LinearMap) -> Array:
-    def pick(done: Array, k: Array, columns: Array) -> Array:
+    def pick(total: Array, k: Array, columns: Array) -> Array:
         entries = jnp.take_along_axis(columns.reshape(len(k), -1), k[:, None], axis=1, mode="clip")[:, 0]
-        return done.at[k].set(entries, mode="drop")
+        return total.at[k].set(entries, mode="drop")
 
     zeros = jnp.zeros(math.prod(linear.input.shape), linear.output.dtype)
     return _over_units(linear, zeros, pick).reshape(linear.input.shape)
@@ -146,8 +146,8 @@ def _squares(linear: LinearMap) -> Array:
     places = linear.output.shape[:-1]
     dtype = summed(linear.output.dtype)
 
-    def add(done: Array, k: Array, columns: Array) -> Array:
+    def add(total: Array, k: Array, columns: Array) -> Array:
         squares = (columns.reshape(len(k), *places, -1).astype(dtype) ** 2).sum(-1)
-        return done.at[k // features].add(squares, mode="drop")
+        return total.at[k // features].add(squares, mode="drop")
 
     return _over_units(linear, jnp.zeros((math.prod(linear.input.shape[:-1]), *places), dtype), add)

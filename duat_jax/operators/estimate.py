@@ -1,4 +1,4 @@
-"""Estimates from random applications of a linear map, each with its standard error."""
+"""Random estimates for a linear map, each with its standard error."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +14,12 @@ from duat_jax.operators.linear_map import LinearMap
 
 
 class Estimate(NamedTuple):
-    """A mean over random samples.
+    """A mean over random samples, with its standard error.
 
     Args:
         value: the estimate.
-        standard_error: its standard error, in the same shape: of every three estimates some two lie within one of it,
-            and nearly all within three.
+        standard_error: its standard error, in the same shape: about two thirds of estimates lie within one standard
+            error of the truth, and nearly all within three.
     """
 
     value: Float[Array, "..."]
@@ -33,8 +33,8 @@ def estimated_diagonal(linear: LinearMap, samples: int, *, key: Key[Array, ""]) 
 
     Args:
         linear: a map whose output has its input's shape.
-        samples: how many, at least 2.
-        key: of the random signs.
+        samples: number of samples, at least 2.
+        key: key of the random signs.
 
     Raises:
         DuatError: if input and output differ, or there are too few samples.
@@ -58,8 +58,8 @@ def estimated_frobenius(linear: LinearMap, samples: int, *, key: Key[Array, ""])
 
     Args:
         linear: the map.
-        samples: how many, at least 2.
-        key: of the random signs.
+        samples: number of samples, at least 2.
+        key: key of the random signs.
 
     Raises:
         DuatError: if there are too few samples.
@@ -88,7 +88,7 @@ def _square(z: Array, result: Array) -> Array:
 
 def _enough(samples: int) -> int:
     if samples < 2:
-        raise DuatError(f"samples = {samples} says nothing of the error: take at least 2")
+        raise DuatError(f"samples = {samples} gives no standard error: take at least 2")
     return samples
 
 

@@ -1,4 +1,4 @@
-"""A linear map given by a function."""
+"""A linear map from a linear function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class LinearFunction(LinearMap):
 
     @property
     def T(self) -> "LinearFunction":
-        """The transposed map; transposed again, it is the map itself."""
+        """The transposed map; its own transpose is the map itself."""
         return rebuilt(LinearFunction, {**vars(self), "transposed": not self.transposed})
 
     def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:

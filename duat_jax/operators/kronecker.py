@@ -41,7 +41,7 @@ class Kronecker(LinearMap):
         left, right = self.left, self.right
         if left.ndim != 2 or right.ndim != 2 or left.dtype != right.dtype:
             raise DuatError(
-                f"a Kronecker product is of two matrices of one dtype, and left is {describe(left)} and right is"
+                f"a Kronecker product takes two matrices of one dtype, but left is {describe(left)} and right is"
                 f" {describe(right)}: give two matrices"
             )
 

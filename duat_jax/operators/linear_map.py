@@ -1,4 +1,4 @@
-"""A linear map without its matrix, and the sum and composition of two."""
+"""Linear maps without their matrices: the base class, sums and compositions."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,10 +19,10 @@ Map = TypeVar("Map", bound="LinearMap")
 
 
 class LinearMap(ABC):
-    """A linear map between arrays, known by what it does: `y = A x`.
+    """A linear map between arrays, given by its action: `y = A x`.
 
-    Every map is a pytree: it passes `jax.jit` and `jax.vmap` as an argument and as a result.  Its matrix, where one is
-    asked for, acts on `vec(x)`, row by row.  A result of `jax.vmap` is a batch of maps: apply it under `jax.vmap`.
+    Every map is a pytree: it passes `jax.jit` and `jax.vmap` as an argument and as a result.  Its matrix, from
+    `dense`, acts on `vec(x)`, row by row.  A result of `jax.vmap` is a batch of maps: apply it under `jax.vmap`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,7 +49,7 @@ class LinearMap(ABC):
 
     @abstractmethod
     def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Apply the map to an array that fits."""
+        """Apply the map to an array of the input's shape and dtype."""
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         """Apply the map.
@@ -60,10 +60,10 @@ class LinearMap(ABC):
         Raises:
             DuatError: if `x` has another shape or dtype.
         """
-        given = jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
-        if not fits(given, self.input):
+        argument = jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+        if not fits(argument, self.input):
             raise DuatError(
-                f"the map takes {describe(self.input)} and was given {describe(given)}: give it what it takes"
+                f"the map takes {describe(self.input)} but was given {describe(argument)}: convert or reshape it"
             )
         return self._apply(x)
 
@@ -96,24 +96,24 @@ class LinearMap(ABC):
         return jax.vmap(lambda e: self(e).reshape(-1), out_axes=1)(basis)
 
     def as_lineax(self) -> "lineax.FunctionLinearOperator":
-        """Return the map as a lineax operator (install `duat-jax[lineax]`)."""
+        """Convert the map to a lineax operator (install `duat-jax[lineax]`)."""
         import lineax
 
         return lineax.FunctionLinearOperator(self, self.input)
 
 
-def fits(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> bool:
+def fits(a: jax.ShapeDtypeStruct, b: jax.ShapeDtypeStruct) -> bool:
     """Return whether two arrays have the same shape and dtype.
 
     Args:
-        one: shape and dtype of the one.
-        other: shape and dtype of the other.
+        a: shape and dtype of an array.
+        b: shape and dtype of another array.
     """
-    return one.shape == other.shape and one.dtype == other.dtype
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
 def describe(array: jax.ShapeDtypeStruct | Array) -> str:
-    """Return shape and dtype for an error message.
+    """Format shape and dtype for an error message.
 
     Args:
         array: an array, or its shape and dtype.
@@ -127,21 +127,21 @@ def describe(array: jax.ShapeDtypeStruct | Array) -> str:
 
 
 def rebuilt(kind: type[Map], values: dict[str, Any]) -> Map:
-    """Return a map with the given fields as they are.
+    """Build a map from its fields, without validation.
 
     Args:
         kind: a dataclass of maps.
         values: a value for each of its fields.
     """
     # A pytree's leaves may be anything (an axis, a placeholder), which the constructor would refuse.
-    made = object.__new__(kind)
+    instance = object.__new__(kind)
     for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 def pytree(*children: str) -> Callable[[type[Map]], type[Map]]:
-    """Make a frozen dataclass of maps a pytree.
+    """Register a frozen dataclass of maps as a pytree.
 
     Args:
         children: the fields that hold arrays or maps; all others are static.
@@ -150,9 +150,9 @@ def pytree(*children: str) -> Callable[[type[Map]], type[Map]]:
     def register(kind: type[Map]) -> type[Map]:
         static = [field.name for field in fields(kind) if field.name not in children]  # type: ignore[arg-type]
 
-        def flatten(made: Map) -> tuple[list, tuple]:
-            keyed = [(jax.tree_util.GetAttrKey(name), getattr(made, name)) for name in children]
-            return keyed, tuple(getattr(made, name) for name in static)
+        def flatten(instance: Map) -> tuple[list, tuple]:
+            keyed = [(jax.tree_util.GetAttrKey(name), getattr(instance, name)) for name in children]
+            return keyed, tuple(getattr(instance, name) for name in static)
 
         def unflatten(fixed: tuple, leaves: Any) -> Map:
             return rebuilt(kind, dict(zip((*children, *static), (*leaves, *fixed), strict=True)))
@@ -166,7 +166,7 @@ def pytree(*children: str) -> Callable[[type[Map]], type[Map]]:
 @pytree("left", "right")
 @dataclass(frozen=True, eq=False)
 class Sum(LinearMap):
-    """`A + B`, which is `x ↦ A x + B x`.
+    """The sum `A + B` of two maps, `x ↦ A x + B x`.
 
     Args:
         left: `A`.
@@ -178,8 +178,8 @@ class Sum(LinearMap):
     Example:
         >>> import jax.numpy as jnp
         >>> from duat_jax.operators.kronecker import Kronecker
-        >>> one = Kronecker(jnp.eye(2), jnp.eye(1))
-        >>> Sum(one, one)(jnp.ones((2, 1))).tolist()
+        >>> identity = Kronecker(jnp.eye(2), jnp.eye(1))
+        >>> Sum(identity, identity)(jnp.ones((2, 1))).tolist()
         [[2.0], [2.0]]
     """
 
@@ -191,7 +191,7 @@ class Sum(LinearMap):
         if not (fits(left.input, right.input) and fits(left.output, right.output)):
             raise DuatError(
                 f"a map from {describe(left.input)} to {describe(left.output)} and one from {describe(right.input)} to"
-                f" {describe(right.output)} have no sum: give both the same input and the same output"
+                f" {describe(right.output)} can't be added: both need the same input and the same output"
             )
 
     @property
@@ -216,7 +216,7 @@ class Sum(LinearMap):
 @pytree("outer", "inner")
 @dataclass(frozen=True, eq=False)
 class Composition(LinearMap):
-    """`A B`, which is `x ↦ A (B x)`.
+    """The composition `A B` of two maps, `x ↦ A (B x)`.
 
     Args:
         outer: `A`.

@@ -1,4 +1,4 @@
-"""The leading singular triplets of a linear map, without its matrix, and how far each can be from the truth."""
+"""The leading singular triplets of a linear map, without its matrix, with error bounds."""
 
 import math
 from functools import partial
@@ -15,7 +15,7 @@ from duat_jax.operators.linear_map import LinearMap, describe
 
 
 class SingularTriplets(NamedTuple):
-    """Leading singular triplets, `A v = σ u` and `Aᵀ u = σ v`, the largest `σ` first.
+    """Leading singular triplets, `A v = σ u` and `Aᵀ u = σ v`, in decreasing order of `σ`.
 
     A triplet's sign is arbitrary: `−u, −v` is the same one.
 
@@ -24,7 +24,7 @@ class SingularTriplets(NamedTuple):
         values: the singular values `σ`, `[count]`.
         right: the unit vectors `v` on the input, `[count, *input]`.
         errors: `√((‖A v − σ u‖² + ‖Aᵀ u − σ v‖²) / (2 ‖u‖ ‖v‖))`, measured with the map itself, `[count]`: a singular
-            value lies no farther from `σ` than this, but for rounding.  NaN where there was no further triplet.
+            value lies within this distance of `σ`, up to rounding.  NaN where there was no further triplet.
     """
 
     left: Float[Array, "count ..."]
@@ -36,31 +36,31 @@ class SingularTriplets(NamedTuple):
 def singular_triplets(
     linear: LinearMap, count: int, *, key: Key[Array, ""], iterations: int | None = None
 ) -> SingularTriplets:
-    """Return the leading singular triplets of a map, by Golub and Kahan's iteration from a random vector.
+    """Compute the leading singular triplets of a map by Golub and Kahan's iteration.
 
     Every iteration applies the map and its transpose once, and so does each triplet's error at the end; all vectors are
     kept orthogonal.  The leading values converge first, and the faster the larger the gaps between them:
-    `errors` says how far each has come.  Singular values that are equal are found once.
+    `errors` bounds the distance of each.  Equal singular values are found once.
 
     Args:
         linear: a map between arrays of real numbers.
-        count: how many triplets.
-        key: of the random vector that the iteration begins with, on the smaller of input and output.
-        iterations: how many, at most as many as the smaller of input and output has entries; if absent, eight and two
-            for each triplet, as far as there are so many.
+        count: number of triplets.
+        key: key of the random initial vector, on the smaller of input and output.
+        iterations: number of iterations, at most the size of the smaller of input and output; if absent, eight and two
+            for each triplet, up to that size.
 
     Returns:
         The triplets, in JAX's default precision.
 
     Raises:
-        DuatError: if the map isn't real, or has not so many triplets, or there are too few or too many iterations.
+        DuatError: if the map isn't real, or has fewer triplets, or there are too few or too many iterations.
 
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax.operators.kronecker import Kronecker
         >>> stretch = Kronecker(jnp.diag(jnp.array([1.0, 5.0, 2.0])), jnp.eye(1))
-        >>> found = singular_triplets(stretch, 2, key=jax.random.key(0))
-        >>> found.values.round(3).tolist(), abs(found.right[0, :, 0]).round(3).tolist()
+        >>> triplets = singular_triplets(stretch, 2, key=jax.random.key(0))
+        >>> triplets.values.round(3).tolist(), abs(triplets.right[0, :, 0]).round(3).tolist()
         ([5.0, 2.0], [0.0, 1.0, 0.0])
 
     Source: Golub & Kahan, "Calculating the singular values and pseudo-inverse of a matrix", 1965.
@@ -68,7 +68,7 @@ def singular_triplets(
     most = min(math.prod(linear.input.shape), math.prod(linear.output.shape))
     iterations = min(8 + 2 * count, most) if iterations is None else iterations
     problems = [
-        f"{describe(array)} isn't real, and singular triplets are found of real maps"
+        f"{describe(array)} isn't real: singular triplets are computed for real maps only"
         for array in (linear.input, linear.output)
         if not jnp.issubdtype(array.dtype, jnp.floating)
     ]
@@ -83,7 +83,7 @@ def singular_triplets(
 
 @jax.custom_vjp
 def _apply(linear: LinearMap, v: Array) -> Array:
-    # The iteration runs in the default precision, whatever the map's.
+    # The iteration runs in the default precision, independently of the map's.
     return linear(v.astype(linear.input.dtype)).astype(v.dtype)
 
 
@@ -91,12 +91,12 @@ def _transpose(linear: LinearMap, u: Array) -> tuple[None, Array]:
     return None, _apply(linear.T, u)
 
 
-# Asked for a derivative, the program would be linearised anew; the map knows its transpose.
+# Without this rule the program would be linearised anew for its transpose, which the map has already.
 _apply.defvjp(lambda linear, v: (_apply(linear, v), linear), _transpose)
 
 
 def _finite_bidiag(iterations: int) -> Any:
-    """Return a bidiagonalisation whose vectors are zero from where there are no more."""
+    """Return a bidiagonalisation in which vectors beyond the last are zero."""
 
     def run(*arguments: Any) -> Any:
         return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), bidiag(iterations)(*arguments))
@@ -113,7 +113,7 @@ def _triplets(linear: LinearMap, count: int, iterations: int, key: Array) -> Sin
     def norm(x: Array) -> Array:
         return jnp.linalg.norm(x.reshape(-1))
 
-    # In the smaller of both spaces as many steps as it has dimensions find everything.
+    # In the smaller of both spaces, as many steps as dimensions find all triplets.
     turned = math.prod(linear.output.shape) < math.prod(linear.input.shape)
     begun = linear.T if turned else linear
     start = jax.random.normal(key, begun.input.shape)

@@ -1,1 +1,1 @@
-"""The independent routes to the same numbers, as dense matrices; nothing here imports `duat_jax.transform`."""
+"""Reference implementations by dense matrices, independent of `duat_jax.transform`."""

@@ -1,6 +1,6 @@
-"""The residual term of every block type, as dense matrices from its weights and its held values (Eq. 20).
+"""The residual term of every block type, as dense matrices from its weights and held values (Eq. 20).
 
-Independent of record and replay, and their reference: the table of block types written out.
+They are independent of record and replay, and serve as their reference: the table of block types, written out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Held = Mapping[str, Array]
 
 
 class DenseAffine(NamedTuple):
-    """`x' ↦ matrix x' + offset` on vectors.
+    """An affine map on vectors, `x' ↦ matrix x' + offset`.
 
     Args:
         matrix: `[outputs, inputs]`.
@@ -35,15 +35,15 @@ class DenseAffine(NamedTuple):
     offset: Float[Array, "outputs"]
 
     def after(self, inner: "DenseAffine") -> "DenseAffine":
-        """Return this map after another one.
+        """Compose this map with another that is applied first.
 
         Args:
-            inner: what is applied first.
+            inner: the map that is applied first.
         """
         return DenseAffine(self.matrix @ inner.matrix, self.matrix @ inner.offset + self.offset)
 
     def times(self, factor: float) -> "DenseAffine":
-        """Return this map times a number.
+        """Multiply this map by a number.
 
         Args:
             factor: the number.
@@ -51,7 +51,7 @@ class DenseAffine(NamedTuple):
         return DenseAffine(factor * self.matrix, factor * self.offset)
 
     def plus(self, other: "DenseAffine") -> "DenseAffine":
-        """Return the sum of two maps.
+        """Add another map to this one.
 
         Args:
             other: the other summand.
@@ -65,14 +65,16 @@ def _term(path: DenseAffine, inner: DenseAffine, outer: Float[Array, "outputs ne
 
 def _value(held: Held, name: str) -> Array:
     if name not in held:
-        raise DuatError(f"the block's held {name!r} is missing: given are {', '.join(sorted(held)) or 'none'}")
+        raise DuatError(
+            f"the block's held {name!r} is missing; the held values are {', '.join(sorted(held)) or 'none'}"
+        )
     return held[name]
 
 
-def _unknown(what: str, part: object, known: str) -> DuatError:
+def _unknown(role: str, part: object, supported: str) -> DuatError:
     return DuatError(
-        f"the table of block types has no {what} {type(part).__name__}, only {known}, and not their subclasses: unroll"
-        " the function itself"
+        f"the table of block types has no {role} {type(part).__name__}, only {supported}, and not their subclasses:"
+        " unroll the function itself"
     )
 
 
@@ -85,7 +87,7 @@ def _linear(layer: Linear, tokens: int) -> DenseAffine:
 
 
 def _norm(layer: Any, name: str, held: Held, like: DenseAffine, tokens: int) -> DenseAffine:
-    """`LN(x) = diag(s) (x − mean) γ + β` or `RMS(x) = diag(s) x γ` with the scale held; the identity without a norm."""
+    """Return `LN(x) = diag(s) (x − mean) γ + β` or `RMS(x) = diag(s) x γ`, with `s` held; or the identity."""
     features, dtype = len(like.offset) // tokens, like.offset.dtype
     if layer is None:
         return DenseAffine(jnp.eye(len(like.offset), dtype=dtype), jnp.zeros_like(like.offset))
@@ -112,10 +114,10 @@ def _attention(layer: Any, held: Held) -> DenseAffine:
         matrix = attention(pattern, slices @ layer.value[...], output)
         return DenseAffine(matrix, jnp.zeros(len(matrix), pattern.dtype))
     # Query head h reads the key/value head h · key_value_heads / heads, rounded down.
-    read = [h * layer.key_value_heads // heads for h in range(heads)]
+    key_head = [h * layer.key_value_heads // heads for h in range(heads)]
     features = layer.value.kernel.shape[0]
-    value = layer.value.kernel[...].reshape(features, layer.key_value_heads, -1).transpose(1, 0, 2)[jnp.array(read)]
-    bias = _bias(layer.value).reshape(layer.key_value_heads, -1)[jnp.array(read)]
+    value = layer.value.kernel[...].reshape(features, layer.key_value_heads, -1).transpose(1, 0, 2)[jnp.array(key_head)]
+    bias = _bias(layer.value).reshape(layer.key_value_heads, -1)[jnp.array(key_head)]
     # The rows of a pattern sum to one, and to less where a head may attend to nothing.
     through = jnp.einsum("hqk,hd->qhd", pattern, bias).reshape(tokens, -1)
     offset = through @ layer.output.kernel[...] + _bias(layer.output)
@@ -123,15 +125,15 @@ def _attention(layer: Any, held: Held) -> DenseAffine:
 
 
 class Parts(NamedTuple):
-    """What a block is put together from, each as a matrix and an offset on `vec(x)`.
+    """The parts of a block, each as a matrix and an offset on `vec(x)`.
 
     Args:
-        attention: `A x + a`, with the norm on what it returns and the block's scale where there are any.
+        attention: `A x + a`, with the norm of its output and the block's scale where there are any.
         norm_1: `D1 x + d1`; the identity without a norm.
         norm_2: `D2 x + d2`.
         inner: the MLP's first layer, `F1 x + f1`.
         outer: its second, `F2 x + f2`, likewise.
-        gate: what multiplies the activations of a gated MLP, `g`.
+        gate: the factor of the activations of a gated MLP.
     """
 
     attention: DenseAffine
@@ -143,7 +145,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(block: Any, held: Held) -> Parts:
-    """Return what a block is put together from, from its weights and its held values.
+    """Compute the parts of a block from its weights and held values.
 
     Args:
         block: a block.
@@ -172,7 +174,7 @@ def parts_of(block: Any, held: Held) -> Parts:
 
 
 def residual_term(block: Any, held: Held) -> ResidualTerm:
-    """Return a block's residual term from its weights and its held values.
+    """Compute a block's residual term from its weights and held values.
 
     | block | `W_{i,1}` | `W_{i,2}` | `W_{i,3}` |
     |---|---|---|---|
@@ -193,8 +195,8 @@ def residual_term(block: Any, held: Held) -> ResidualTerm:
         Dense matrices and vectors that act on `vec(x)`.
 
     Raises:
-        DuatError: if the block or one of its parts is none of those in the table (a subclass may compute anything), or
-            a held value is missing.
+        DuatError: if the block or one of its parts isn't in the table (a subclass may compute anything), or a held
+            value is missing.
 
     Source: Wang & Li, Eq. 20 and 30.
     """
@@ -220,19 +222,19 @@ def residual_term(block: Any, held: Held) -> ResidualTerm:
 
 
 def residual_terms(stack: Stack, held: Sequence[Held]) -> list[ResidualTerm]:
-    """Return the residual term of every block of a stack, from its weights and its held values.
+    """Compute the residual term of every block of a stack from its weights and held values.
 
     Args:
         stack: the stack.
-        held: of every block, its held values by name.
+        held: the held values of every block, by name.
 
     Raises:
-        DuatError: if a block is none of those in the table, or held values are missing.
+        DuatError: if a block isn't in the table, or held values are missing.
 
     Source: Wang & Li, Eq. 20 and 30.
     """
     if type(stack) is not Stack:
         raise _unknown("stack", stack, "Stack")
     if len(held) != len(stack.blocks):
-        raise DuatError(f"the stack has {len(stack.blocks)} blocks, but held values of {len(held)} are given")
+        raise DuatError(f"the stack has {len(stack.blocks)} blocks, but there are held values for {len(held)}")
     return [residual_term(block, values) for block, values in zip(stack.blocks, held, strict=True)]

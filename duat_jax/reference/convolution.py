@@ -1,4 +1,4 @@
-"""A convolution as the matrix that acts on `vec(x)`, and the residual term of a layer made of two (Eq. 20)."""
+"""The matrix of a convolution on `vec(x)`, and a residual convolution's residual term (Eq. 20)."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,9 +16,9 @@ def convolution(
 
     Args:
         kernel: `W`, of an odd size, `[size, size, inputs, outputs]`.
-        rows: of the image.
-        columns: of the image.
-        stride: which rows and columns the result has: every so many.
+        rows: rows of the image.
+        columns: columns of the image.
+        stride: distance of the rows and columns that the result has.
 
     Returns:
         The matrix that acts on `vec(x)` of an image `[rows, columns, inputs]`.
@@ -33,12 +33,12 @@ def convolution(
     """
     away = range(-(len(kernel) // 2), len(kernel) // 2 + 1)
 
-    def taken(places: int, k: int) -> Float[Array, "after before"]:
+    def shift(places: int, k: int) -> Float[Array, "after before"]:
         after = jnp.arange(0, places, stride)[:, None]
         return (jnp.arange(places) == after + k).astype(kernel.dtype)
 
     summands = [
-        jnp.kron(jnp.kron(taken(rows, k), taken(columns, l)), kernel[a, b].T)
+        jnp.kron(jnp.kron(shift(rows, k), shift(columns, l)), kernel[a, b].T)
         for a, k in enumerate(away)
         for b, l in enumerate(away)
     ]
@@ -46,14 +46,14 @@ def convolution(
 
 
 def residual_term(block: ResidualConvolution, rows: int, columns: int) -> ResidualTerm:
-    """Return a residual convolution's parameters: none of them depends on the input.
+    """Return a residual convolution's residual term, which doesn't depend on the input.
 
-    `W_{i,1}` is the identity or a projection of every place, `W_{i,2}` and `W_{i,3}` are the convolutions' matrices.
+    `W_{i,1}` is the identity or a projection of every pixel, `W_{i,2}` and `W_{i,3}` are the convolutions' matrices.
 
     Args:
         block: the layer.
-        rows: of the image that enters it.
-        columns: of the same.
+        rows: rows of the layer's input.
+        columns: columns of the layer's input.
 
     Source: Wang & Li, Eq. 20.
     """

@@ -1,4 +1,4 @@
-"""The papers' explicit matrices, written out: what acts on `vec(x)`, for small cases and as a reference."""
+"""The papers' explicit matrices on `vec(x)`, for small cases and as a reference."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -36,7 +36,7 @@ def unvec(x: Float[Array, "entries"], tokens: int) -> Float[Array, "tokens featu
 
 
 def linear_on_features(kernel: Float[Array, "inputs outputs"], tokens: int) -> Float[Array, "rows columns"]:
-    """Return `W' = I_N ⊗ Wᵀ` of `y = x W`.
+    """Return the matrix `W' = I_N ⊗ Wᵀ` of `y = x W`.
 
     Args:
         kernel: `W`, `[inputs, outputs]`.
@@ -51,7 +51,7 @@ def linear_on_features(kernel: Float[Array, "inputs outputs"], tokens: int) -> F
 
 
 def linear_on_rows(matrix: Float[Array, "outputs tokens"], features: int) -> Float[Array, "rows columns"]:
-    """Return `W' = W ⊗ I_M` of `y = W x`, the papers' orientation, of density `1/M`.
+    """Return the matrix `W' = W ⊗ I_M` of `y = W x`, the papers' orientation, of density `1/M`.
 
     Args:
         matrix: `W`, `[outputs, tokens]`.
@@ -72,7 +72,7 @@ def attention(
     value: Float[Array, "heads features head_features"],
     output: Float[Array, "heads head_features features"],
 ) -> Float[Array, "rows columns"]:
-    """Return `W'_{HVO} = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ`, which the papers call too complex to state.
+    """Return `W'_{HVO} = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` of an attention, which the papers call too complex to state.
 
     Args:
         pattern: the held patterns `H_h`, `[heads, queries, keys]`.
@@ -81,8 +81,8 @@ def attention(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> one = jnp.ones((1, 1, 1))
-        >>> attention(jnp.eye(2)[None], 2 * one, one).tolist()
+        >>> ones = jnp.ones((1, 1, 1))
+        >>> attention(jnp.eye(2)[None], 2 * ones, ones).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
 
     Source: Wang & Li, Eq. 9.

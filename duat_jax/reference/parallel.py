@@ -1,4 +1,4 @@
-"""The unrolled form's parameters in parallel over the layers: the recursions' other order (Eq. 34)."""
+"""The unrolled form's parameters, computed in parallel over the layers by a scan (Eq. 34)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from duat_jax.nn.linear import PRECISION
 
 
 class StackedTerms(NamedTuple):
-    """The residual terms of layers of one shape, each parameter of all of them in one array.
+    """The residual terms of layers of equal shapes, with one array for each parameter.
 
     Args:
         path: every `W_{i,1}`.
@@ -31,7 +31,7 @@ class StackedTerms(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What there is to know of an unrolled stack of `L` layers, all depths in one array.
+    """All parameters of an unrolled stack of `L` layers, with one array for all depths.
 
     Args:
         input: `P_i`, from `P_0 = I` on.
@@ -51,7 +51,7 @@ class Parameters(NamedTuple):
 
 
 def stack_terms(terms: Sequence[ResidualTerm]) -> StackedTerms:
-    """Return the residual terms of a stack as one array for each parameter.
+    """Stack the residual terms of layers into one array for each parameter.
 
     Args:
         terms: the residual term of every layer, as dense matrices; one term in each, all of one shape.
@@ -64,13 +64,13 @@ def stack_terms(terms: Sequence[ResidualTerm]) -> StackedTerms:
         if len(layer.terms) != 1:
             problems.append(f"layer {i} has {len(layer.terms)} terms, not one")
         elif not problems and (shapes := _shapes(layer)) != _shapes(terms[0]):
-            problems.append(f"layer {i} is of shapes {shapes}, the first one of {_shapes(terms[0])}")
+            problems.append(f"layer {i} is of shapes {shapes}, the first layer of {_shapes(terms[0])}")
         elif layer.path.shape[0] != layer.path.shape[1]:
             problems.append(f"layer {i} changes the stream's size from {layer.path.shape[1]} to {layer.path.shape[0]}")
     if problems:
         raise DuatError(f"these layers don't fit into one array: {'; '.join(problems)}")
-    each = [(t.path, t.path_bias, t.inner, t.inner_bias, t.outer) for t in terms]
-    return StackedTerms(*(jnp.stack(parameters) for parameters in zip(*each, strict=True)))
+    rows = [(t.path, t.path_bias, t.inner, t.inner_bias, t.outer) for t in terms]
+    return StackedTerms(*(jnp.stack(parameters) for parameters in zip(*rows, strict=True)))
 
 
 def _shapes(layer: ResidualTerm) -> tuple[tuple[int, ...], ...]:
@@ -82,28 +82,28 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def unroll_in_parallel(layers: StackedTerms, activations: Float[Array, "layers neurons"]) -> Parameters:
-    """Return every parameter of the unrolled form, given the activations, in about `2 log₂ L` steps of products.
+    """Compute all parameters of the unrolled form from the activations, in about `2 log₂ L` steps of products.
 
     Affine maps compose associatively, `(W, b) ∘ (V, a) = (W V, W a + b)`, and the stream's three parts go through the
-    same `W_{i,1}`: `P_i`, `q_i` and `UAT^R_i` are one scan over the layers' `(W_{i,1}, [b_{i,3}, W_{i,3} σ_i])`. What
-    carries the terms on, `W_{L,1} ⋯ W_{j+1,1}`, is another one from the end. `B_j = W_{j,2} P_{j−1}`,
+    same `W_{i,1}`: `P_i`, `q_i` and `UAT^R_i` are one scan over the layers' `(W_{i,1}, [b_{i,3}, W_{i,3} σ_i])`. The
+    products that carry the terms on, `W_{L,1} ⋯ W_{j+1,1}`, are another scan from the end. `B_j = W_{j,2} P_{j−1}`,
     `c_j = b_{j,2} + W_{j,2} (q_{j−1} + UAT^R_{j−1})` and `C_j = W_{L,1} ⋯ W_{j+1,1} W_{j,3}` are then products of each
     layer on its own.
 
     Args:
         layers: the residual terms.
-        activations: `σ_j = σ(B_j x_0 + c_j)`, as the forward pass recorded them: they can't be had in parallel, for
-            `c_j` contains all of the earlier ones.
+        activations: `σ_j = σ(B_j x_0 + c_j)`, as the forward pass recorded them: they can't be computed in parallel,
+            since `c_j` contains all of the earlier ones.
 
     Raises:
         DuatError: if there aren't as many activations as neurons.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> one = jnp.ones((2, 1, 1))
-        >>> layers = StackedTerms(2 * one, jnp.ones((2, 1)), one, jnp.zeros((2, 1)), one)
-        >>> found = unroll_in_parallel(layers, jnp.array([[3.0], [10.0]]))
-        >>> found.input.ravel().tolist(), found.bias.ravel().tolist(), found.term_sum.ravel().tolist()
+        >>> ones = jnp.ones((2, 1, 1))
+        >>> layers = StackedTerms(2 * ones, jnp.ones((2, 1)), ones, jnp.zeros((2, 1)), ones)
+        >>> form = unroll_in_parallel(layers, jnp.array([[3.0], [10.0]]))
+        >>> form.input.ravel().tolist(), form.bias.ravel().tolist(), form.term_sum.ravel().tolist()
         ([1.0, 2.0, 4.0], [0.0, 1.0, 3.0], [0.0, 3.0, 16.0])
 
     Source: Wang & Li, Eq. 34, which Appendix B.3 calls serial; the scan is that of Blelloch, "Prefix Sums and Their

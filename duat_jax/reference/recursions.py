@@ -1,4 +1,4 @@
-"""The papers' recursions over a stack of residual terms, in two indices, as dense matrices (Eq. 34)."""
+"""The papers' recursions over a stack of residual terms, as dense matrices in two indices (Eq. 34)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class UnrolledTerm(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """`x_i = P_i x_0 + q_i + UAT^R_i`.
+    """The unrolled form at one depth: `x_i = P_i x_0 + q_i + UAT^R_i`.
 
     Args:
         input: `P_i`, which is `W'_{i,1}`.
@@ -39,11 +39,11 @@ class Unrolled(NamedTuple):
     terms: tuple[UnrolledTerm, ...]
 
     def term_sum(self) -> Float[Array, "outputs"]:
-        """Return `UAT^R_i = Σ_{j≤i} C_j^{(i)} σ(B_j x_0 + c_j)`."""
+        """Compute `UAT^R_i = Σ_{j≤i} C_j^{(i)} σ(B_j x_0 + c_j)`."""
         return sum((term.outer @ term.activation for term in self.terms), jnp.zeros_like(self.bias))
 
     def evaluate(self, x0: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
-        """Return `P_i x_0 + q_i + UAT^R_i`.
+        """Compute `P_i x_0 + q_i + UAT^R_i`.
 
         Args:
             x0: `vec(x_0)`.

@@ -82,8 +82,8 @@ def _require_shapes(program: Program, arguments: list[Any], provided: Mapping[Si
     ]
     if problems:
         raise DuatError(
-            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: ask a recording that was made under jax.vmap"
-            " under jax.vmap too, and record a function at the shapes at which it is evaluated"
+            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: query a recording that was made under"
+            " jax.vmap under jax.vmap too, and for other shapes record the function again"
         )
 
 

@@ -49,7 +49,7 @@ def test_under_vmap_it_is_answered():
             lambda: duat.record(layer)(BATCH[0]).dynamics,
             layer,
             jnp.ones(4),
-            r"mlp is \(3,\).*it is \(4,\).*recorded at",
+            r"mlp is \(3,\).*it is \(4,\).*record the function again",
         ),
         (lambda: jax.vmap(duat.record(layer))(BATCH).dynamics, layer, jnp.ones(3), "under jax.vmap"),
         (

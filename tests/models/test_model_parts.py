@@ -190,8 +190,8 @@ def test_everything_wrong_with_a_configuration_is_said_at_once():
         ({"rotary": Rotary(rotary_frequencies(4))}, "rotary turns 4 features, but a head has 3"),
         ({"attention": "sliced", "score_cap": 1.0}, "sliced attention has no score_cap"),
         ({"window": 0}, "window = 0"),
-        ({"experts": 4}, "go with mlp = 'experts'"),
-        ({"mlp": "experts", "experts": 4}, "go with mlp = 'experts'"),
+        ({"experts": 4}, "are required with mlp = 'experts'"),
+        ({"mlp": "experts", "experts": 4}, "are required with mlp = 'experts'"),
         ({"mlp": "experts", "experts": 2, "chosen_experts": 3}, "chosen_experts = 3 is more than experts = 2"),
     ],
 )

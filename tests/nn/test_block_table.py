@@ -167,7 +167,7 @@ def test_no_part_is_made_for_overriding():
 def test_the_table_names_what_is_not_given():
     stack = make_stack(modern, 2)
     held = held_of(stack, make_input(3))
-    with pytest.raises(duat.DuatError, match="held 'mlp.factor' is missing: given are attention.pattern"):
+    with pytest.raises(duat.DuatError, match="held 'mlp.factor' is missing; the held values are attention.pattern"):
         residual_term(stack.blocks[0], {name: value for name, value in held[0].items() if name != "mlp.factor"})
-    with pytest.raises(duat.DuatError, match="2 blocks, but held values of 1"):
+    with pytest.raises(duat.DuatError, match="2 blocks, but there are held values for 1"):
         residual_terms(stack, held[:1])

@@ -242,11 +242,11 @@ def test_a_long_scan_with_marks_is_checked_in_seconds():
 @pytest.mark.parametrize("question", [contributions, collapsed_contributions])
 def test_a_readout_of_another_shape_is_named_and_one_of_another_dtype_is_converted(question):
     recording = duat.record(make_stack("pre-norm"))(make_input())
-    with pytest.raises(duat.DuatError, match=r"of shape \(6,\), but what is read is of shape \(4, 6\)"):
+    with pytest.raises(duat.DuatError, match=r"of shape \(6,\), but the value that is read is of shape \(4, 6\)"):
         question(recording, jnp.ones(6))
     with pytest.raises(duat.DuatError, match="read-out is of shape"):
         question(recording, {"x": jnp.ones((4, 6))})
-    with pytest.raises(duat.DuatError, match="complex, but what is read is real"):
+    with pytest.raises(duat.DuatError, match="complex, but the value is real"):
         question(recording, jnp.ones((4, 6), complex))
     ours, theirs = (question(recording, jnp.ones((4, 6), dtype)).input for dtype in (jnp.int8, jnp.float64))
     np.testing.assert_array_equal(ours, theirs)

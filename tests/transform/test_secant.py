@@ -124,8 +124,8 @@ def test_biases_have_no_part():
     [
         (lambda: duat.secant(network, at=("layer",)), "'layer'.*choose among"),
         (lambda: duat.secant(network, at=("offset",)), "'offset'"),
-        (lambda: duat.secant(network, held=("gate",))(X, Y), "gate: there is pattern"),
-        (lambda: duat.secant(jnp.sum, held=("gate",))(X, Y), "gate: there is none"),
+        (lambda: duat.secant(network, held=("gate",))(X, Y), "gate; existing names: pattern"),
+        (lambda: duat.secant(jnp.sum, held=("gate",))(X, Y), "gate; existing names: none"),
     ],
 )
 def test_marks_that_do_not_exist_are_named(make, message):

@@ -1,25 +1,25 @@
-"""Every error that this package raises for something the user can mend."""
+"""The errors of this package, for mistakes in the user's input."""
 
 
 class DuatError(ValueError):
-    """A mistake in the input; its message says what was wrong, where, and what to do."""
+    """A mistake in the input; the message says what was wrong, where, and what to do."""
 
 
 class UnsupportedProgram(DuatError):
-    """A mark stands where its value can't be followed."""
+    """A program, or a mark in it, that can't be followed."""
 
 
 class NotAffine(DuatError):
-    """The replayed function isn't affine: a mark is missing."""
+    """A replayed function that isn't affine because a mark is missing."""
 
 
 class BadCheckpoint(DuatError):
-    """A checkpoint directory can't be loaded."""
+    """A checkpoint that can't be loaded or written."""
 
 
 class BadText(DuatError):
-    """A text, token or position can't be explained with this model."""
+    """A text, token or position that is invalid for a model."""
 
 
 class NotFinite(DuatError):
-    """A number that was asked for is NaN or infinite."""
+    """A result that is NaN or infinite."""

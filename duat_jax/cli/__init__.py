@@ -21,7 +21,7 @@ application = typer.Typer(
 
 @application.callback(epilog=EXIT_STATUS)
 def main() -> None:
-    """Explain exactly what a Transformer computes, and derive and check the closed form behind it."""
+    """Explain exactly what a Transformer computes, and derive and check its closed form."""
 
 
 for command in (explain, attends, circuit, context, faithfulness, prune, derive, audit, verify):

@@ -19,14 +19,17 @@ def attends(
     key: Annotated[int, typer.Option(help="The token that is attended to; negative counts from the end.")],
     query: Annotated[int, typer.Option(help="The token that attends; the last one if absent.")] = -1,
     versus_key: Annotated[
-        int | None, typer.Option(help="The token whose score is subtracted: why the one rather than the other.")
+        int | None, typer.Option(help="The token whose score is subtracted: why the first rather than the second.")
     ] = None,
     through_heads: Annotated[
-        bool, typer.Option("--through-heads", help="What earlier heads brought, by the head instead of its origin.")
+        bool,
+        typer.Option(
+            "--through-heads", help="Attribute the outputs of earlier heads to the heads, not to their sources."
+        ),
     ] = False,
     model: Model = None,
     dtype: Kept = Dtype.float32,
-    top: Annotated[int, typer.Option(min=1, help="How many of the biggest pairs to list.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of the largest pairs to list.")] = 10,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
@@ -44,14 +47,14 @@ def attends(
 
         config = duat.load_config(model)
         if config.image is not None:
-            raise BadText(f"a {config.family} model reads images: ask duat.attends in Python about them")
-        tokenizer, given, _ = _read_text(model, config, text, None, None, [])
-        check(config, given, layer, head, query, key, versus_key)
+            raise BadText(f"a {config.family} model reads images: call duat.attends in Python for them")
+        tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
+        check(config, inputs, layer, head, query, key, versus_key)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
         score = duat.attends(
             loaded,
-            given,
+            inputs,
             layer=layer,
             head=head,
             query=query,

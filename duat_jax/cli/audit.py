@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How a figure is printed."""
+    """The output format of a figure."""
 
     unicode = "unicode"
     latex = "latex"
@@ -35,9 +35,9 @@ def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
 def _check_options(figure: int | None, equation: str | None, json_file: str | None, format: Format | None) -> None:
     from symbolic.errors import SymbolicError
 
-    others = [name for name, value in (("--equation", equation), ("--json", json_file)) if value is not None]
-    if figure is not None and others:
-        raise SymbolicError(f"--figure and {' and '.join(others)} ask for different things: give one of them")
+    conflicts = [name for name, value in (("--equation", equation), ("--json", json_file)) if value is not None]
+    if figure is not None and conflicts:
+        raise SymbolicError(f"--figure and {' and '.join(conflicts)} can't be combined: give one of them")
     if figure is None and format is not None:
         raise SymbolicError("--format is for a figure: add --figure 2, or leave it out")
 
@@ -48,18 +48,18 @@ def audit(
     figure: Annotated[
         int | None, typer.Option(help="A figure of the appendix, computed: 2, the parameters layer by layer.")
     ] = None,
-    format: Annotated[Format | None, typer.Option(help="How a figure is printed; unicode if absent.")] = None,
+    format: Annotated[Format | None, typer.Option(help="Format of the figure; unicode if absent.")] = None,
 ) -> None:
-    """Decide every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
+    """Check every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
     with one_line_errors():
         _check_options(figure, equation, json_file, format)
         check_outputs(None, json_file)
         if figure is not None:
             from symbolic.papers.figure import figure as compute
 
-            found = compute(figure)
-            typer.echo(found.latex() if format == Format.latex else found.unicode())
-            if not found.verified:
+            computed = compute(figure)
+            typer.echo(computed.latex() if format == Format.latex else computed.unicode())
+            if not computed.verified:
                 raise typer.Exit(DOES_NOT_HOLD)
             return
         from symbolic.papers.audit import as_dicts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Tables = Mapping[str, Mapping[str, Row]]
 
 SHOWN = (0.001, 0.01, 0.1)
-"""The sizes of which a table shows the faithfulness; the JSON has all."""
+"""The sizes of circuits in a table; the JSON has all."""
 
 
 def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
@@ -31,13 +31,13 @@ def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
 
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     table.add_column("", max_width=26)
-    shown = [FRACTIONS.index(size) for size in SHOWN]
+    columns = [FRACTIONS.index(size) for size in SHOWN]
     for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
         table.add_column(column, justify="right", no_wrap=True)
     for i, (method, row) in enumerate(rows.items()):
         table.add_row(
             method,
-            *(f"{row.kept[k]:.2f}" for k in shown),
+            *(f"{row.kept[k]:.2f}" for k in columns),
             row.numbers["logf"].written(),
             *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
             row.ahead.written(sign="+") if i else "",
@@ -45,35 +45,34 @@ def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
     return table
 
 
-def _said_of(task: str, drawn: "Drawn") -> str:
+def _summary(task: str, drawn: "Drawn") -> str:
     count, tokens = drawn.prompts.clean.shape
     return f"{task}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
 
 
 def circuit(
-    task: Annotated[list[str], typer.Option(help=f"{'; '.join(TASKS)}. Give several by several --task.")],
+    task: Annotated[list[str], typer.Option(help=f"{'; '.join(TASKS)}. Repeat for several tasks.")],
     model: Model = None,
     dtype: Kept = Dtype.float32,
-    prompts: Annotated[int, typer.Option(min=2, help="How many prompts of each task.")] = 30,
+    prompts: Annotated[int, typer.Option(min=2, help="Number of prompts of each task.")] = 30,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="A method; the others are compared with the first one. If absent all of them, secant first."),
+        typer.Option(help="A method; later ones are compared with the first. All if absent, secant first."),
     ] = None,
     units: Annotated[
         list[str] | None,
         typer.Option(
-            help="What circuits are made of: 'neuron x position' if absent, 'neuron', 'head x position' or"
-            " 'layer x token'."
+            help="Units of circuits: 'neuron x position' if absent, 'neuron', 'head x position' or 'layer x token'."
         ),
     ] = None,
     mean: Annotated[
-        bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own.")
+        bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own one.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which prompts are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing prompts.")] = 0,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Try which units of a language model carry a task: keep or remove what methods rank highest, corrupt the rest."""
+    """Measure which units of a language model carry a task: keep or remove the top-ranked units, corrupt the rest."""
     with one_line_errors():
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
@@ -82,18 +81,20 @@ def circuit(
         from duat_jax.evaluation.circuit_plot import draw
         from duat_jax.evaluation.circuit_study import check, study
 
-        asked = task, method or list(METHODS), units or ["neuron x position"]
-        check(*asked)
+        arguments = task, method or list(METHODS), units or ["neuron x position"]
+        check(*arguments)
         tokenizer = duat.load_tokenizer(model)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
-        bar = partial(progress_bar, what="methods on prompts")
-        found = study(loaded, tokenizer, *asked, prompts=prompts, seed=seed, mean=mean, progress=bar)
+        bar = partial(progress_bar, unit="methods on prompts")
+        result = study(loaded, tokenizer, *arguments, prompts=prompts, seed=seed, mean=mean, progress=bar)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        content = to_json({"model": name, "seed": seed, "others": "mean" if mean else "corrupted", **found.as_dict()})
-        names = list(found.drawn)
+        content = to_json({"model": name, "seed": seed, "others": "mean" if mean else "corrupted", **result.as_dict()})
+        names = list(result.drawn)
         groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
-        shown = {f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in found.tables(of).items()}
-        said = [_said_of(name, drawn) for name, drawn in found.drawn.items()]
-        tables = [part for title, rows in shown.items() for part in ("", _table(title, rows))]
-        deliver(content, *said, *tables, figure=partial(draw, shown), plot=plot, json_file=json_file)
+        rows_by_title = {
+            f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in result.tables(of).items()
+        }
+        summaries = [_summary(name, drawn) for name, drawn in result.drawn.items()]
+        tables = [part for title, rows in rows_by_title.items() for part in ("", _table(title, rows))]
+        deliver(content, *summaries, *tables, figure=partial(draw, rows_by_title), plot=plot, json_file=json_file)

@@ -1,4 +1,4 @@
-"""Compiled programs, kept from one command to the next."""
+"""The on-disk cache of compiled programs, shared by all commands."""
 
 import os
 from collections.abc import Iterable
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 512 * 2**20
-"""What all kept programs may take together."""
+"""The largest size of the cache."""
 
 
 def start_jax(*, float64: bool = False) -> None:
-    """Import JAX as the commands use it.
+    """Import and configure JAX for a command.
 
     Args:
-        float64: whether what a command computes may be float64.
+        float64: whether the command may compute in float64.
     """
-    # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
+    # JAX 0.10.0 prints two lines of the compiler's for every program from its cache.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import jax
 
@@ -25,7 +25,7 @@ def start_jax(*, float64: bool = False) -> None:
 
 
 def keep_compiled() -> None:
-    """Let JAX keep compiled programs in the user's cache directory; `JAX_COMPILATION_CACHE_DIR` names another one.
+    """Enable JAX's cache of compiled programs, in the user's cache directory or `JAX_COMPILATION_CACHE_DIR`.
 
     Without a directory that can be written, or with `JAX_ENABLE_COMPILATION_CACHE=0`, nothing is kept.
     """
@@ -39,7 +39,7 @@ def keep_compiled() -> None:
             return
         _remove_oldest(directory, MOST_BYTES)
         config.update("jax_compilation_cache_dir", str(directory))
-    # Small programs are many, and compiling each takes longer than reading it.
+    # There are many small programs, and compiling each takes longer than reading it.
     for name, value in (
         ("jax_persistent_cache_min_compile_time_secs", 0.0),
         ("jax_persistent_cache_min_entry_size_bytes", 0),
@@ -49,10 +49,10 @@ def keep_compiled() -> None:
 
 
 def _directory() -> Path | None:
-    """Return a directory of our own in the user's cache, made if need be; `None` where there can't be one."""
+    """Return the cache directory, created if needed, or `None` if there can't be one."""
     try:
-        named = os.environ.get("XDG_CACHE_HOME", "")
-        parent = Path(named) if os.path.isabs(named) else Path.home() / ".cache"
+        cache_home = os.environ.get("XDG_CACHE_HOME", "")
+        parent = Path(cache_home) if os.path.isabs(cache_home) else Path.home() / ".cache"
         directory = parent / "duat-jax" / "compiled"
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError, ValueError):
@@ -61,17 +61,17 @@ def _directory() -> Path | None:
 
 
 def _remove_oldest(directory: Path, most: int) -> None:
-    """Remove the files that were written first until all together are small enough; what can't be removed stays."""
+    """Remove the oldest files until the rest is small enough; files that can't be removed stay."""
 
     def sizes(files: Iterable[Path]) -> list[tuple[float, int, Path]]:
-        found = []
+        entries = []
         for file in files:
             try:
                 status = file.stat()
             except OSError:  # another command has removed it
                 continue
-            found.append((status.st_mtime, status.st_size, file))
-        return sorted(found)
+            entries.append((status.st_mtime, status.st_size, file))
+        return sorted(entries)
 
     try:
         files = sizes(directory.iterdir())

@@ -14,27 +14,29 @@ from duat_jax.in_context.tasks import PAIRS
 
 def context(
     question: Annotated[
-        str | None, typer.Argument(help="What is to be continued, such as 'Spain ->'; none if a --task is given.")
+        str | None, typer.Argument(help="The text to continue, such as 'Spain ->'; absent if a --task is given.")
     ] = None,
     demonstration: Annotated[
         list[str] | None,
-        typer.Option(help="A line before the question, such as 'Italy -> Rome'. Give several by several options."),
+        typer.Option(help="A line before the question, such as 'Italy -> Rome'. Repeat for several lines."),
     ] = None,
     answer: Annotated[
         str | None,
-        typer.Option(help="What should come next, with its leading space; its first token is asked for."),
+        typer.Option(help="The expected continuation, with its leading space; its first token is explained."),
     ] = None,
     instead: Annotated[
         list[str] | None,
-        typer.Option(help="A line of other demonstrations, with which the given ones are compared; as many tokens."),
+        typer.Option(
+            help="A line of other demonstrations for comparison, of as many tokens. Repeat for several lines."
+        ),
     ] = None,
     task: Annotated[str | None, typer.Option(help=f"Draw a question: {', '.join(PAIRS)}.")] = None,
-    demonstrations: Annotated[int, typer.Option(min=1, help="How many are drawn with a --task.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Which ones are drawn.")] = 0,
+    demonstrations: Annotated[int, typer.Option(min=1, help="Number of demonstrations drawn with a --task.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing them.")] = 0,
     control: Annotated[
         str | None,
         typer.Option(
-            help="Compare drawn demonstrations with others, not with hidden ones: exchanged, redrawn, a task."
+            help="Compare drawn demonstrations with other ones instead of hidden ones: exchanged, redrawn, or a task."
         ),
     ] = None,
     model: Model = None,
@@ -42,9 +44,9 @@ def context(
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Split what demonstrations add to a language model's answer, exactly, over what they move.
+    """Split the effect of demonstrations on a language model's answer exactly, over what they move.
 
-    They are compared with the same ones hidden, or with others: their answers exchanged, for what the mapping adds.
+    They are compared with the same ones hidden, or with others, such as their answers exchanged.
     """
     with one_line_errors():
         check_outputs(plot, json_file)
@@ -60,53 +62,53 @@ def context(
         if (question is None) == (task is None):
             raise duat.BadText("give a question or a --task, one of them")
         if task is not None and (demonstration or instead or answer):
-            raise duat.BadText(f"the demonstrations and the answer of {task!r} are drawn: leave the others out")
+            raise duat.BadText(f"the demonstrations and the answer of {task!r} are drawn: leave out other ones")
         if task is None and not demonstration:
-            raise duat.BadText("there is nothing to account for: give at least one --demonstration")
+            raise duat.BadText("there are no demonstrations: give at least one --demonstration")
         if task is None and control:
-            raise duat.BadText("a --control is that of a --task: give other demonstrations by --instead")
+            raise duat.BadText("--control requires a --task: give other demonstrations by --instead")
         tokenizer = duat.load_tokenizer(model)
-        other = None
+        other_prompt = None
         if task is not None:
-            asked = draw_question(tokenizer, task, demonstrations, seed=seed)
+            prompt = draw_question(tokenizer, task, demonstrations, seed=seed)
             if control:
-                other = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
+                other_prompt = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
         else:
-            asked = question_of(tokenizer, demonstration or [], question or "", answer or "")
+            prompt = question_of(tokenizer, demonstration or [], question or "", answer or "")
             if instead:
-                other = question_of(tokenizer, instead, question or "", answer or "")
-        compared = asked.task if other is None else exchange(asked, other)
+                other_prompt = question_of(tokenizer, instead, question or "", answer or "")
+        compared = prompt.task if other_prompt is None else exchange(prompt, other_prompt)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Splitting", "steps") as progress:
-            found = ledger(loaded, compared, progress=progress)
-        for what, completeness in (
-            ("the account of dynamic parameters", found.completeness),
-            ("the account of what layers read", found.reads_completeness),
-            ("the account of the closed form's parameters", found.form.completeness),
+            result = ledger(loaded, compared, progress=progress)
+        for label, completeness in (
+            ("the account of dynamic parameters", result.completeness),
+            ("the account of what layers read", result.reads_completeness),
+            ("the account of the closed form's parameters", result.form.completeness),
         ):
-            _require_holding(what, completeness)
+            _require_holding(label, completeness)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in asked.ids]
-        said = tokenizer.decode([asked.answer], skip_special_tokens=False)
-        joined = reach(loaded, asked.task.ids)
+        tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in prompt.ids]
+        answer_text = tokenizer.decode([prompt.answer], skip_special_tokens=False)
+        reached = reach(loaded, prompt.task.ids)
         content = to_json(
             {
                 "model": name,
-                "text": asked.text,
-                "other": None if other is None else other.text,
+                "text": prompt.text,
+                "other": None if other_prompt is None else other_prompt.text,
                 "words": tokens,
-                "hidden": asked.hidden.tolist(),
-                "answer": said,
-                **found.as_dict(),
+                "hidden": prompt.hidden.tolist(),
+                "answer": answer_text,
+                **result.as_dict(),
                 "reach": {
-                    "density": joined.density.tolist(),
-                    "distance": joined.distance.mean(1).tolist(),
-                    "tokens_read": joined.tokens_read.mean(1).tolist(),
+                    "density": reached.density.tolist(),
+                    "distance": reached.distance.mean(1).tolist(),
+                    "tokens_read": reached.tokens_read.mean(1).tolist(),
                 },
             }
         )
-        title = f"{name}: {token_label(said)!r} after {int(asked.hidden.sum())} tokens of demonstrations"
-        if other is not None:
+        title = f"{name}: {token_label(answer_text)!r} after {int(prompt.hidden.sum())} tokens of demonstrations"
+        if other_prompt is not None:
             title += ", compared with others"
-        deliver(content, title, render(found), figure=found.plot, plot=plot, json_file=json_file)
+        deliver(content, title, render(result), figure=result.plot, plot=plot, json_file=json_file)

@@ -9,7 +9,7 @@ from duat_jax.cli.output import DOES_NOT_HOLD, one_line_errors
 
 
 class Format(StrEnum):
-    """How derivations are printed."""
+    """The output format of derivations."""
 
     unicode = "unicode"
     latex = "latex"
@@ -17,7 +17,7 @@ class Format(StrEnum):
 
 
 class Symbols(StrEnum):
-    """Whose letters the parameters of the unrolled form have."""
+    """The notation for the parameters of the unrolled form."""
 
     ours = "ours"
     papers = "papers"
@@ -41,7 +41,7 @@ def derive(
         Format, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
     ] = Format.unicode,
     symbols: Annotated[
-        Symbols, typer.Option(help="Letters of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
+        Symbols, typer.Option(help="Notation of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
     ] = Symbols.ours,
 ) -> None:
     """Derive the closed form step by step, every step checked, as text or LaTeX."""
@@ -51,22 +51,22 @@ def derive(
         from symbolic.proof.typesetting import article
         from symbolic.theorems.notation import in_the_papers_letters
 
-        asked = {"--proof": "proof"} if proof else {}
-        asked |= {} if depth is None else {"--depth": "unroll"}
-        asked |= {} if what is None else {"--what": what}
-        if len(set(asked.values())) > 1:
-            raise SymbolicError(f"{' and '.join(asked)} ask for different derivations: give one of them")
+        requested = {"--proof": "proof"} if proof else {}
+        requested |= {} if depth is None else {"--depth": "unroll"}
+        requested |= {} if what is None else {"--what": what}
+        if len(set(requested.values())) > 1:
+            raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
         otherwise = "recursions" if block is None else "block"
-        name = next(iter(asked.values()), otherwise)
-        found = derivations(name, depth=depth, block=block, letters=format is Format.document)
+        name = next(iter(requested.values()), otherwise)
+        derived = derivations(name, depth=depth, block=block, letters=format is Format.document)
         if symbols is Symbols.papers:
-            found = tuple(map(in_the_papers_letters, found))
+            derived = tuple(map(in_the_papers_letters, derived))
         match format:
             case Format.document:
-                typer.echo(article(*found), nl=False)
+                typer.echo(article(*derived), nl=False)
             case Format.latex:
-                typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in found))
+                typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in derived))
             case Format.unicode:
-                typer.echo("\n\n".join(map(str, found)))
-        if not all(d.verified for d in found):
+                typer.echo("\n\n".join(map(str, derived)))
+        if not all(d.verified for d in derived):
             raise typer.Exit(DOES_NOT_HOLD)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Carries(StrEnum):
-    """What carries the neurons of a gated model."""
+    """The carrier of the neurons of a gated model."""
 
     gate = "gate"
     factor = "factor"
@@ -28,7 +28,7 @@ class Carries(StrEnum):
 
 
 class Baseline(StrEnum):
-    """What can stand in a text's or an image's place."""
+    """Baselines for a text or an image."""
 
     mask = "mask"
     pad = "pad"
@@ -38,45 +38,47 @@ class Baseline(StrEnum):
 
 def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
     check_outputs(plot, json_file)
-    for given in filter(None, texts):
-        if not given.isascii() and given != given.encode(errors="ignore").decode():
-            raise BadText(f"{given!r} is not UTF-8: give it in UTF-8")
+    for text in filter(None, texts):
+        if not text.isascii() and text != text.encode(errors="ignore").decode():
+            raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
 
 
-def _require_holding(what: str, found: "Completeness") -> None:
-    if found.verdict != "holds":
+def _require_holding(label: str, completeness: "Completeness") -> None:
+    if completeness.verdict != "holds":
+        value, total, error = float(completeness.value), float(completeness.sum), float(completeness.error)
+        tolerance, largest = float(completeness.tolerance), float(completeness.largest)
         raise DoesNotHold(
-            f"{what} is not certified, its completeness {found.verdict}: value {float(found.value):.7g}, sum of all"
-            f" parts {float(found.sum):.7g}, error {float(found.error):+.1e}, tolerance {float(found.tolerance):.1e},"
-            f" largest part {float(found.largest):.1e} ({found.dtype})" + (f". {found.note}" if found.note else "")
+            f"{label} is not certified, its completeness {completeness.verdict}: value {value:.7g}, sum of all parts"
+            f" {total:.7g}, error {error:+.1e}, tolerance {tolerance:.1e}, largest part {largest:.1e}"
+            f" ({completeness.dtype})" + (f". {completeness.note}" if completeness.note else "")
         )
 
 
 def _read_text(
-    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, others: list[str]
+    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, contrasts: list[str]
 ) -> "tuple[Tokenizer | None, Any, list[Any]]":
-    """Return the tokenizer, what the model reads, and what it is contrasted with."""
+    """Return the tokenizer, the inputs of the model, and the inputs to contrast with."""
     import duat_jax as duat
     from duat_jax.inputs.encoding import encode, encode_pair
 
     if config.image is not None:
         if image is None or text is not None or pair is not None:
-            raise BadText(f"a {config.family} model reads images: give --image FILE in the place of texts")
-        return None, duat.load_image(image, str(model)), [duat.load_image(file, str(model)) for file in others]
+            raise BadText(f"a {config.family} model reads images: give --image FILE instead of texts")
+        return None, duat.load_image(image, str(model)), [duat.load_image(file, str(model)) for file in contrasts]
     if image is not None or text is None:
         raise BadText(f"a {config.family} model reads texts: give one" + ("" if image is None else " without --image"))
     tokenizer = duat.load_tokenizer(model)
 
-    def encoded(text: str, what: str) -> Any:
+    def encoded(text: str, label: str) -> Any:
         if pair is None:
             return encode(tokenizer, text, what)
         return encode_pair(tokenizer, text, pair, config)
 
-    return tokenizer, encoded(text, "the text"), [encoded(other, "the other text") for other in others]
+    return tokenizer, encoded(text, "the text"), [encoded(contrast, "the other text") for contrast in contrasts]
 
 
 def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | None", against: str | None) -> Any:
-    """Return the text or the image that an encoder's one is compared with."""
+    """Return the text or the image to compare an encoder's input with."""
     import duat_jax as duat
     from duat_jax.inputs.encoding import encode
 
@@ -96,33 +98,33 @@ def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
         raise BadText(f"--align {align!r} must be pairs of token indices, such as 0:0,1:2") from None
 
 
-def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, what: str) -> int | str | None:
+def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, label: str) -> int | str | None:
     """Return the token or the class that a text names."""
     from duat_jax.inputs.encoding import encode_token
 
     if text is None or tokenizer is None or config.head.kind == "classes":
-        # A class's number is short; what isn't one stays a name.
+        # A class's number is short; anything else is a name.
         return int(text) if text and text.isdecimal() and len(text) < 10 and text not in config.head.labels else text
     return encode_token(tokenizer, text, what)
 
 
 def explain(
     text: Annotated[
-        str | None, typer.Argument(help="The text that the model reads; [MASK] or <mask> is what it is to say.")
+        str | None, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token to predict.")
     ] = None,
     pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None,
-    image: Annotated[Path | None, typer.Option(help="The image that a vision model reads in a text's place.")] = None,
+    image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None,
     model: Model = None,
     head: Annotated[
         str | None,
-        typer.Option(help="What is read out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
+        typer.Option(help="The read-out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
     ] = None,
     carries: Annotated[
-        Carries | None, typer.Option(help="What carries a gated model's neurons in the collapse; halves if absent.")
+        Carries | None, typer.Option(help="The carrier of a gated model's neurons in the collapse; halves if absent.")
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Token to explain, or class by name or number; the most probable one if absent."),
+        typer.Option(help="Token to explain, or class by name or number; the most probable if absent."),
     ] = None,
     contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
     log_probability: Annotated[
@@ -139,20 +141,20 @@ def explain(
         list[str] | None,
         typer.Option(
             help="Contrast with this text of as many tokens, or this image's file: the difference is split, layer by"
-            " layer. Given more than once, the average."
+            " layer. Repeat for an average."
         ),
     ] = None,
     baseline: Annotated[
         list[Baseline] | None,
         typer.Option(
-            help="Contrast with a baseline: the mask, padding or the vocabulary's mean in every token's place, or of an"
-            " image the blurred one or its mean. Given more than once, the average."
+            help="Contrast with a baseline: the mask, padding or the vocabulary's mean at every token, or for an"
+            " image its blurred version or its mean. Repeat for an average."
         ),
     ] = None,
     align: Annotated[
         str | None,
         typer.Option(
-            help="Where --versus is of another length, which of its tokens stand in which places, such as 0:0,1:2."
+            help="For a --versus of another length, pairs of token indices in the text and in it, such as 0:0,1:2."
         ),
     ] = None,
     position: Annotated[
@@ -162,24 +164,24 @@ def explain(
         ),
     ] = None,
     dtype: Kept = Dtype.float32,
-    top: Annotated[int, typer.Option(min=1, help="How many of the biggest terms to list, or heads and neurons.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")] = 10,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Show one output of a model as a complete table of who contributed what, summing to it exactly.
+    """Show one output of a model as a complete table of contributions, which sum to it exactly.
 
-    With --versus or --baseline, show why it is this here and that there.
+    With --versus or --baseline, split its difference from another input.
     """
     with one_line_errors():
-        others = versus or []
-        baselines = [one.value for one in baseline or []]
-        _check_options((text, pair, head, target, contrast, against, *others), plot, json_file)
+        contrast_texts = versus or []
+        baselines = [choice.value for choice in baseline or []]
+        _check_options((text, pair, head, target, contrast, against, *contrast_texts), plot, json_file)
         if log_probability and (contrast is not None or against is not None):
-            raise BadText("--log-probability goes with --target alone: leave out --contrast and --against")
-        if carries is not None and (others or baselines):
-            raise BadText("--carries is what the collapse asks, and a contrast has none: leave it out")
-        if align is not None and not others:
-            raise BadText("--align says how --versus TEXT lies beside the text: give that too")
+            raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
+        if carries is not None and (contrast_texts or baselines):
+            raise BadText("--carries is for the collapse, and a contrast has none: leave it out")
+        if align is not None and not contrast_texts:
+            raise BadText("--align places the tokens of --versus TEXT: give that too")
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp
@@ -194,36 +196,36 @@ def explain(
 
         config, gauge = duat.load_config(model, head=head), None if carries is None else carries.value
         require_gated(config, gauge)
-        tokenizer, given, read = _read_text(model, config, text, pair, image, others)
+        tokenizer, inputs, contrast_inputs = _read_text(model, config, text, pair, image, contrast_texts)
         token = _read_output(config, tokenizer, target, "target")
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "target": token,
             "against": _read_against(model, config, tokenizer, against),
             "position": position,
         }
         if log_probability:
-            asked = {"target": duat.LogProbability(token, position=position)}
+            arguments = {"target": duat.LogProbability(token, position=position)}
         elif contrast is not None:
-            asked["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
-        asked["tokenizer"] = tokenizer
-        contrasted = [*read, *baselines]
+            arguments["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
+        arguments["tokenizer"] = tokenizer
+        contrasted = [*contrast_inputs, *baselines]
         if contrasted:
-            asked["alignment"] = _read_pairs(align)
-            check_contrast(config, given, contrasted, **asked)
+            arguments["alignment"] = _read_pairs(align)
+            check_contrast(config, inputs, contrasted, **arguments)
         else:
-            check(config, given, **asked)
+            check(config, inputs, **arguments)
         with loading_bar() as progress:
             loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), head=head, progress=progress)
         with np.errstate(all="ignore"):
             if contrasted:
-                found = duat.contrast(loaded_model, given, contrasted, **asked)
-                _require_holding("the contrast", found.completeness)
-                shown = contrast_table.render(found, top)
+                result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
+                _require_holding("the contrast", result.completeness)
+                tables = contrast_table.render(result, top)
             else:
-                found = duat.explain(loaded_model, given, carries=gauge, **asked)
-                _require_holding("the table", found.completeness)
-                _require_holding("the collapse", found.collapse_completeness)
-                shown = table.render(found, top)
+                result = duat.explain(loaded_model, inputs, carries=gauge, **arguments)
+                _require_holding("the table", result.completeness)
+                _require_holding("the collapse", result.collapse_completeness)
+                tables = table.render(result, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-            content = to_json(found.as_dict(name, top))
-        deliver(content, shown, figure=found.plot, plot=plot, json_file=json_file)
+            content = to_json(result.as_dict(name, top))
+        deliver(content, tables, figure=result.plot, plot=plot, json_file=json_file)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duat_jax.evaluation.deletion_study import Row
 
 NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
-"""What is read of a model with each kind of head."""
+"""The number that is read from a model with each kind of head."""
 
 
 def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
@@ -44,24 +44,22 @@ def faithfulness(
     ] = None,
     dtype: Kept = Dtype.float32,
     text: Annotated[
-        Path | None, typer.Option(help="A file with one text a line. If absent, sentences of Python's manual.")
+        Path | None, typer.Option(help="A file with one text per line. If absent, sentences of Python's manual.")
     ] = None,
-    texts: Annotated[int, typer.Option(min=2, help="How many texts are drawn.")] = 20,
-    tokens: Annotated[
-        int, typer.Option(min=5, help="Of a language model's text so many tokens are read at most.")
-    ] = 24,
+    texts: Annotated[int, typer.Option(min=2, help="Number of texts to draw.")] = 20,
+    tokens: Annotated[int, typer.Option(min=5, help="Largest number of tokens of a language model's text.")] = 24,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="A method; the others are compared with the first one. If absent all, secant first."),
+        typer.Option(help="A method; later ones are compared with the first. All if absent, secant first."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which texts are drawn, and what the random ranking is.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing texts and for the random ranking.")] = 0,
     work: Annotated[
-        Path | None, typer.Option(help="Keep what is finished in this file; with it, a killed run goes on.")
+        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
     ] = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Try which methods find the tokens that matter: take tokens away in their order, and run the model again."""
+    """Measure which methods find the tokens that matter: remove tokens in their order, and run the model again."""
     with one_line_errors():
         check_outputs(plot, json_file, work)
         start_jax(float64=dtype is Dtype.float64)
@@ -75,7 +73,7 @@ def faithfulness(
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Texts", "texts") as report:
-            found = study(
+            result = study(
                 *(loaded, tokenizer, lines, method or ()),
                 count=texts,
                 longest=tokens,
@@ -84,13 +82,13 @@ def faithfulness(
                 progress=report,
             )
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        what = NUMBERS[loaded.config.head.kind]
-        content = to_json({"model": name, "number": what, "seed": seed, **found.as_dict()})
-        said = f"{what}: {found.value:.3f} on {found.texts} texts of {found.tokens:.1f} tokens on average"
+        number = NUMBERS[loaded.config.head.kind]
+        content = to_json({"model": name, "number": number, "seed": seed, **result.as_dict()})
+        summary = f"{number}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
         tables = [
             part
-            for removal, rows in found.tables.items()
-            for part in ("", _table(TITLES[removal].capitalize(), rows, found.costs))
+            for removal, rows in result.tables.items()
+            for part in ("", _table(TITLES[removal].capitalize(), rows, result.costs))
         ]
-        figure = partial(draw, found.tables, found.value, what)
-        deliver(content, said.capitalize(), *tables, figure=figure, plot=plot, json_file=json_file)
+        figure = partial(draw, result.tables, result.value, number)
+        deliver(content, summary.capitalize(), *tables, figure=figure, plot=plot, json_file=json_file)

@@ -25,7 +25,7 @@ Adapter = Annotated[Path, typer.Argument(help="Directory with adapter_config.jso
 
 @lora.callback(epilog=EXIT_STATUS)
 def main() -> None:
-    """Train low-rank adapters, say exactly what they change, and merge them into their model."""
+    """Train low-rank adapters, show exactly what they change, and merge them into their model."""
 
 
 def _name(model: Path | None) -> str:
@@ -47,27 +47,28 @@ def _curve(losses: "np.ndarray", before: float, after: float) -> "Figure":
 
 @lora.command(epilog=EXIT_STATUS)
 def train(
-    text: Annotated[list[Path], typer.Option(help="Text file to train on. Give several by several --text.")],
+    text: Annotated[list[Path], typer.Option(help="Text file to train on. Repeat for several files.")],
     output: Annotated[Path, typer.Option(help="New directory for the adapter, in the layout of PEFT.")],
     model: Model = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(help="Which linear layers, by the ends of their stored names, such as c_attn; all if absent."),
+        typer.Option(help="Linear layers, by the suffixes of their stored names, such as c_attn; all if absent."),
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of every update.")] = 8,
-    alpha: Annotated[float, typer.Option(help="An update is multiplied by this over the rank.")] = 16.0,
-    steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="How many pieces of text a step reads.")] = 8,
-    length: Annotated[int, typer.Option(min=2, help="How many tokens a piece has.")] = 128,
+    alpha: Annotated[float, typer.Option(help="Each update is multiplied by alpha / rank.")] = 16.0,
+    steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")] = 8,
+    length: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 128,
     rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights, and of the order of the text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights and of the order of the text.")] = 0,
     work: Annotated[
-        Path | None, typer.Option(help="Keep the state in this file: the same command goes on where it was killed.")
+        Path | None,
+        typer.Option(help="Keep the state in this file: the same command continues an interrupted training."),
     ] = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Train adapters on text, the model as it is; the last tenth of the text is held out to measure them."""
+    """Train adapters on text, with the model frozen; the last tenth of the text is held out to measure them."""
     with one_line_errors():
         from duat_jax.models.checkpoint.new_directory import check_new_directory
 
@@ -104,7 +105,7 @@ def train(
             adapters, losses = train_adapters(
                 base, adapters, pieces[:-held_out], settings, work=work, progress=progress
             )
-        before, after = (mean_loss(one, pieces[-held_out:]) for one in (base, adapt(base, adapters)))
+        before, after = (mean_loss(model, pieces[-held_out:]) for model in (base, adapt(base, adapters)))
         result = {
             "model": _name(model),
             "family": config.family,
@@ -121,12 +122,12 @@ def train(
         }
         content = to_json(result)
         save_adapters(output, adapters, base, base=None if model is None else str(model))
-        said = (
+        summary = (
             f"{len(adapters)} adapters of rank {rank}, {parameters_of(adapters):,} numbers, trained in {steps} steps",
             f"held-out text ({held_out} pieces): {before:.4f} nats per token before, {after:.4f} after",
             f"written to {output}",
         )
-        deliver(content, *said, figure=partial(_curve, losses, before, after), plot=plot, json_file=json_file)
+        deliver(content, *summary, figure=partial(_curve, losses, before, after), plot=plot, json_file=json_file)
 
 
 @lora.command(epilog=EXIT_STATUS)
@@ -137,7 +138,7 @@ def diff(
     dtype: Kept = Dtype.float32,
     target: Annotated[
         str | None,
-        typer.Option(help="Token to explain, or class; the adapted model's most probable one if absent."),
+        typer.Option(help="Token to explain, or class; the adapted model's most probable if absent."),
     ] = None,
     contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
     against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
@@ -147,7 +148,7 @@ def diff(
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Say exactly what adapters change: by term of the closed form, by adapter, and how far each parameter moved."""
+    """Show exactly what adapters change: by term of the closed form, by adapter, and by parameter."""
     with one_line_errors():
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
@@ -163,34 +164,41 @@ def diff(
             raise BadText(f"a {config.family} model reads images: this command reads texts")
         tokenizer = duat.load_tokenizer(model)
         ids = encode(tokenizer, text, "the text")
-        other = None if against is None else encode(tokenizer, against, "the text to compare with")
+        other_ids = None if against is None else encode(tokenizer, against, "the text to compare with")
 
-        def output(text: str | None, what: str) -> int | str | None:
+        def output(text: str | None, label: str) -> int | str | None:
             if text is None or config.head.kind in ("classes", "hidden"):
                 return text
-            return encode_token(tokenizer, text, what)
+            return encode_token(tokenizer, text, label)
 
-        asked = output(target, "target"), output(contrast, "contrast")
+        outputs = output(target, "target"), output(contrast, "contrast")
         with loading_bar() as progress:
             base = duat.load(model, dtype=dtype.value, progress=progress)
         adapters = load_adapters(adapter, base)
-        found = lora_change(
-            base, adapters, ids, asked[0], contrast=asked[1], against=other, position=position, tokenizer=tokenizer
+        change = lora_change(
+            base,
+            adapters,
+            ids,
+            outputs[0],
+            contrast=outputs[1],
+            against=other_ids,
+            position=position,
+            tokenizer=tokenizer,
         )
-        for what, one in (
-            ("the sum of the three columns", found.completeness),
-            ("the sum over the adapters", found.by_adapter),
-            *(("the table of one of the four runs", corner) for corner in found.corners),
+        for label, completeness in (
+            ("the sum of the three columns", change.completeness),
+            ("the sum over the adapters", change.by_adapter),
+            *(("the table of one of the four runs", corner) for corner in change.corners),
         ):
-            # A change of nothing is a sum of nothing, of which there is nothing to say.
-            if one.verdict == "fails":
+            # The sum of a zero change has no size, so its verdict isn't conclusive.
+            if completeness.verdict == "fails":
                 raise DoesNotHold(
-                    f"{what} misses its value by {float(one.error):+.1e}, more than {float(one.tolerance):.1e}"
-                    + (f". {one.note}" if one.note else "")
+                    f"{label} misses its value by {float(completeness.error):+.1e}, more than"
+                    f" {float(completeness.tolerance):.1e}" + (f". {completeness.note}" if completeness.note else "")
                 )
         moved = moved_parameters(base, adapters, ids)
-        content = to_json({**found.as_dict(_name(model)), "moved": as_dict(moved)})
-        deliver(content, render(found), "", render_moved(moved), figure=found.plot, plot=plot, json_file=json_file)
+        content = to_json({**change.as_dict(_name(model)), "moved": as_dict(moved)})
+        deliver(content, render(change), "", render_moved(moved), figure=change.plot, plot=plot, json_file=json_file)
 
 
 @lora.command(epilog=EXIT_STATUS)

@@ -1,4 +1,4 @@
-"""The options that several commands have."""
+"""Options that several commands share."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 
 class Dtype(StrEnum):
-    """What the parameters are kept in; everything is computed in float32 at least."""
+    """The dtype of the parameters; everything is computed in float32 at least."""
 
     float32 = "float32"
     float64 = "float64"
@@ -16,8 +16,6 @@ class Dtype(StrEnum):
 
 
 Model = Annotated[Path | None, typer.Option(help="Checkpoint directory or GGUF file; the embedded model if absent.")]
-Kept = Annotated[
-    Dtype, typer.Option(help="What the parameters are kept in; of bfloat16 ones everything is computed in float32.")
-]
+Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with bfloat16 everything is computed in float32.")]
 Plot = Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")]
-Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or - for output.")]
+Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")]

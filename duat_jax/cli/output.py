@@ -1,4 +1,4 @@
-"""What the commands share: errors in one line, exit statuses, and results shown and written whole."""
+"""Errors, exit statuses and output of the commands."""
 
 import io
 import json
@@ -18,39 +18,41 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MISTAKE, DOES_NOT_HOLD = 2, 3
-"""Exit statuses; 1 is left to Python, which ends with it when a program of ours breaks."""
+"""Exit statuses; 1 is left to Python, which ends with it for an uncaught exception."""
 
 EXIT_STATUS = (
-    "Exit status: 0 if all is well, 2 for a mistake in what was given, 3 if what was computed does not hold: a sum that"
+    "Exit status: 0 if all is well, 2 for a mistake in the input, 3 if a result does not hold: a sum that"
     " misses its value, a number that is not finite, a proof or a comparison that fails."
 )
 
 
 class DoesNotHold(Exception):
-    """What was computed fails its own check."""
+    """A result that fails its own check."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn errors that the user can mend, and results that don't hold, into one line and an exit status."""
+    """Turn the user's errors, and results that don't hold, into one line and an exit status."""
     from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
     try:
         yield
     except (DuatError, SymbolicError, OSError, DoesNotHold, UnicodeEncodeError) as error:
-        said = str(error)
+        message = str(error)
         if isinstance(error, UnicodeEncodeError):
-            said = f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
-        typer.echo("duat: " + " ".join(said.split()), err=True)
+            message = (
+                f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
+            )
+        typer.echo("duat: " + " ".join(message.split()), err=True)
         raise typer.Exit(DOES_NOT_HOLD if isinstance(error, DoesNotHold | NotFinite) else MISTAKE) from None
 
 
 def check_output(path: Path) -> None:
-    """Raise before anything is computed if a file can't be written there.
+    """Raise if a file can't be written, before anything is computed.
 
     Args:
-        path: the file to be written.
+        path: the file.
 
     Raises:
         BadText: naming the path and what to do.
@@ -79,13 +81,13 @@ def check_output(path: Path) -> None:
 def check_outputs(
     plot: Path | None, json_file: str | None, work: Path | None = None, directory: Path | None = None
 ) -> None:
-    """Raise before anything is computed if the picture, the JSON or the finished work can't be written.
+    """Raise if a picture, JSON or finished work can't be written, before anything is computed.
 
     Args:
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
         work: file of finished work; none if absent.
-        directory: what else is written, and checked by itself; none if absent.
+        directory: a directory that is written and checked separately; none if absent.
 
     Raises:
         BadText: naming the file and what to do.
@@ -102,15 +104,15 @@ def check_outputs(
     for path in written:
         check_output(path)
     if work is not None and _is_special(work):
-        raise BadText(f"{work} is no ordinary file, and finished work is read again: give one that is")
+        raise BadText(f"{work} isn't a regular file, and finished work is read again: give a regular file")
     written += [] if directory is None else [directory]
     resolved = [path.resolve() for path in written]
     if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
-        raise BadText(f"{', '.join(twice)} can't be two things at once: give two files")
+        raise BadText(f"{', '.join(twice)} is given for two outputs: give two files")
 
 
 def _is_special(path: Path) -> bool:
-    """Return whether a path is a device, a pipe or the like; raise for names that the system doesn't take."""
+    """Return whether a path is a device, a pipe or the like; raise for invalid names."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -118,16 +120,16 @@ def _is_special(path: Path) -> bool:
 
 
 def _temporary(path: Path) -> Path:
-    """Return an unused short name beside a file, in the place where a link points to."""
+    """Return an unused short name in the directory of a file, with links resolved."""
     return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; what isn't an ordinary file, such as a device, is written to.
+    """Write a file completely or not at all; write directly to a special file, such as a device.
 
     Args:
         path: the file.
-        content: all of it.
+        content: its content.
     """
     if _is_special(path):
         path.write_bytes(content)
@@ -141,13 +143,13 @@ def write(path: Path, content: bytes) -> None:
 
 
 def to_json(value: Any) -> str:
-    """Return a result as JSON.
+    """Convert a result to JSON.
 
     Args:
         value: plain data.
 
     Raises:
-        DoesNotHold: if a number in it is NaN or infinite, for which JSON has no word.
+        DoesNotHold: if a number in it is NaN or infinite, which JSON doesn't have.
     """
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -168,11 +170,11 @@ def write_json(target: str, content: str) -> None:
         write(Path(target), content.encode())
 
 
-def show(*shown: "RenderableType") -> None:
-    """Print to standard output, as wide as the terminal, or as our tables are where there is none.
+def show(*parts: "RenderableType") -> None:
+    """Print to standard output, as wide as the terminal, or as tables are by default.
 
     Args:
-        shown: tables and lines.
+        parts: tables and lines.
     """
     from rich.console import Console
 
@@ -180,13 +182,13 @@ def show(*shown: "RenderableType") -> None:
 
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)
-    for one in shown:
-        console.print(one)
+    for part in parts:
+        console.print(part)
 
 
 def deliver(
     content: str,
-    *shown: "RenderableType",
+    *parts: "RenderableType",
     figure: "Callable[[], Figure] | None" = None,
     plot: Path | None = None,
     json_file: str | None = None,
@@ -195,7 +197,7 @@ def deliver(
 
     Args:
         content: the JSON, from `to_json`.
-        shown: tables and lines.
+        parts: tables and lines.
         figure: draws the picture.
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
@@ -207,4 +209,4 @@ def deliver(
     if json_file is not None:
         write_json(json_file, content)
     if json_file != "-":
-        show(*shown)
+        show(*parts)

@@ -1,24 +1,24 @@
-"""A bar on standard error while a model is loaded, or something else takes its time."""
+"""Progress bars on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 
 def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
-    """Show how many of a model's tensors are read."""
+    """Show the number of a model's tensors that are loaded."""
     return progress_bar("Loading", "tensors")
 
 
 @contextmanager
-def progress_bar(doing: str, what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how much of something is done, on standard error and only if that is a terminal.
+def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of a task, on standard error and only if that is a terminal.
 
     Args:
-        doing: what is done.
-        what: what is counted.
+        title: the title of the task.
+        unit: the unit that is counted.
 
     Yields:
-        What is called with the number done so far and that of all.
+        A function of the number done so far and the number of all.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -27,7 +27,7 @@ def progress_bar(doing: str, what: str) -> Iterator[Callable[[int, int], None]]:
     if not console.is_terminal:
         yield lambda done, total: None
         return
-    columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn(what)
+    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)

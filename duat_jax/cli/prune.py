@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Stored(StrEnum):
-    """What the tensors of a saved model are stored as."""
+    """The storage dtype of a saved model."""
 
     float16 = "float16"
     bfloat16 = "bfloat16"
@@ -40,42 +40,42 @@ def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "Re
 
 
 def prune(
-    text: Annotated[list[Path], typer.Option(help="A text file to calibrate on. Give several by several --text.")],
-    fraction: Annotated[list[float], typer.Option(help="Which share of them goes, from 0 up to 1.")],
-    what: Annotated[str, typer.Option(help="What goes: the MLPs' neurons, or whole layers.")] = "neurons",
+    text: Annotated[list[Path], typer.Option(help="A text file to calibrate on. Repeat for several files.")],
+    fraction: Annotated[list[float], typer.Option(help="Fraction of neurons or layers to remove, from 0 up to 1.")],
+    what: Annotated[str, typer.Option(help="Units to remove: the MLPs' 'neurons', or whole 'layers'.")] = "neurons",
     model: Model = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="How neurons are ranked: contributions if absent, fisher, taylor, fluctuation, flap, wanda, magnitude"
+            help="Ranking of neurons: contributions if absent, fisher, taylor, fluctuation, flap, wanda, magnitude"
             " or random; layers: contributions, block influence or random."
         ),
     ] = None,
     compensate: Annotated[
         list[str] | None,
-        typer.Option(help="What takes their place: refit if absent, mean or none."),
+        typer.Option(help="Compensation for removed units: refit if absent, mean or none."),
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="How many each layer loses: equal, together (all ranked as one list) or measured.")
+        str, typer.Option(help="Budget of each layer: equal, together (all ranked as one list) or measured.")
     ] = "equal",
-    layer: Annotated[list[int] | None, typer.Option(help="A layer that is pruned, from 0; all if absent.")] = None,
+    layer: Annotated[list[int] | None, typer.Option(help="A layer to prune, from 0; all if absent.")] = None,
     pieces: Annotated[
         int,
-        typer.Option(min=1, help="On how many pieces of the text to calibrate; on as many others losses are taken."),
+        typer.Option(min=1, help="Number of pieces of text to calibrate on; losses are measured on as many others."),
     ] = 64,
-    tokens: Annotated[int, typer.Option(min=2, help="Tokens of each piece.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Which pieces are drawn.")] = 0,
+    tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing pieces.")] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="Save the pruned model in this new directory; one way to prune is asked then.")
+        Path | None, typer.Option(help="Save the pruned model in this new directory; requires a single pruner.")
     ] = None,
-    dtype: Annotated[Stored, typer.Option(help="What its tensors are stored as.")] = Stored.float16,
+    dtype: Annotated[Stored, typer.Option(help="Storage dtype of the saved tensors.")] = Stored.float16,
     work: Annotated[
-        Path | None, typer.Option(help="Keep what is finished in this file; a killed run goes on from it.")
+        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
     ] = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Prune a language model's neurons or layers by calibration text, and measure what is lost on other pieces."""
+    """Prune a language model's neurons or layers by calibration text, and measure the loss on other pieces."""
     with one_line_errors():
         check_outputs(plot, json_file, work, output)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
@@ -93,69 +93,79 @@ def prune(
         from duat_jax.pruning.pruner import prune as prune_model
         from duat_jax.pruning.study import Pruner, losses_of
 
-        asked = [
-            Pruner(one, how, share, budget, what)
-            for one in dict.fromkeys(methods)
+        pruners = [
+            Pruner(name, how, share, budget, what)
+            for name in dict.fromkeys(methods)
             for how in dict.fromkeys(compensations)
             for share in dict.fromkeys(fraction)
         ]
         if output is not None:
             check_new_directory(output)
-            if len(asked) > 1:
+            if len(pruners) > 1:
                 raise duat.BadText("one pruned model is saved: give one --method, --compensate and --fraction")
         texts = read_texts(text)
         with loading_bar() as progress:
-            whole = duat.load(model, progress=progress)
-        check(whole, fraction, methods, compensations, budget, layer, what)
-        if what == "layers":  # only whole ones go: what is told is the share that does
-            layers = whole.config.layers
-            shares = [one._replace(fraction=how_many_layers(whole, one.fraction) / layers) for one in asked]
-            asked = list(dict.fromkeys(shares))
+            dense_model = duat.load(model, progress=progress)
+        check(dense_model, fraction, methods, compensations, budget, layer, what)
+        if what == "layers":  # only whole layers are removed: the reported fraction is the actual one
+            layers = dense_model.config.layers
+            shares = [
+                pruner._replace(fraction=how_many_layers(dense_model, pruner.fraction) / layers) for pruner in pruners
+            ]
+            pruners = list(dict.fromkeys(shares))
         if output is not None:
-            require_writable(whole, asked[0].compensation)
+            require_writable(dense_model, pruners[0].compensation)
         drawn = windows(stream(duat.load_tokenizer(model), texts), 2 * pieces, tokens, seed=seed)
-        ids, others = drawn[:pieces], drawn[pieces:]
+        ids, measured_ids = drawn[:pieces], drawn[pieces:]
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        told = {"model": name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}
-        work_of = told | {"text": fingerprint(drawn), "model": fingerprint(whole, whole.config)}
+        settings = {"model": name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}
+        work_of = settings | {"text": fingerprint(drawn), "model": fingerprint(dense_model, dense_model.config)}
         journal = Journal(work, work_of)
-        dense = {"loss": journal.once("dense", lambda: mean_loss(whole, others)), "parameters": _parameters(whole)}
-        said = [f"{pieces} pieces of {tokens} tokens to calibrate on, and as many others of the same files"]
+        dense = {
+            "loss": journal.once("dense", lambda: mean_loss(dense_model, measured_ids)),
+            "parameters": _parameters(dense_model),
+        }
+        summary = [f"{pieces} pieces of {tokens} tokens to calibrate on, and as many others of the same files"]
         if output is None:
             with progress_bar("Pruning", "models") as progress:
                 losses = losses_of(
-                    whole, asked, ids, others, layers=layer, seed=seed, journal=journal, progress=progress
+                    dense_model, pruners, ids, measured_ids, layers=layer, seed=seed, journal=journal, progress=progress
                 )
-            rows = [{**one._asdict(), "loss": loss} for one, loss in losses.items()]
+            rows = [{**pruner._asdict(), "loss": loss} for pruner, loss in losses.items()]
         else:
-            (one,) = asked
+            (pruner,) = pruners
             with progress_bar("Calibrating", "pieces") as progress:
                 if what == "layers":
                     smaller = prune_layers(
-                        whole, ids, one.fraction, method=one.method, compensation=one.compensation, seed=seed
+                        dense_model,
+                        ids,
+                        pruner.fraction,
+                        method=pruner.method,
+                        compensation=pruner.compensation,
+                        seed=seed,
                     )
                 else:
                     smaller = prune_model(
-                        whole,
+                        dense_model,
                         ids,
-                        one.fraction,
-                        method=one.method,
-                        compensation=one.compensation,
-                        budget=one.budget,
+                        pruner.fraction,
+                        method=pruner.method,
+                        compensation=pruner.compensation,
+                        budget=pruner.budget,
                         layers=layer,
                         seed=seed,
                         progress=progress,
                     )
             save_pruned(smaller, model, output, dtype=jnp.dtype(dtype.value))
-            # What is told is told of the file.
+            # The reported loss is that of the saved file.
             saved = duat.load(output)
-            losses = {one: mean_loss(saved, others)}
+            losses = {pruner: mean_loss(saved, measured_ids)}
             sizes = {"neurons": [block.neurons for block in saved.config.blocks], "parameters": _parameters(saved)}
-            rows = [{**one._asdict(), "loss": losses[one], **sizes}]
-            said.append(f"{output}: {_parameters(saved):,} of {dense['parameters']:,} parameters")
-        content = to_json({**told, "whole": dense, "pruned": rows})
+            rows = [{**pruner._asdict(), "loss": losses[pruner], **sizes}]
+            summary.append(f"{output}: {_parameters(saved):,} of {dense['parameters']:,} parameters")
+        content = to_json({**settings, "whole": dense, "pruned": rows})
         figure = partial(draw, dense["loss"], losses)
-        deliver(content, *said, "", _table(name, dense, rows), figure=figure, plot=plot, json_file=json_file)
+        deliver(content, *summary, "", _table(name, dense, rows), figure=figure, plot=plot, json_file=json_file)
 
 
 def _parameters(model: Any) -> int:

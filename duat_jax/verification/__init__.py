@@ -1,1 +1,1 @@
-"""The symbolic form, the numeric form and the forward pass of one network, side by side."""
+"""Comparison of the symbolic form, the numeric form and the forward pass of one network."""

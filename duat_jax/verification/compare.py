@@ -1,4 +1,4 @@
-"""How far the routes are from each other, and what rounding may do."""
+"""Differences between the routes, compared with the bounds of rounding."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -29,13 +29,13 @@ _LARGEST = 8e9  # bytes of dense matrices above which the check is refused
 
 
 class Difference(NamedTuple):
-    """How far the symbolic form is from one other route to the same numbers.
+    """The difference between the symbolic form and one other route to the same numbers.
 
     Args:
         route: the other route.
-        largest: the absolute difference that is largest beside its tolerance, over all parts and layers.
-        tolerance: what rounding may do there, with `Σ|parts|` as the size of the summands.
-        share: the one divided by the other.
+        largest: the absolute difference that is largest relative to its tolerance, over all parts and layers.
+        tolerance: the bound of rounding there, with `Σ|parts|` as the size of the summands.
+        share: the difference divided by the tolerance.
     """
 
     route: str
@@ -46,16 +46,16 @@ class Difference(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether every difference is within its tolerance."""
-        return self.share <= 1  # which is False where something isn't a number
+        return self.share <= 1  # False for NaN
 
 
 class Verification(NamedTuple):
-    """What became of one network.
+    """The differences between the routes for one network.
 
     Args:
         name: the block type, or the model.
         depth: number of layers.
-        differences: one for each other route.
+        differences: the difference from each other route.
     """
 
     name: str
@@ -70,26 +70,28 @@ class Verification(NamedTuple):
 
 def _sizes(forms: list[Unrolled], terms: list[ResidualTerm], x0: Array) -> dict[str, float]:
     """Return `Σ|parts|` at its largest entry: `|P| |x_0| + |q| + Σ |C_j| |σ(·)|`, times `|W'_{j,2}|` inside a term."""
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for i, form in enumerate(forms[1:], 1):
         before, layer = forms[i - 1], terms[i - 1]
         carried = sum(jnp.abs(t.outer) @ jnp.abs(t.activation) for t in form.terms)
         stream = jnp.abs(form.input) @ jnp.abs(x0) + jnp.abs(form.bias) + carried
         earlier = sum((jnp.abs(t.outer) @ jnp.abs(t.activation) for t in before.terms), jnp.abs(before.bias))
-        whole = jnp.abs(layer.inner) @ (jnp.abs(before.input) @ jnp.abs(x0) + earlier) + jnp.abs(layer.inner_bias)
-        sizes = {"x": stream, "P x": stream, "q": stream, "UAT": stream, "B x": whole, "c": whole}
-        found |= {f"{part}/{i}": float(size.max()) for part, size in sizes.items()}
-    output = found[f"x/{len(terms)}"]
-    return found | {f"C s/{i}": output for i in range(1, len(forms))}
+        pre_activation = jnp.abs(layer.inner) @ (jnp.abs(before.input) @ jnp.abs(x0) + earlier) + jnp.abs(
+            layer.inner_bias
+        )
+        sizes = {"x": stream, "P x": stream, "q": stream, "UAT": stream, "B x": pre_activation, "c": pre_activation}
+        largest |= {f"{part}/{i}": float(size.max()) for part, size in sizes.items()}
+    output = largest[f"x/{len(terms)}"]
+    return largest | {f"C s/{i}": output for i in range(1, len(forms))}
 
 
 def _difference(
-    route: str, symbolic: dict[str, Array], other: dict[str, Array], sizes: dict[str, float], depth: int
+    route: str, symbolic: dict[str, Array], numeric: dict[str, Array], sizes: dict[str, float], depth: int
 ) -> Difference:
-    errors = np.array([float(jnp.abs(symbolic[name] - value).max()) for name, value in other.items()])
-    bounds = tolerance(symbolic[f"x/{depth}"].dtype, depth, np.array([sizes[name] for name in other]))
+    errors = np.array([float(jnp.abs(symbolic[name] - value).max()) for name, value in numeric.items()])
+    bounds = tolerance(symbolic[f"x/{depth}"].dtype, depth, np.array([sizes[name] for name in numeric]))
     shares = np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))
-    worst = int(np.argmax(shares))  # the first that isn't a number, if there is one
+    worst = int(np.argmax(shares))  # the first NaN, if there is one
     return Difference(route, float(errors[worst]), float(bounds[worst]), float(shares[worst]))
 
 
@@ -111,17 +113,17 @@ def _check_size(stack: Stack, x: Array) -> None:
 
 
 def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verification:
-    """Evaluate the symbolic form with a network's own parameters, and compare it with every other route.
+    """Compare the symbolic form, evaluated with a network's own parameters, with every other route.
 
-    Evaluated are the block's formula as it is written, and the closed form with the parameters that were read off from
-    it; the numbers are the weights and the held dynamics as dense matrices. Compared are the residual stream
-    of every layer with the plain forward pass, and every part of the form (`P_i x_0`, `q_i`, `UAT^R_i`, `B_j x_0`,
-    `c_j` and `C_j σ(·)`) with the closed form that record and replay give, and with the dense recursions.
+    The block's formula as written, and the closed form with the parameters derived from it, are evaluated with the
+    weights and the held dynamics as dense matrices. The residual stream of every layer is compared with the plain
+    forward pass, and every part of the form (`P_i x_0`, `q_i`, `UAT^R_i`, `B_j x_0`,
+    `c_j` and `C_j σ(·)`) with the closed form by record and replay, and with the dense recursions.
 
     Args:
         stack: the blocks.
-        x: the residual stream that enters them, `[tokens, features]`.
-        name: what to call it.
+        x: their input, the residual stream, `[tokens, features]`.
+        name: the name of the network.
 
     Raises:
         DuatError: if the dense matrices would be too large.
@@ -150,5 +152,5 @@ def verify(stack: Stack, x: Float[Array, "tokens features"], name: str) -> Verif
         ("closed form by the recursions", recursive(forms, vec(x))),
     )
     return Verification(
-        name, depth, tuple(_difference(route, symbolic, other, sizes, depth) for route, other in routes)
+        name, depth, tuple(_difference(route, symbolic, numeric, sizes, depth) for route, numeric in routes)
     )

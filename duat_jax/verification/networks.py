@@ -1,4 +1,4 @@
-"""The networks that are verified: random ones of every block type, and checkpoints."""
+"""Networks for verification: random ones of every block type, and checkpoints."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ _TOKENS = 3
 
 
 def random_stack(block: str, depth: int, key: int = 0) -> Stack:
-    """Return a small stack whose every parameter is random, biases and norms too.
+    """Return a small stack with random parameters, including biases and norms.
 
     Args:
         block: a name in `duat_jax.nn.BLOCKS`.
@@ -29,18 +29,18 @@ def random_stack(block: str, depth: int, key: int = 0) -> Stack:
         key: seed.
 
     Raises:
-        DuatError: if there is no such block.
+        DuatError: if the block isn't known.
         SymbolicError: if the depth isn't a positive integer.
     """
     if block not in BLOCKS:
-        raise DuatError(f"there is no block {block!r} to run: choose one of {', '.join(BLOCKS)}")
+        raise DuatError(f"no block is called {block!r}: choose one of {', '.join(BLOCKS)}")
     config = BLOCKS[block](features=6, heads=2, neurons=10)
     stack = make_stack(config, layers=symbols.check_depth(depth), dtype=jnp.float64, rngs=nnx.Rngs(key))
     return randomised(stack, key)
 
 
 def randomised(module: Module, key: int = 0, scale: float = 0.3) -> Module:
-    """Return a module with noise on every parameter, so that none is zero or one.
+    """Add noise to every parameter of a module, so that none is zero or one.
 
     Args:
         module: the module.

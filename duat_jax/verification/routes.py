@@ -1,6 +1,6 @@
-"""The routes to the same numbers: the symbolic form, the plain forward pass, record and replay, the recursions.
+"""Routes to the same numbers: symbolic form, plain forward pass, record and replay, and recursions.
 
-Every route gives the parts of a form by name, each as a vector: the streams `x/i` where it has them, and `q/i`,
+Every route returns the parts of a form by name, each as a vector: the streams `x/i` if it has them, and `q/i`,
 `P x/i`, `UAT/i`, `B x/i`, `c/i` and `C s/i` of every layer, counted from 1.
 """
 
@@ -23,10 +23,10 @@ from symbolic.evaluation.bridge import to_jax
 
 
 def held_by_layer(dynamics: Dynamics, layers: int) -> list[dict[str, Array]]:
-    """Return the held values of every block of a stack by name.
+    """Return the held values of every block of a stack, by name.
 
     Args:
-        dynamics: what a recording says of the stack at one input.
+        dynamics: the dynamics of the stack at one input.
         layers: number of blocks.
     """
     held = dynamics.held.items()
@@ -34,7 +34,7 @@ def held_by_layer(dynamics: Dynamics, layers: int) -> list[dict[str, Array]]:
 
 
 def symbolic_block(block: Block) -> SymbolicBlock:
-    """Return a block's formula: the shipped one of its arrangement, gated if its MLP is.
+    """Return the shipped formula of a block's arrangement, gated if its MLP is.
 
     Args:
         block: the block.
@@ -51,11 +51,11 @@ def symbolic_block(block: Block) -> SymbolicBlock:
 
 
 def block_arrays(stack: Stack, held: Sequence[Mapping[str, Array]], x0: Float[Array, "entries"]) -> dict[str, Array]:
-    """Return the arrays of the symbols of a stack of blocks, by the names that the symbolic layer gives them.
+    """Return the arrays of the symbols of a stack of blocks, by the names of the symbols.
 
     Args:
         stack: the blocks.
-        held: of every block, its held values by name.
+        held: the held values of every block, by name.
         x0: `vec(x_0)`.
     """
     arrays = {"x'[0]": x0}
@@ -76,52 +76,52 @@ def block_arrays(stack: Stack, held: Sequence[Mapping[str, Array]], x0: Float[Ar
 
 
 def derived(block: SymbolicBlock, depth: int, arrays: dict[str, Array], activation: str) -> dict[str, Array]:
-    """Return every part of the symbolic form as a vector: `x_i` from the block as written, its parts by the recursions.
+    """Evaluate every part of the symbolic form: streams from the block as written, parts by the recursions.
 
     Args:
-        block: the block's formula, with the parameters of Eq. 20 that were read off from it.
+        block: the block's formula, with the parameters of Eq. 20 derived from it.
         depth: number of layers.
         arrays: the arrays of the block's symbols.
         activation: the name of `σ`.
     """
     s, function = block.stack, ACTIVATIONS[activation]
-    wanted: dict[str, MatrixExpr] = {}
+    expressions: dict[str, MatrixExpr] = {}
     for i in range(1, depth + 1):
-        wanted[f"q/{i}"] = s.q(i)
-        wanted[f"P x/{i}"] = s.P(i) * s.x(0)
-        wanted[f"UAT/{i}"] = s.UAT(i)
-        wanted[f"B x/{i}"] = s.B(i) * s.x(0)
-        wanted[f"c/{i}"] = s.c(i)
-        wanted[f"C s/{i}"] = s.C(i, depth) * s.activation(i)
+        expressions[f"q/{i}"] = s.q(i)
+        expressions[f"P x/{i}"] = s.P(i) * s.x(0)
+        expressions[f"UAT/{i}"] = s.UAT(i)
+        expressions[f"B x/{i}"] = s.B(i) * s.x(0)
+        expressions[f"c/{i}"] = s.c(i)
+        expressions[f"C s/{i}"] = s.C(i, depth) * s.activation(i)
     streams = {f"x/{i}": s.x(i) for i in range(1, depth + 1)}
-    parts = to_jax(wanted, function, (*s.recursions, *block.parameters))(arrays)
+    parts = to_jax(expressions, function, (*s.recursions, *block.parameters))(arrays)
     return to_jax(streams, function, (block.layer,))(arrays) | parts
 
 
 def forward(form: ClosedForm, stack: Stack, x: Array) -> dict[str, Array]:
-    """Return the residual stream of the plain pass: every block run by itself, and the last one by the whole stack.
+    """Return the residual streams of the plain pass: block by block, the last one by the whole stack.
 
     Args:
         form: the stack's closed form.
         stack: the blocks.
-        x: what enters them.
+        x: their input.
     """
     streams = {f"x/{i}": vec(x_i) for i, x_i in enumerate(form.dynamics.streams.values()) if i}
     return streams | {f"x/{len(stack.blocks)}": vec(jax.jit(lambda x: stack(x))(x))}
 
 
 def recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
-    """Return the parts of the closed form as record and replay give them.
+    """Compute the parts of the closed form by record and replay.
 
     Args:
         form: the closed form.
         depth: number of layers.
     """
     activations = form.dynamics.activations
-    found: dict[str, Array] = {}
+    parts: dict[str, Array] = {}
     for i in range(1, depth + 1):
         site, index = form.terms[i - 1]
-        found |= {
+        parts |= {
             f"q/{i}": vec(form.bias(i)),
             f"P x/{i}": vec(form.input_map(i)(form.x0)),
             f"UAT/{i}": vec(form.term_sum(i)),
@@ -129,21 +129,21 @@ def recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
             f"c/{i}": vec(form.inner_bias(i)),
             f"C s/{i}": vec(form.outer_map(i, depth)(activations[site.key][index])),
         }
-    return found
+    return parts
 
 
 def recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
-    """Return the parts of the closed form as the dense recursions give them.
+    """Compute the parts of the closed form by the dense recursions.
 
     Args:
         forms: the unrolled form at every depth.
         x0: `vec(x_0)`.
     """
-    found: dict[str, Array] = {}
+    parts: dict[str, Array] = {}
     for i, form in enumerate(forms[1:], 1):
         born = form.terms[-1]
         last = forms[-1].terms[i - 1]
-        found |= {
+        parts |= {
             f"q/{i}": form.bias,
             f"P x/{i}": form.input @ x0,
             f"UAT/{i}": form.term_sum(),
@@ -152,4 +152,4 @@ def recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
             f"C s/{i}": last.outer @ last.activation,
             f"x/{i}": form.evaluate(x0),
         }
-    return found
+    return parts

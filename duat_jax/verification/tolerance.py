@@ -1,4 +1,4 @@
-"""How far two exact routes to the same numbers may lie from each other."""
+"""The largest difference by rounding between two exact routes to the same numbers."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def tolerance(dtype: Any, layers: int, size: Any) -> Any:
-    """Return what rounding may do to an array that two routes compute, `8 · eps · (layers + 2) · size`.
+    """Return the rounding bound of an array that two routes compute, `8 · eps · (layers + 2) · size`.
 
     Args:
-        dtype: in which both are computed.
+        dtype: the dtype of both computations.
         layers: number of layers between the input and the array.
         size: the size of the summands, `Σ|parts|` of an entry, or an array of such sizes.
 

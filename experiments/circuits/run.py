@@ -82,7 +82,7 @@ DIGITS = 5
 def _piece(model: duat.Transformer, tokenizer: Any, asked: Asked, task: str) -> dict[str, Any]:
     """Return what one task says: its prompts, and of each kind of units and method everything that was measured."""
     began = time.perf_counter()
-    bar = partial(progress_bar, what="methods on prompts")
+    bar = partial(progress_bar, unit="methods on prompts")
     found = study(model, tokenizer, [task], asked.methods, asked.units, prompts=asked.prompts, progress=bar)
     drawn = found.drawn[task]
     curves = {

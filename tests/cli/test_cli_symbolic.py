@@ -88,7 +88,7 @@ def test_verify_prints_a_table_and_json():
         (("audit", "--equation", "0"), "no equation '0'"),
         (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),
         (("audit", "--figure", "3"), "nothing to compute in figure 3: give 2"),
-        (("audit", "--figure", "2", "--equation", "3"), "ask for different things: give one of them"),
+        (("audit", "--figure", "2", "--equation", "3"), "can't be combined: give one of them"),
         (("audit", "--format", "latex"), "--format is for a figure"),
         (("verify", "--depth", "0"), "depth is 0"),
         (("verify", "--block", "mamba"), "no block 'mamba'"),

@@ -192,7 +192,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
     for arguments, what in (
         ((), "give a question or a --task"),
         (("a =", "--task", "capitals"), "give a question or a --task"),
-        (("--task", "capitals", "--answer", "x"), "leave the others out"),
+        (("--task", "capitals", "--answer", "x"), "leave out other ones"),
         (("--task", "chess"), "there is no task 'chess'"),
         (("a =", "--demonstration", "b = 1"), "the answer is empty"),
         (("a =", "--answer", " 1"), "give at least one --demonstration"),

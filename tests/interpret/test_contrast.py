@@ -382,7 +382,7 @@ BAD_COMMANDS = {
     "an image's": (["--baseline", "blur"], "'blur' is no baseline of a gpt2 model"),
     "empty": (["--versus", ""], "the other text is empty"),
     "pairs in words": (["--versus", "w5 w9", "--align", "a"], "--align 'a' must be pairs of token indices"),
-    "pairs without a text": (["--align", "0:0"], "--align says how --versus TEXT lies beside the text"),
+    "pairs without a text": (["--align", "0:0"], "--align places the tokens of --versus TEXT"),
     "not UTF-8": (["--versus", "w3 \udcff"], "not UTF-8"),
 }
 

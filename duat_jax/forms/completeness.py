@@ -26,7 +26,7 @@ FACTOR = 4
 NOTHING = 1 / 8
 """A tolerance above this fraction of the largest part would let a wrong part pass."""
 FEW = 2**17
-"""Arrays of at most so many numbers are copied into one."""
+"""The largest size of arrays that are copied into one."""
 
 
 Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | np.bool_
@@ -203,7 +203,7 @@ def completeness_of(
     parts, rounded, eps = concatenated(parts), [array for array, _ in alike], [coarsest for _, coarsest in alike]
     total = _gathered((part.astype(value.dtype).sum() for part in parts), value.dtype).sum()
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
-    # How many aren't zero; comparing and counting takes several times as long.
+    # The number of nonzero entries, by their signs: comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
     completeness = _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
     numbers = jnp.array([jnp.isfinite(array).all() for array in concatenated(finite)]).all()

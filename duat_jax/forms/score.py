@@ -38,7 +38,7 @@ class ScoreSide(NamedTuple):
 class Vector(NamedTuple):
     """A query or a key, split exactly over its sources: it is the sum of all fields.
 
-    The first axis of each array is the head's features; of what is marked inside a scan the steps follow.
+    The first axis of each array is the head's features; for marks inside a scan, the axes of its steps follow.
 
     Args:
         input: every token of the argument, `[head_features, tokens]`, in the argument's structure.

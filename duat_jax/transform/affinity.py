@@ -2,7 +2,7 @@
 
 One walk over the program, loops unrolled step by step where marks are inside, gives every value its *flow*: which
 sources it depends on (input, terms, offsets, streams), whether it can be nonzero where all of them are zero, and which
-operations on the way to it aren't linear in what flows.  What a mark claims is checked where the mark stands.
+operations on the way to it aren't linear in what flows.  The condition on a mark is checked where it stands.
 """
 
 from collections import defaultdict
@@ -173,7 +173,7 @@ class Affinity:
 
         Raises:
             NotAffine: naming every offending operation with its source line and the mark that is missing, and every
-                mark that claims what isn't so.
+                mark whose condition fails.
         """
         reached = [*(self._results if value else ()), *map(self.at, targets)]
         offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
@@ -337,7 +337,7 @@ class Affinity:
         combined = reduce(Flow.__or__, operands)
         if name in ("cond", "shard_map") and flowing[0] >= (name == "cond"):
             skipped = int(name == "cond")
-            # No mark is inside, so the path is only one that nothing else has.
+            # No mark is inside, so any unique path will do.
             branches = [
                 self._visit(inner.jaxpr, (*here, -1 - k), index, operands[skipped:], line)
                 for k, inner in enumerate(programs_in(equation))

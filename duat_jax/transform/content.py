@@ -11,7 +11,7 @@ from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.parameters import context_of, derivative_of, without_derivative
 
 ORDERS = 2
-"""How many derivatives of a function that has its own are a program's content: a derivative may call its function."""
+"""The number of nested custom derivatives in a program's content: a derivative may call its own function."""
 
 
 class Content:

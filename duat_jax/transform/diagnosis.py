@@ -50,7 +50,7 @@ def advice(equation: core.JaxprEqn) -> str:
     if name in REFUSED:
         return f"{name} isn't supported yet where something flows through it: {REFUSED[name]}"
     if name in NONLINEAR or name in LINEAR or name in FOLLOWED:
-        fix = NONLINEAR.get(name, "hold what is a dynamic parameter, or make it a term")
+        fix = NONLINEAR.get(name, "hold the operand that is a dynamic parameter, or make it a term")
         return f"{name} isn't linear in what flows through it; {fix}"
     return (
         f"{name} isn't known to be linear in what flows through it; if it isn't, mark its result with hold(x, name) or"

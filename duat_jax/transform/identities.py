@@ -9,7 +9,7 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 mark_p = core.Primitive("duat_mark")
-"""The identity with a role: `kind`, `name`, and how many of the value's leading axes are those of a `vmap`."""
+"""The identity with a role: `kind`, `name`, and the number of the value's leading axes from `vmap`."""
 
 
 def _batch_of_marks(operands: Sequence[Any], axes: Sequence[int], *, batch_axes: int, **role: str) -> tuple[Any, int]:

@@ -130,7 +130,7 @@ class _Evaluation:
             elif equation.primitive.name == "scan":
                 results, inside = self.scan(equation, inner, here, operands, provided)
             elif equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):
-                # What doesn't flow inside isn't kept for the transpose, but computed again by it.
+                # Values inside that don't flow aren't stored for the transpose, which computes them again.
                 call = partial(self.run, inner.jaxpr, here, inner.consts, operands, provided)
                 results, inside = jax.checkpoint(call)()
             else:
@@ -185,7 +185,7 @@ class _Evaluation:
         flows_in = self.flows.operands.get(here, (False,) * len(operands))
         carried = [k for k in chosen if k < carries]
         stacked = [k for k in chosen if k >= carries]
-        # What is linear may be neither a constant of the scan nor come after other stacked inputs.
+        # Linear operands may neither be constants of the scan nor come after other stacked inputs.
         constants = [k for k in range(first) if flows_in[k]]
         inside = {s for s in provided if self.program.place(s).path[: len(here)] == here}
         linear = {s: provided[s] for s in sorted(inside & self.question.linear)}

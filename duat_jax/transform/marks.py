@@ -71,8 +71,8 @@ def hold(x: Shaped[Array, "..."], name: str) -> Shaped[Array, "..."]:
 def offset(b: Shaped[Array, "..."], name: str) -> Float[Array, "..."]:
     """Mark `b` as a bias or norm offset, to be accounted for by name.
 
-    In the closed form it is one summand of `b'_{i,3}` or `b'_{j,2}`.  It may not depend on what flows: the input, terms
-    and other offsets.
+    In the closed form it is one summand of `b'_{i,3}` or `b'_{j,2}`.  It may not depend on anything that flows: the
+    input, terms and other offsets.
 
     Args:
         b: the bias, before it is broadcast and added.

@@ -84,7 +84,7 @@ class Program:
     function is traced.
 
     Args:
-        jaxpr: the equations; what the function closes over are its `constvars`.
+        jaxpr: the equations; the arrays that the function closes over are its `constvars`.
         out_tree: structure of the function's result.
         sites: every mark by its path.
         places: the place of every mark, in program order.

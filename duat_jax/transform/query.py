@@ -190,7 +190,7 @@ def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
         pre_activations: `z` by its mark; the recorded ones where absent.
 
     Raises:
-        NotAffine: naming every mark that claims what isn't so, such as an activation that isn't elementwise.
+        NotAffine: naming every mark whose condition fails, such as an activation that isn't elementwise.
     """
     recording.traced.affinity.require(value=False)
     program = recording.program

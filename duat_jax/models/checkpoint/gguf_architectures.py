@@ -93,7 +93,7 @@ class Layout(Enum):
     """The layout of an architecture's tensors."""
 
     SAME = "as Hugging Face stores them"
-    ALTERNATING = "rows of queries and keys alternate between the halves of what a rotation turns"
+    ALTERNATING = "rows of queries and keys alternate between the two halves of rotated features"
     SHIFTED = "norms' weights have the one added that the model adds to them"
     TRANSPOSED = "the layers' matrices are transposed"
     APART = "queries, keys and values follow each other instead of taking turns head by head"
@@ -145,12 +145,12 @@ def _silu(config: dict[str, Any], header: Header) -> dict[str, Any]:
 
 
 def _qwen3_moe(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # Files of this architecture have experts in every layer, and the gates of those chosen sum to one.
+    # Files of this architecture have experts in every layer, and the weights of the chosen ones sum to one.
     return {"hidden_act": "silu", "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
 
 
 def _gemma2(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # The scale of the scores isn't in the file: of the three published sizes the largest, of 46 layers, has its own.
+    # The scale of the scores isn't in the file: the largest of three published sizes, of 46 layers, has its own.
     largest = config["num_hidden_layers"] == 46
     scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
     return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale}
@@ -161,7 +161,7 @@ def _gemma(config: dict[str, Any], header: Header) -> dict[str, Any]:
 
 
 def _gemma3(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # Nor is it in these, nor which layers have a window: of 62 layers are those of the largest of the published sizes.
+    # Scale and window pattern aren't in these files either; 62 layers identify the largest published size.
     largest = config["num_hidden_layers"] == 62
     scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
     return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale, "sliding_window_pattern": 6}
@@ -176,7 +176,7 @@ def _olmo(config: dict[str, Any], header: Header) -> dict[str, Any]:
 
 
 def _starcoder2(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # These files don't say that texts of more than 4,096 tokens have a window.
+    # These files don't state the window, which texts of more than 4,096 tokens have.
     biased = "blk.0.attn_q.bias" in header.places
     return {"hidden_act": "gelu_pytorch_tanh", "use_bias": biased, "sliding_window": None}
 
@@ -212,7 +212,7 @@ def _phi3(config: dict[str, Any], header: Header) -> dict[str, Any]:
 
 def _gpt_oss(config: dict[str, Any], header: Header) -> dict[str, Any]:
     fields = {"hidden_act": "silu", "attention_bias": "blk.0.attn_q.bias" in header.places}
-    # The files don't say that the ends of YaRN's ramp aren't rounded, as the model was published.
+    # The files don't state that the ends of YaRN's ramp aren't rounded, as in the published model.
     scaling = config.get("rope_scaling")
     return fields | ({"rope_scaling": scaling | {"truncate": False}} if scaling else {"rope_parameters": _UNSCALED})
 

@@ -379,7 +379,7 @@ class Settings:
             self._problem(name, f"= {quoted(actual)} isn't supported, only {value!r} is")
 
     def ignore(self, name: str) -> None:
-        """Mark a field as read, whatever its value.
+        """Mark a field as read, with any value.
 
         Args:
             name: the field.

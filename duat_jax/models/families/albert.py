@@ -10,7 +10,7 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import SHARED, TRANSPOSED, Entry, linear, norm, transposed
 
 _TRAINING = "attention_probs_dropout_prob classifier_dropout_prob hidden_dropout_prob"
-# Of the library that the first checkpoints were converted from.
+# Fields of the library that the first checkpoints were converted from.
 _OTHERS = "down_scale_factor gap_size net_structure_type num_memory_blocks"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
 """Fields of this family that don't affect the computation."""

@@ -9,7 +9,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-# How texts are sampled; and an older name of `hidden_activation`, which alone is read.
+# Sampling of texts; and an older name of `hidden_activation`, which alone is read.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act"))
 """Fields of this family that don't affect the computation."""
 

@@ -9,7 +9,7 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.gemma2 import read_gemma, with_capped_logits
 from duat_jax.models.families.rotary import of_full_attention, parameters_of, read_rotary
 
-# How texts are sampled; an older name of `hidden_activation`, which alone is read; the pattern out of which
+# Sampling of texts; an older name of `hidden_activation`, which alone is read; the pattern from which
 # `layer_types` was made.
 HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
 """Fields of this family that don't affect the computation."""

@@ -9,7 +9,7 @@ from duat_jax.models.families.tensor_map import Entry, head_by_head, linear
 from duat_jax.nn.config import BlockConfig
 
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
-# The original context, which the scaling of the rotary positions says itself.
+# The original context, which is also a field of the scaling of rotary positions.
 _OTHERS = "initial_context_length"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
 """Fields of this family that don't affect the computation."""

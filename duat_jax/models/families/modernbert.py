@@ -55,7 +55,7 @@ def read_config(settings: Settings) -> Config:
         return read_rotary(settings, features // heads, base=base, base_field=field, parameters=parameters)
 
     epsilon = settings.number("norm_eps", 1e-5)
-    # What the first checkpoints say beside it.
+    # Redundant fields of the first checkpoints.
     settings.expect("layer_norm_eps", epsilon)
     settings.expect("position_embedding_type", "absolute")
     full = rotary(FULL, "global_rope_theta", 160_000.0)

@@ -22,7 +22,7 @@ def read_config(settings: Settings) -> Config:
     Args:
         settings: its `config.json`.
     """
-    # Outside of `rope_parameters` versions of the reference differ in which layers it is of.
+    # Outside `rope_parameters`, versions of the reference implementation apply it to different layers.
     settings.expect("rope_theta", BASE)
     config = read_olmo(settings, "olmo3", rotary=partial(of_full_attention, base=BASE))
     window = settings.optional("sliding_window", 4096)

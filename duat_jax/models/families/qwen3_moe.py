@@ -11,7 +11,7 @@ from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-# A size of the family's dense models is read nowhere here.
+# A size of the family's dense models, which isn't used here.
 _OTHERS = "max_window_layers"
 _TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
 HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())

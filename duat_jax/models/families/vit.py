@@ -9,7 +9,7 @@ from duat_jax.models.families.tensor_map import Entry, Transform, in_layer, line
 from duat_jax.nn.config import BlockConfig
 
 _TRAINING = "attention_probs_dropout_prob hidden_dropout_prob"
-# A pooler and a decoder of pixels, which come after the last hidden states and beside the classes.
+# A pooler and a decoder of pixels, which affect neither hidden states nor classes.
 _HEADS = "encoder_stride pooler_act pooler_output_size"
 HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
 """Fields of this family that don't affect the computation."""

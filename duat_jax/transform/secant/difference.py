@@ -54,7 +54,7 @@ def carry(
 
     Args:
         program: the traced function.
-        plan: what the difference needs of it.
+        plan: the plan of the difference.
         constants: the arrays it closes over.
         x: the leaves of its argument.
         y: the leaves of the other argument.
@@ -161,7 +161,7 @@ class _Difference:
             after = [self._as(flow, v, here) for flow, v in zip(results, carried, strict=False)]
             return after, (results[carries:], seen)
 
-        # Steps come first in what is scanned over, and the two inputs in a value.
+        # The first axis of scanned arrays counts steps, that of values the two inputs.
         xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside)
         after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
@@ -190,7 +190,7 @@ class _Difference:
         if not index.moves:
             return lax.switch(index.value, branches, arguments)
 
-        # Of the branches only those that an input takes are evaluated.
+        # Only the branches that an input takes are evaluated.
         results_by_input = lax.map(lambda branch_index: lax.switch(branch_index, branches, arguments), index.value)
 
         def chosen(flow: Flow) -> Flow:

@@ -87,7 +87,7 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
         equation: the equation.
         operands: its operands.
     """
-    if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both
+    if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both inputs
         results = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
         return [jnp.stack(pair) for pair in zip(*results, strict=True)]
     axes = [0 if operand.moves else None for operand in operands]
@@ -115,7 +115,7 @@ def _linear(
 
 def _is_unbounded(x: Array) -> Array:
     """Return which numbers are infinite, NaN, or near the largest of their dtype."""
-    # All finite numbers of float16 are within reach of each other.
+    # The limit is at least that of float32: no finite number of float16 is unbounded.
     largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
     return ~(jnp.abs(x) < largest**0.75)
 
@@ -133,7 +133,7 @@ def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
 
 def _quotient(a: Flow, b: Flow) -> Array:
     inverse = Flow(1 / b.value, b.moves)
-    # In this order: the product of both inverses leaves the dtype's range sooner.
+    # This order avoids the product of both inverses, which leaves the dtype's range sooner.
     of_b = -a.factor * inverse.both[0] * inverse.both[1] * b.change
     return of_b if a.change is None else a.change * inverse.middle + of_b
 
@@ -178,7 +178,7 @@ def _where_finite(slope: Array, operand: Flow) -> Array:
 
 
 def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
-    """Apply a binary function to values and to changes."""
+    """Return the fold of flows by a binary function, applied to their values and changes."""
     f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
 
     def fold(a: Flow, b: Flow) -> Flow:
@@ -209,7 +209,7 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     single precision at least.
 
     Args:
-        normaliser: what is computed.
+        normaliser: the softmax, log-softmax or logsumexp that is computed.
         scores: the scores `a`.
         mask: the mask's values, if there is one.
         result: its values.
@@ -219,7 +219,7 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     a = secants.widened(scores.value)
     counts, factors = _counts(normaliser.mask, mask, a)
     axes = tuple(axis + 1 for axis in normaliser.axes)
-    # Differences first: of large numbers a logarithm would be lost.
+    # Differences are taken first: a logarithm would be lost in the rounding of large numbers.
     below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
     total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
     logs = below - jnp.log(jnp.abs(total))

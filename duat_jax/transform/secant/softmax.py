@@ -1,8 +1,9 @@
 """Backward search for normalised exponentials: softmax, log-softmax and logsumexp.
 
 All three are one function of the scores `a`, `ℓ = log Σ exp(a)`: logsumexp is `ℓ`, log-softmax `a − ℓ`, softmax
-`exp(a − ℓ)`, and each of them is free of what the program subtracts from all scores of a row.  Conversions between
-floating-point dtypes, masks of the exponentials, factors and equations that are written twice make no difference.
+`exp(a − ℓ)`, and none of them depends on the number that the program subtracts from all scores of a row.  Conversions
+between floating-point dtypes, masks of the exponentials, factors and equations that are written twice make no
+difference.
 """
 
 from typing import Any, NamedTuple
@@ -87,7 +88,7 @@ class _Search:
             return None if isinstance(exponents, core.Literal) else _Exponentials(exponents)
         for case, mask in self._masked_cases(v):
             exponentials = self._exponentials(case)
-            # One mask at most, of exponentials that were not broadcast with it.
+            # At most one mask is recognised, of exponentials that it doesn't broadcast.
             if exponentials is not None and exponentials.mask in (None, mask) and case.aval.shape == v.aval.shape:
                 return exponentials._replace(mask=mask)
         return None

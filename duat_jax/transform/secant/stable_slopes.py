@@ -25,7 +25,7 @@ def _distance(x: Array, y: Array) -> Array:
 
 
 def _exp(x: Array, y: Array) -> Array:
-    # The logarithmic mean of both values; of two points at minus infinity it is zero.
+    # The logarithmic mean of both values, which is zero for two points at minus infinity.
     return jnp.exp(jnp.maximum(x, y)) * _decay(_distance(x, y))
 
 
@@ -51,7 +51,7 @@ def _logistic(x: Array, y: Array) -> Array:
 
 
 def _inverse(total: Array) -> Array:
-    # Of two zeros any slope is exact, and the derivative isn't finite.
+    # At two zeros any slope is exact, and the derivative isn't finite.
     return 1 / jnp.where(total == 0, jnp.inf, total)
 
 

@@ -58,7 +58,7 @@ class Convolution(nnx.Module):
         sizes = {"inputs": inputs, "outputs": outputs, "size": size, "stride": stride}
         problems = [f"{field} = {number} must be positive" for field, number in sizes.items() if number < 1]
         if size > 0 and size % 2 == 0:
-            problems.append(f"size = {size} has no middle: give an odd number")
+            problems.append(f"size = {size} must be odd")
         if problems:
             raise DuatError(f"the convolution {name!r} is invalid: {'; '.join(problems)}")
         self.name = name

@@ -82,8 +82,8 @@ def _require_shapes(program: Program, arguments: list[Any], provided: Mapping[Si
     ]
     if problems:
         raise DuatError(
-            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: query a recording that was made under"
-            " jax.vmap under jax.vmap too, and for other shapes record the function again"
+            f"{'; '.join(problems[:4])}{'; …' * (len(problems) > 4)}: a recording made under jax.vmap is"
+            " queried under jax.vmap too; for other shapes, record the function again"
         )
 
 

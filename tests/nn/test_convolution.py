@@ -239,7 +239,7 @@ def test_the_module_in_one_dimension_is_a_sum_over_shifts():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Convolution(0, -1, 2, "edges", rngs=None), ("'edges'", "inputs = 0", "outputs = -1", "no middle")),
+        (lambda: Convolution(0, -1, 2, "edges", rngs=None), ("'edges'", "inputs = 0", "outputs = -1", "must be odd")),
         (lambda: Convolution(1, 1, 0, "edges", stride=0, rngs=None), ("size = 0", "stride = 0 must be positive")),
         (lambda: ResidualConvolution(1, 1, "sine", rngs=None), ("'sine'", "choose one of", "relu")),
         (lambda: ResidualConvolution(1, 1, "relu", size=4, rngs=None), ("size = 4",)),

@@ -290,7 +290,7 @@ def test_a_comparison_or_a_proof_that_fails_has_the_same_status(monkeypatch):
 
 def test_every_help_names_the_exit_statuses():
     for command in ((), ("explain",), ("derive",), ("audit",), ("verify",)):
-        assert "3 if what was computed does not hold" in " ".join(run(*command, "--help").stdout.split())
+        assert "3 if a result does not hold" in " ".join(run(*command, "--help").stdout.split())
 
 
 def test_a_text_of_nothing_is_empty_for_an_encoder_too():

@@ -91,7 +91,7 @@ def test_verify_prints_a_table_and_json():
         (("audit", "--figure", "2", "--equation", "3"), "can't be combined: give one of them"),
         (("audit", "--format", "latex"), "--format is for a figure"),
         (("verify", "--depth", "0"), "depth is 0"),
-        (("verify", "--block", "mamba"), "no block 'mamba'"),
+        (("verify", "--block", "mamba"), "no block is called 'mamba'"),
         (("verify", "--model", "nowhere"), "nowhere"),
     ],
 )

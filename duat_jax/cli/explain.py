@@ -71,7 +71,7 @@ def _read_text(
 
     def encoded(text: str, label: str) -> Any:
         if pair is None:
-            return encode(tokenizer, text, what)
+            return encode(tokenizer, text, label)
         return encode_pair(tokenizer, text, pair, config)
 
     return tokenizer, encoded(text, "the text"), [encoded(contrast, "the other text") for contrast in contrasts]
@@ -105,7 +105,7 @@ def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | No
     if text is None or tokenizer is None or config.head.kind == "classes":
         # A class's number is short; anything else is a name.
         return int(text) if text and text.isdecimal() and len(text) < 10 and text not in config.head.labels else text
-    return encode_token(tokenizer, text, what)
+    return encode_token(tokenizer, text, label)
 
 
 def explain(

@@ -11,7 +11,7 @@ from duat_jax.inputs.batching import padded
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
 from duat_jax.inputs.request import check_one
 from duat_jax.inputs.targets import MASKS
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config, Image
 from duat_jax.models.targets.base import Target

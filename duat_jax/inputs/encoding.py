@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.model_inputs import Text
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 
@@ -73,6 +73,6 @@ def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
         pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids[:SHOWN_PIECES]) or "nothing"
     more = ", …" if len(ids) > SHOWN_PIECES else ""
     raise BadText(
-        f"the {what} {shown(text)} is not one token but {len(ids)} ({pieces}{more}): give one of its tokens, and mind"
+        f"the {what} {quoted(text)} is not one token but {len(ids)} ({pieces}{more}): give one of its tokens, and mind"
         " that a leading space belongs to a token"
     )

@@ -14,7 +14,7 @@ from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.pipeline import certified
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer
@@ -72,7 +72,7 @@ def attends(
         versus: the token whose score is subtracted.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
-        tokenizer: makes tokens readable; without it they are quoted as numbers.
+        tokenizer: makes tokens readable; without it they are shown as numbers.
 
     Returns:
         The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a
@@ -170,9 +170,9 @@ def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: An
 
 
 def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> int:
-    number = whole(value)
+    number = whole_number(value)
     if number is None or not 0 <= number < count:
-        problems.append(f"there is no {what} {shown(value)}: give a number from 0 to {count - 1}")
+        problems.append(f"there is no {what} {quoted(value)}: give a number from 0 to {count - 1}")
         return 0
     return number
 

@@ -253,9 +253,9 @@ def some(numbers: tuple[int, ...]) -> str:
 
 
 def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:
-    number = whole(layer)
+    number = whole_number(layer)
     if number is None or not 0 <= number < layers:
-        problems.append(f"layer {shown(layer)} is none of the {layers} before what is read, counted from 0")
+        problems.append(f"layer {quoted(layer)} is none of the {layers} before what is read, counted from 0")
         return None
     return number
 
@@ -267,12 +267,14 @@ def _indices(
     if not count:
         return None
     try:
-        numbers = [whole(number) for number in (given if np.ndim(given) or isinstance(given, range) else [given])]
+        numbers = [
+            whole_number(number) for number in (given if np.ndim(given) or isinstance(given, range) else [given])
+        ]
     except ValueError:
         numbers = [None]
     least = -count if from_end else 0
     if not numbers or any(number is None or not least <= number < count for number in numbers):
-        problems.append(f"{what} {shown(given)} is none of {count}: give {least} to {count - 1}, one or several")
+        problems.append(f"{what} {quoted(given)} is none of {count}: give {least} to {count - 1}, one or several")
         return None
     indices = tuple(number % count for number in numbers if number is not None)
     if len(set(indices)) < len(indices):

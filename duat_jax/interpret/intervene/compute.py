@@ -20,7 +20,7 @@ from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.pipeline import certified, pinned, readers_of, require_finite
-from duat_jax.models.checkpoint.problems import shown
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, Reading, Target
 from duat_jax.models.transformer import Transformer

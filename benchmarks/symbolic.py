@@ -19,7 +19,7 @@ PROGRAMS = {
         "from symbolic.blocks.transformer import transformer_block; block = transformer_block('pre-norm')\n"
         "work = lambda: block.document(32)"
     ),
-    "audit": "from symbolic.papers.audit import audit as work",
+    "audit": "from symbolic.audit.audit import audit as work",
     "block_of_the_embedded_models_layer": (
         "import jax.numpy as jnp, duat_jax as duat; from symbolic import Block; model = duat.load()\n"
         "x = model.embed(jnp.array(duat.load_tokenizer().encode('return self.').ids))\n"

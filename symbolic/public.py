@@ -21,7 +21,6 @@ from symbolic.expressions.written import sizes as sizes
 from symbolic.expressions.written import summed as summed
 from symbolic.expressions.written import vec as vec
 from symbolic.expressions.written import vector as vector
-from symbolic.papers.audit import audit as audit
 from symbolic.proof.derivation import Derivation as Derivation
 from symbolic.theorems.closed_form import prove as prove
 from symbolic.theorems.residual_stack import ResidualStack as ResidualStack

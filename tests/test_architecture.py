@@ -42,7 +42,7 @@ SYMBOLIC_ROOMS = (
     "theorems",
     "evaluation",
     "blocks",
-    "papers",
+    "audit",
     "catalogue",
 )
 """The same of the symbolic layer."""

@@ -19,6 +19,9 @@ from flax import nnx
 from duat_jax.nn import BLOCKS as BLOCK_TYPES
 from duat_jax.nn import make_stack
 from symbolic import Block, activation, diag, hadamard, held, matrix, ones, sizes, vector
+from symbolic.audit.audit import audit
+from symbolic.audit.claim import Finding
+from symbolic.audit.figure import figure_2
 from symbolic.blocks.transformer import BLOCKS
 from symbolic.catalogue import WHAT, derive
 from symbolic.equality.normal_form import normal_form
@@ -27,9 +30,6 @@ from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.latex import escaped
 from symbolic.expressions.vec import Vec
-from symbolic.papers.audit import audit
-from symbolic.papers.claim import Finding
-from symbolic.papers.figure import figure_2
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.legend import letters_section
 from symbolic.proof.step import Step

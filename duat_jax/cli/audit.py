@@ -12,7 +12,7 @@ from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, one_line_errors, s
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from symbolic.papers.claim import Finding
+    from symbolic.audit.claim import Finding
 
 
 class Format(StrEnum):
@@ -55,15 +55,15 @@ def audit(
         _check_options(figure, equation, json_file, format)
         check_outputs(None, json_file)
         if figure is not None:
-            from symbolic.papers.figure import figure as compute
+            from symbolic.audit.figure import figure as compute
 
             computed = compute(figure)
             typer.echo(computed.latex() if format == Format.latex else computed.unicode())
             if not computed.verified:
                 raise typer.Exit(DOES_NOT_HOLD)
             return
-        from symbolic.papers.audit import as_dicts
-        from symbolic.papers.audit import audit as decide
+        from symbolic.audit.audit import as_dicts
+        from symbolic.audit.audit import audit as decide
 
         findings = decide(equation)
         if json_file is not None:

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-import symbolic.papers.checks as checks
-import symbolic.papers.counterexample as numbers
-import symbolic.papers.figure as figure
+import symbolic.audit.checks as checks
+import symbolic.audit.counterexample as numbers
+import symbolic.audit.figure as figure
+from symbolic.audit.audit import CLAIMS, as_dicts, audit
+from symbolic.audit.claim import CITED, DEFINED, FAILS, PROVED, READING, UNDECIDED, Claim
+from symbolic.audit.closed_form import rules_as_printed
+from symbolic.audit.counterexample import Outcome, counterexample, identity
+from symbolic.audit.figure import figure_2
+from symbolic.audit.formula import read
+from symbolic.audit.magnitude import EPSILON, S1, S2, F, follows
+from symbolic.audit.notation import THEORY
+from symbolic.audit.updates import READINGS, reach
 from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.audit import CLAIMS, as_dicts, audit
-from symbolic.papers.claim import CITED, DEFINED, FAILS, PROVED, READING, UNDECIDED, Claim
-from symbolic.papers.closed_form import rules_as_printed
-from symbolic.papers.counterexample import Outcome, counterexample, identity
-from symbolic.papers.figure import figure_2
-from symbolic.papers.formula import read
-from symbolic.papers.magnitude import EPSILON, S1, S2, F, follows
-from symbolic.papers.notation import THEORY
-from symbolic.papers.updates import READINGS, reach
 from symbolic.theorems.residual_stack import ResidualStack
 
 FINDINGS = audit()

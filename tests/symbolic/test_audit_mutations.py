@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from symbolic.audit.audit import CLAIMS
 from symbolic.errors import SymbolicError
-from symbolic.papers.audit import CLAIMS
 
 LETTER = r"(?:\\Delta )?(?:\\mathbf\{[A-Za-z]\}|\\mathrm\{UAT\}\^\{R\})'?(?:_\{[^{}]*\})?(?:\^\{(?:\(\w\+?\d?\)|T)\})?"
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from helpers import close
 
-from symbolic.papers.audit import audit
-from symbolic.papers.claim import FAILS
+from symbolic.audit.audit import audit
+from symbolic.audit.claim import FAILS
 
 BY_NAME = {(f.equation, f.source): f for f in audit()}
 LAYERS, WIDTH, NEURONS = 5, 3, 4

@@ -2,13 +2,13 @@
 
 from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol
 
+from symbolic.audit.checks import expect
+from symbolic.audit.claim import Claim
+from symbolic.audit.counterexample import Outcome
+from symbolic.audit.formula import applied, table
+from symbolic.audit.magnitude import as_number, never_negative
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import expect
-from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome
-from symbolic.papers.formula import applied, table
-from symbolic.papers.magnitude import as_number, never_negative
 
 _T, _P, _A, _B = (Parameter(letter, (), 1, 1) for letter in "tpab")
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S, ZeroMatrix
 
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack
 

@@ -5,16 +5,16 @@ from functools import partial
 
 from sympy import Identity, Tuple, symbols
 
+from symbolic.audit import heads
+from symbolic.audit.attention import order_of_transposed
+from symbolic.audit.checks import both, chain, expect, lines_agree
+from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import bold, index, read, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.papers import heads
-from symbolic.papers.attention import order_of_transposed
-from symbolic.papers.checks import both, chain, expect, lines_agree
-from symbolic.papers.claim import DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import bold, index, read, table
 from symbolic.vectorisation.diamond import column_sums, diamond
 from symbolic.vectorisation.entries import entries, same
 

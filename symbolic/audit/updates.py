@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 from sympy import Expr, MatrixExpr, Symbol
 
+from symbolic.audit.checks import expect, written_out
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement
+from symbolic.audit.notation import S
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import expect, written_out
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement
-from symbolic.papers.notation import S
 from symbolic.theorems.residual_stack import i, j
 
 DEPTHS = (1, 2, 3, 4)

@@ -4,10 +4,10 @@ from typing import Any
 
 from sympy import Integer, MatrixExpr, Symbol, symbols
 
+from symbolic.audit.formula import Name, Notation, applied, index
+from symbolic.audit.heads import M, N
 from symbolic.errors import SymbolicError
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.papers.formula import Name, Notation, applied, index
-from symbolic.papers.heads import M, N
 from symbolic.theorems.lora import delta
 from symbolic.theorems.residual_stack import ResidualStack
 

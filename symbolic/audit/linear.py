@@ -2,15 +2,15 @@
 
 from sympy import Identity
 
+from symbolic.audit.checks import both, derived, expect
+from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import applied, bold, read, table
+from symbolic.audit.heads import M, N, X
 from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.papers.checks import both, derived, expect
-from symbolic.papers.claim import DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import applied, bold, read, table
-from symbolic.papers.heads import M, N, X
 from symbolic.vectorisation.linear import linear_derivation, linear_on_features, linear_on_rows
 from symbolic.vectorisation.mlp import mlp_derivation
 

@@ -4,16 +4,16 @@ from functools import cache
 
 from sympy import ImmutableMatrix, Integer, Rational, Symbol
 
+from symbolic.audit import density, heads
+from symbolic.audit.checks import both, chain, derived, expect, lines_agree
+from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import applied, bold
+from symbolic.audit.heads import HEADS, M, N, attention_moves, held_pattern
 from symbolic.equality.definition import Definition
 from symbolic.evaluation.interpreter import Interpreter, exact
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers import density, heads
-from symbolic.papers.checks import both, chain, derived, expect, lines_agree
-from symbolic.papers.claim import DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import applied, bold
-from symbolic.papers.heads import HEADS, M, N, attention_moves, held_pattern
 from symbolic.vectorisation.attention import attention, pattern_derivation
 from symbolic.vectorisation.entries import entries, same
 

@@ -4,18 +4,18 @@ from functools import cache
 
 from sympy import Abs, Expr, MatrixExpr, Rational, Symbol, ZeroMatrix
 
+from symbolic.audit.checks import both, derived, expect, scalar
+from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement, bold, read
+from symbolic.audit.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
+from symbolic.audit.notation import EARLIER, FACTOR, FUNCTION, THEORY, THRESHOLD, S
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import both, derived, expect, scalar
-from symbolic.papers.claim import DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement, bold, read
-from symbolic.papers.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
-from symbolic.papers.notation import EARLIER, FACTOR, FUNCTION, THEORY, THRESHOLD, S
 from symbolic.theorems.lemma import lemma_1
 from symbolic.theorems.pruning import pruning, split_of_sums
 from symbolic.theorems.residual_stack import ResidualStack

@@ -2,22 +2,22 @@
 
 from sympy import MatrixExpr
 
-from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import both, derived, expect, lines_agree
-from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement, applied, bold
-from symbolic.papers.heads import attention_moves
-from symbolic.papers.notation import THEORY, S, stream
-from symbolic.papers.residual import (
+from symbolic.audit.checks import both, derived, expect, lines_agree
+from symbolic.audit.claim import Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement, applied, bold
+from symbolic.audit.heads import attention_moves
+from symbolic.audit.notation import THEORY, S, stream
+from symbolic.audit.residual import (
     HYPOTHESIS,
     K,
 )
-from symbolic.papers.updates import (
+from symbolic.audit.updates import (
     all_at_once,
     assignments,
     paper_layer,
 )
+from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i
 from symbolic.vectorisation.mlp import mlp_derivation
 

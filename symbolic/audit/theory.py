@@ -5,21 +5,21 @@ from functools import cache
 from sympy import MatrixExpr, Symbol, ZeroMatrix
 from sympy.core.symbol import Str
 
+from symbolic.audit import generality
+from symbolic.audit.checks import at_depths, both, derived, expect, lines_agree, rewritten
+from symbolic.audit.claim import CITED, DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement, applied, bold, read, table
+from symbolic.audit.magnitude import Magnitude
+from symbolic.audit.notation import APPROXIMATION, CUBE, FUNCTION, INPUT, THEORY, THRESHOLD, S
+from symbolic.audit.pruning import is_the_sum
+from symbolic.audit.residual import K
+from symbolic.audit.updates import updated
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers import generality
-from symbolic.papers.checks import at_depths, both, derived, expect, lines_agree, rewritten
-from symbolic.papers.claim import CITED, DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement, applied, bold, read, table
-from symbolic.papers.magnitude import Magnitude
-from symbolic.papers.notation import APPROXIMATION, CUBE, FUNCTION, INPUT, THEORY, THRESHOLD, S
-from symbolic.papers.pruning import is_the_sum
-from symbolic.papers.residual import K
-from symbolic.papers.updates import updated
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.lemma import lemma_1
 from symbolic.theorems.lora import AdaptedStack, delta, lora

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from sympy import Integer, MatrixExpr, Symbol, Transpose, Tuple, sqrt
 from sympy.core.symbol import Str
 
+from symbolic.audit.magnitude import Magnitude
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.vec import Vec
-from symbolic.papers.magnitude import Magnitude
 from symbolic.vectorisation.diamond import diamond
 
 _TOKEN = re.compile(

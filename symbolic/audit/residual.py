@@ -4,16 +4,16 @@ from functools import cache
 
 from sympy import Integer, MatrixExpr, Max, Symbol, exp, limit, oo
 
+from symbolic.audit.checks import both, chain, derived, expect, lines_agree, rewritten, written_out
+from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import bold, read
+from symbolic.audit.notation import THEORY, S, updated_b1
+from symbolic.audit.updates import all_at_once, assignments, in_order, updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.checks import both, chain, derived, expect, lines_agree, rewritten, written_out
-from symbolic.papers.claim import DEFINED, Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import bold, read
-from symbolic.papers.notation import THEORY, S, updated_b1
-from symbolic.papers.updates import all_at_once, assignments, in_order, updated
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import ResidualStack, i

@@ -7,13 +7,13 @@ from itertools import product
 
 from sympy import ImmutableMatrix, Rational, Symbol
 
+from symbolic.audit import heads
+from symbolic.audit.checks import both, expect
+from symbolic.audit.claim import Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Name, bold, index, table
+from symbolic.audit.heads import N
 from symbolic.expressions.vec import Vec
-from symbolic.papers import heads
-from symbolic.papers.checks import both, expect
-from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Name, bold, index, table
-from symbolic.papers.heads import N
 from symbolic.vectorisation.attention import attention
 from symbolic.vectorisation.entries import density, kronecker
 

@@ -5,15 +5,15 @@ from typing import Any
 
 from sympy import Expr, Identity, MatrixExpr, Symbol, Transpose, exp, log, sqrt, symbols
 
+from symbolic.audit.checks import both, chain, derived
+from symbolic.audit.counterexample import Outcome
+from symbolic.audit.formula import Notation, applied, index, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.papers.checks import both, chain, derived
-from symbolic.papers.counterexample import Outcome
-from symbolic.papers.formula import Notation, applied, index, table
 from symbolic.vectorisation.attention import attention_derivation
 
 N, M, SIZE, HEADS = symbols("N M m h", integer=True, positive=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from symbolic.audit.counterexample import Outcome
+from symbolic.audit.formula import Notation, Statement, read
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import escaped
-from symbolic.papers.counterexample import Outcome
-from symbolic.papers.formula import Notation, Statement, read
 
 _WIDTH = 110  # characters of prose in a line under a formula
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from sympy import MatrixExpr, sstr
 
+from symbolic.audit.notation import S
+from symbolic.audit.updates import paper_layer
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import SymbolicError
@@ -14,8 +16,6 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.latex import typeset
 from symbolic.expressions.matrix import MatrixSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.papers.notation import S
-from symbolic.papers.updates import paper_layer
 from symbolic.theorems.residual_stack import check_depth, i, j
 
 _HEADINGS = ("layer", "the papers' symbol", "here", "in original values")

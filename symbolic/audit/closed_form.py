@@ -4,17 +4,13 @@ from functools import partial
 
 from sympy import MatrixExpr
 
-from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import normal_form
-from symbolic.expressions.activation import Activation
-from symbolic.expressions.parameter import Parameter
-from symbolic.papers import dynamic
-from symbolic.papers.checks import at_depths, both, expect, rewritten
-from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.formula import Statement, bold, read
-from symbolic.papers.notation import THEORY, S, stream
-from symbolic.papers.residual import (
+from symbolic.audit import dynamic
+from symbolic.audit.checks import at_depths, both, expect, rewritten
+from symbolic.audit.claim import Claim
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import Statement, bold, read
+from symbolic.audit.notation import THEORY, S, stream
+from symbolic.audit.residual import (
     CLOSED,
     INDUCTION,
     K,
@@ -22,7 +18,7 @@ from symbolic.papers.residual import (
     closed_form_proved,
     two_indices,
 )
-from symbolic.papers.updates import (
+from symbolic.audit.updates import (
     DEPTHS,
     READINGS,
     Rules,
@@ -34,6 +30,10 @@ from symbolic.papers.updates import (
     rules_of,
     updated,
 )
+from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import normal_form
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i, j
 
 

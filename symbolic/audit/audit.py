@@ -2,8 +2,7 @@
 
 from dataclasses import asdict
 
-from symbolic.errors import SymbolicError
-from symbolic.papers import (
+from symbolic.audit import (
     attention,
     closed_form,
     diamond,
@@ -14,7 +13,8 @@ from symbolic.papers import (
     theory,
     transformer,
 )
-from symbolic.papers.claim import Claim, Finding
+from symbolic.audit.claim import Claim, Finding
+from symbolic.errors import SymbolicError
 
 
 def _in_printed_order(*parts: tuple[Claim, ...]) -> tuple[Claim, ...]:

@@ -5,20 +5,20 @@ from functools import cache
 from sympy import MatrixExpr, Symbol
 from sympy.core.relational import Relational
 
+from symbolic.audit.checks import both, expect
+from symbolic.audit.claim import Claim
+from symbolic.audit.counterexample import Outcome
+from symbolic.audit.formula import Statement, bold
+from symbolic.audit.notation import THEORY, S
+from symbolic.audit.residual import (
+    K,
+)
+from symbolic.audit.updates import (
+    updated,
+)
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.parameter import Held, Parameter
-from symbolic.papers.checks import both, expect
-from symbolic.papers.claim import Claim
-from symbolic.papers.counterexample import Outcome
-from symbolic.papers.formula import Statement, bold
-from symbolic.papers.notation import THEORY, S
-from symbolic.papers.residual import (
-    K,
-)
-from symbolic.papers.updates import (
-    updated,
-)
 from symbolic.theorems.residual_stack import i, j
 
 

@@ -6,25 +6,25 @@ from fractions import Fraction
 
 from sympy import Integer, MatrixExpr
 
+from symbolic.audit import heads
+from symbolic.audit.checks import both, derived, expect, lines_agree, rewritten
+from symbolic.audit.claim import CITED, Claim
+from symbolic.audit.closed_form import bias_in_two_indices
+from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.diamond import ON_ROWS, PRIMED
+from symbolic.audit.dynamic import dynamic_parameters
+from symbolic.audit.formula import Name, Statement, bold, index, read, table
+from symbolic.audit.heads import attention_moves, held_pattern
+from symbolic.audit.magnitude import S1, S2
+from symbolic.audit.notation import EARLIER, THEORY, S
+from symbolic.audit.pruning import concludes, pruning_bound, small_set
+from symbolic.audit.residual import CLOSED, K, closed, two_indices
+from symbolic.audit.theory import cited
+from symbolic.audit.transformer import eq_31
+from symbolic.audit.updates import updated
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.papers import heads
-from symbolic.papers.checks import both, derived, expect, lines_agree, rewritten
-from symbolic.papers.claim import CITED, Claim
-from symbolic.papers.closed_form import bias_in_two_indices
-from symbolic.papers.counterexample import Outcome, identity
-from symbolic.papers.diamond import ON_ROWS, PRIMED
-from symbolic.papers.dynamic import dynamic_parameters
-from symbolic.papers.formula import Name, Statement, bold, index, read, table
-from symbolic.papers.heads import attention_moves, held_pattern
-from symbolic.papers.magnitude import S1, S2
-from symbolic.papers.notation import EARLIER, THEORY, S
-from symbolic.papers.pruning import concludes, pruning_bound, small_set
-from symbolic.papers.residual import CLOSED, K, closed, two_indices
-from symbolic.papers.theory import cited
-from symbolic.papers.transformer import eq_31
-from symbolic.papers.updates import updated
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.residual_stack import i, j
 from symbolic.vectorisation.attention import pattern

@@ -7,8 +7,8 @@ from typing import Any
 from sympy import Abs, Basic, Expr, Integer, MatrixExpr, Rational, Symbol, symbols
 from sympy.matrices.expressions import MatAdd, MatMul
 
+from symbolic.audit.counterexample import Outcome
 from symbolic.expressions.matrix import Matrix
-from symbolic.papers.counterexample import Outcome
 
 
 class Magnitude(Matrix):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from symbolic.audit.diamond_product import diamond_derivation
 from symbolic.blocks.block import Block
 from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.errors import SymbolicError
@@ -17,7 +18,6 @@ from symbolic.theorems.recursions import recursions, two_layers
 from symbolic.theorems.unrolled import unroll
 from symbolic.vectorisation.attention import attention_derivation
 from symbolic.vectorisation.density import density_derivation
-from symbolic.vectorisation.diamond import diamond_derivation
 from symbolic.vectorisation.linear import linear_derivation
 from symbolic.vectorisation.mlp import mlp_derivation
 from symbolic.vectorisation.normalisation import normalisation_derivation

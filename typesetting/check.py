@@ -246,7 +246,7 @@ def check_latex(tex: str) -> str:
         names = "\n".join(
             f"  {float(size):.0f} pt: {name_at(tex, line) if line else 'a page'}" for size, line in too_wide
         )
-        raise TypesettingError(f"{names}\nlines are wider than the page: break them in symbolic/proof/breaking.py")
+        raise TypesettingError(f"{names}\nlines are wider than the page: break them in symbolic/proof/line_breaks.py")
     boxes = [f"  {float(size):.0f} pt: {name_at(tex, line) if line else 'a page'}" for size, line in overfull]
     return "\n".join([f"LaTeX: {pages[0]} pages, {len(overfull)} overfull boxes", *boxes])
 

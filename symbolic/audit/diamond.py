@@ -10,12 +10,12 @@ from symbolic.audit.attention import order_of_transposed
 from symbolic.audit.checks import both, chain, expect, lines_agree
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.diamond_product import column_sums, diamond
 from symbolic.audit.formula import bold, index, read, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.vectorisation.diamond import column_sums, diamond
 from symbolic.vectorisation.entries import entries, same
 
 _D, _N, _M = symbols("d N M", integer=True, positive=True)

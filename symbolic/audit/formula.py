@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, MatrixExpr, Symbol, Transpose, Tuple, sqrt
 from sympy.core.symbol import Str
 
+from symbolic.audit.diamond_product import diamond
 from symbolic.audit.magnitude import Magnitude
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
@@ -17,7 +18,6 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.vec import Vec
-from symbolic.vectorisation.diamond import diamond
 
 _TOKEN = re.compile(
     r"\\text\{[^{}]*\}|\\(?:left|right)\||\\operatorname\{\w+\}|\\[a-zA-Z]+|\\[^a-zA-Z]|\d+|UAT|MHA|FFN|[a-zA-Z]|\S"

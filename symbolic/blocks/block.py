@@ -9,7 +9,7 @@ from sympy import MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
-from symbolic.equality.holding import what_to_hold
+from symbolic.equality.nonlinearity import what_to_hold
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.expressions.indexed_sum import Index, IndexedSum
@@ -28,7 +28,7 @@ from symbolic.theorems.residual_stack import ResidualStack, i
 from symbolic.theorems.unrolled import unroll
 
 if TYPE_CHECKING:
-    from symbolic.evaluation.beside import Numbers
+    from symbolic.evaluation.comparison import Numbers
 
 _COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
 
@@ -348,7 +348,7 @@ class Block:
             >>> block.verify(layer, jnp.array([0.5, -1.0]), {"G": G, "F": F}, jnp.tanh).holds
             True
         """
-        from symbolic.evaluation.beside import beside
+        from symbolic.evaluation.comparison import beside
 
         layers = [functions] if callable(functions) else list(functions)
         of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)

@@ -6,7 +6,7 @@ from sympy import MatrixExpr, ZeroMatrix
 
 from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
-from symbolic.equality.factored import factored
+from symbolic.equality.factorisation import factored
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter

@@ -7,7 +7,7 @@ from sympy import Expr, MatrixExpr
 from symbolic.equality.atoms import ActivationAtom
 from symbolic.equality.definition import Definition
 from symbolic.equality.form import NormalForm
-from symbolic.equality.holding import moves, what_to_hold
+from symbolic.equality.nonlinearity import moves, what_to_hold
 from symbolic.equality.normal_form import normal_form
 from symbolic.equality.word import ParameterAtom, Shape, Word
 from symbolic.errors import SymbolicError

@@ -14,7 +14,7 @@ from sympy import Expr, MatrixExpr, Rational
 
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.bridge import name_of
-from symbolic.evaluation.legend import HELD, Entry, Source, letter_of
+from symbolic.evaluation.letters import HELD, Entry, Source, letter_of
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Held, Parameter
 

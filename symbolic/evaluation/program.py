@@ -27,7 +27,7 @@ from duat_jax.transform.program import Path
 from duat_jax.transform.recording import Recording, record
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.flow import Flow, Known, Symbols, Value, Values, union, vector_of
-from symbolic.evaluation.legend import HELD, OFFSET, Arrays, Entry, Source
+from symbolic.evaluation.letters import HELD, OFFSET, Arrays, Entry, Source
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 

@@ -8,7 +8,7 @@ from sympy import MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.parameter import Parameter, parameters_replaced
-from symbolic.proof.breaking import broken, width
+from symbolic.proof.line_breaks import broken, width
 from symbolic.proof.step import Step
 
 ROOM = 415.0
@@ -77,7 +77,8 @@ class Derivation:
         """How many checks hold, in words, and apart from them how much was defined and assumed."""
         checks = [step.verified for step in self.steps if step.verified is not None]
         stated = [step.relation for step in self.steps if step.verified is None]
-        counts = {"definition": stated.count(":="), "hypothesis": stated.count("=")}
+        definitions = stated.count(":=")
+        counts = {"definition": definitions, "hypothesis": len(stated) - definitions}
         plural = {"definition": "definitions", "hypothesis": "hypotheses"}
         given = [f"{count} {name if count == 1 else plural[name]}" for name, count in counts.items() if count]
         return (

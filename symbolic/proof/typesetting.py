@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from symbolic.expressions.latex import escaped
-from symbolic.proof.breaking import width
 from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM, Derivation, equation_rows
 from symbolic.proof.legend import letters_section
+from symbolic.proof.line_breaks import width
 from symbolic.proof.step import Step
 
 _PREAMBLE = r"""\documentclass[10pt]{article}

@@ -5,10 +5,10 @@ from typing import Any
 from sympy import ImmutableMatrix, MatrixExpr, Transpose
 
 from symbolic.equality.definition import Definition
+from symbolic.expressions.constructors import ones
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.expressions.written import ones
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j

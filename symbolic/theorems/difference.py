@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Identity, MatrixExpr, Rational, ZeroMatrix
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.factored import factored
+from symbolic.equality.factorisation import factored
 from symbolic.equality.two_inputs import change, difference_of, elsewhere, mean_of, midpoint, moves, other
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum

@@ -12,9 +12,9 @@ from sympy import MatrixExpr, Symbol, sympify
 import duat_jax as duat
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
+from symbolic.evaluation.arrays import arrays_of, letters_of, numbers_of_sizes
 from symbolic.evaluation.bridge import Activate, to_jax
 from symbolic.evaluation.flow import Values
-from symbolic.evaluation.given import arrays_of, letters_of, numbers_of_sizes
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Held, Parameter, latin
 from symbolic.theorems.residual_stack import i

@@ -5,11 +5,13 @@ from functools import cache
 from sympy import ImmutableMatrix, Integer, Rational, Symbol
 
 from symbolic.audit import density, heads
-from symbolic.audit.checks import both, chain, derived, expect, lines_agree
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, chain, derived, every, expect, independent, row_agrees
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import applied, bold
-from symbolic.audit.heads import HEADS, M, N, attention_moves, held_pattern
+from symbolic.audit.heads import HEADS, M, N
+from symbolic.audit.held_attention import attention_moves, held_pattern
+from symbolic.audit.letters import applied
 from symbolic.equality.definition import Definition
 from symbolic.evaluation.interpreter import Interpreter, exact
 from symbolic.expressions.indexed_sum import IndexedSum
@@ -20,7 +22,7 @@ from symbolic.vectorisation.entries import entries, same
 
 def _concatenation(claim: Claim) -> Outcome:
     """Eq. 7 with heads of N × M/h: the sum that stands for side by side is compared with that, entry by entry."""
-    name, multi, joined, short = claim.says[0].equated
+    name, multi, joined, short = claim.row.equated
     expect(name == Parameter("H°", (), N, M), "the output H̊")
     expect(multi == applied("MultiHead")(*map(Symbol, "QKV")), "MultiHead(Q, K, V)")
     total, output = joined.args
@@ -39,28 +41,21 @@ def _concatenation(claim: Claim) -> Outcome:
 
 def _attention_is_formed(claim: Claim) -> Outcome:
     """Eq. 8 with the letters that its own arguments define, against one head written out in `x_i`."""
-    function, *lines = claim.says[0].equated
+    function, *lines = claim.row.equated
     expect(function.args[0].name == "Attention" and len(function.args) == 4, "Attention of Q, K and V")
     let = [Definition(letter, value) for value, letter in function.args[1:]]
     let += [heads.HELD_PATTERN, Definition(lines[-1], lines[-2])]
     return chain(heads.ONE_HEAD, lines, let)
 
 
-def _matrix_of_attention(claim: Claim) -> Outcome:
-    return both(lines_agree(claim.says[0]), attention_moves())
+_matrix_of_attention = every(row_agrees(), independent(attention_moves))
 
-
-def _mended_lines(claim: Claim) -> Outcome:
-    return both(lines_agree(claim.mends[0]), held_pattern())
-
-
-def _printed_lines(claim: Claim) -> Outcome:
-    return lines_agree(claim.says[0])
+_mended_lines = every(row_agrees(), independent(held_pattern))
 
 
 def _for_its_transpose(claim: Claim) -> Outcome:
     """The caption with `W'_{HV}` for its transpose, as the text does with `W'_i` and `W'`."""
-    left, right = claim.says[0].equated
+    left, right = claim.row.equated
     return identity(left.xreplace({heads.TRANSPOSED_HV: heads.W_HV}), right)
 
 
@@ -74,12 +69,8 @@ def order_of_transposed() -> Outcome:
     return Outcome(good, f"entry by entry at {len(density.SIZES)} sizes")
 
 
-def _order_mended(claim: Claim) -> Outcome:
-    return both(lines_agree(claim.mends[0]), order_of_transposed())
-
-
 def _scores(claim: Claim) -> Outcome:
-    name, *lines = claim.says[0].equated
+    name, *lines = claim.row.equated
     expect(name == heads.HELD_PATTERN.left, "H_i")
     reference = heads.HELD_PATTERN.right
     return both(chain(reference, lines, [heads.W_QK]), derived(pattern_derivation(), "every entry, written out"))
@@ -99,8 +90,8 @@ def _covariance(claim: Claim) -> Outcome:
 
 
 def _gram(claim: Claim) -> Outcome:
-    """The scores of the correction are those of Eq. 35."""
-    name, line = claim.mends[0].equated
+    """Decide whether the scores of the correction are those of Eq. 35."""
+    name, line = claim.mended.row.equated
     expect(name == heads.HELD_PATTERN.left, "H_i")
     return identity(heads.HELD_PATTERN.right, line, [heads.W_QK])
 
@@ -120,108 +111,95 @@ _W_QK = r"\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}"
 CLAIMS = (
     Claim(
         "7",
-        "000",
         r"\mathring{\mathbf{H}}=\operatorname{MultiHead}(\mathbf{Q},\mathbf{K},\mathbf{V})"
         r"=\operatorname{Concat}(\hat{\mathbf{H}}_{1},\ldots,\hat{\mathbf{H}}_{h})\mathbf{W}_{O}=\hat{\mathbf{H}}\mathbf{W}_{O}",
-        heads.heads_side_by_side(),
         _concatenation,
+        notation=heads.heads_side_by_side(),
         kind=DEFINED,
         remark="Side by side is a sum: Ĥ W_O = Σ Ĥ_k S_k^T W_O, with Ĥ_k of N × M/h.",
     ),
     Claim(
         "8",
-        "000",
         r"\begin{aligned}\operatorname{Attention}"
         + bold(r"(x_{i}W_{Qi}=Q_{i},x_{i}W_{Ki}=K_{i},x_{i}W_{Vi}=V_{i})")
         + rf"&={_softmax(bold('Q_{i}K_{i}^{T}'))}"
         + bold(r"V_{i}=H_{i}V_{i}\\&=H_{i}[x_{i}W_{Vi}]=")
         + r"\hat{\mathbf{H}}_{i}\end{aligned}",
-        heads.ATTENTION,
         _attention_is_formed,
+        notation=heads.ATTENTION,
         kind=DEFINED,
         remark="The papers' own variant: heads see slices of the features, and scores are divided by the root"
         " of M, where others take the head's width. Only H changes with that.",
     ),
     Claim(
         "9",
-        "000",
         r"\mathring{\mathbf{H}}'=" + bold(r"(W'_{HVO})^{T}x'"),
-        heads.WHOLE,
         _matrix_of_attention,
+        notation=heads.WHOLE,
         remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it moves with the"
         " input through H_k.",
     ),
     Claim(
         "shape in Section 3.2",
-        "000",
         bold(r"(W'_{HV})^{T}x'=") + rf"({_HEADS})^{{T}}",
-        heads.WHOLE,
-        _printed_lines,
+        row_agrees(),
+        notation=heads.WHOLE,
         remark="A column on the left and a row on the right; the caption of Figure 5 prints it without that T.",
         correct=((rf"({_HEADS})^{{T}}", _HEADS),),
         correction=_mended_lines,
     ),
     Claim(
         "caption in Appendix A",
-        "000",
         bold("W'_{HV}x'=") + _HEADS,
-        heads.WHOLE,
-        _printed_lines,
-        (("W'_{HV} stands for its transpose, as Section 3.1 does it with W'_i", _for_its_transpose),),
+        row_agrees(),
+        notation=heads.WHOLE,
+        readings={"W'_{HV} stands for its transpose, as Section 3.1 does it with W'_i": _for_its_transpose},
         remark="The text beside it and the caption of Figure 5 have the T.",
         correct=((bold("W'_{HV}x'"), bold("(W'_{HV})^{T}x'")),),
         correction=_mended_lines,
     ),
     Claim(
         "order in Appendix A",
-        "000",
         bold(r"[H'_{i}W'_{Vi}]^{T}x'_{i}=(H'_{i})^{T}[(W'_{Vi})^{T}x'_{i}]"),
-        heads.ONE,
-        _printed_lines,
+        row_agrees(),
+        notation=heads.ONE,
         remark="It looks like a wrong order, and holds: H ⊗ I and I ⊗ W_V^T commute. One bracket is printed too many.",
     ),
     Claim(
         "order of factors",
-        "000",
         bold(r"W'_{HVO}=W'_{O}W'_{HV}"),
-        heads.WHOLE,
-        _printed_lines,
+        row_agrees(),
+        notation=heads.WHOLE,
         remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' in the same sentence the order is the other one, as version 001"
         " has it; for the matrices without the T, the order is as printed.",
         correct=((bold("W'_{O}W'_{HV}"), bold("W'_{HV}W'_{O}")),),
-        correction=_order_mended,
+        correction=every(row_agrees(), independent(order_of_transposed)),
     ),
     *density.CLAIMS,
     Claim(
         "10",
-        "000",
         r"\mathring{\mathbf{H}}'=" + bold("W'x'"),
-        heads.WHOLE,
         _matrix_of_attention,
+        notation=heads.WHOLE,
         remark="Eq. 9 with W' for (W'_{HVO})^T.",
     ),
     Claim(
         "35",
-        "000",
         rf"\mathbf{{H}}_{{i}}=\operatorname{{softmax}}\left({_QK}\right)="
         + _softmax(bold("x_{i}W_{Qi}W_{Ki}^{T}x_{i}^{T}"))
         + f"={_softmax(_W_QK)}",
-        heads.ATTENTION,
         _scores,
+        notation=heads.ATTENTION,
         remark="With W_{QK} = W_Q W_K^T; one bracket is printed too many.",
     ),
     Claim(
         "covariance",
-        "000",
         r"\text{these parameters are learned elements of the covariance matrix of the input}",
-        heads.ATTENTION,
         _covariance,
-        (
-            (
-                "a Gram form: products of tokens with one another, x W_{QK} x^T, neither centred nor averaged",
-                _gram,
-            ),
-        ),
+        notation=heads.ATTENTION,
+        readings={
+            "a Gram form: products of tokens with one another, x W_{QK} x^T, neither centred nor averaged": _gram
+        },
         correct=rf"\mathbf{{H}}_{{i}}={_softmax(_W_QK)}",
         correction=_gram,
     ),

@@ -1,12 +1,13 @@
-"""What the checks of several claims share: chains of equal lines, derivations as evidence, and numbers put in."""
+"""Build checks of claims: rows of equal lines, derivations as evidence, several checks in one."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S, ZeroMatrix
 
+from symbolic.audit.claim import Check
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Statement
+from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
@@ -64,6 +65,33 @@ def lines_agree(statement: Statement, using: Iterable[Definition] = ()) -> Outco
     """
     first, *lines = statement.equated
     return chain(first, lines, using)
+
+
+def row_agrees(*using: Definition) -> Check:
+    """Return a check that decides whether all sides of the first printed row of equations are equal.
+
+    Args:
+        using: what parameters stand for.
+    """
+    return lambda claim: lines_agree(claim.row, using)
+
+
+def independent(decide: Callable[[], Outcome]) -> Check:
+    """Return a check that decides the same whatever formula is printed.
+
+    Args:
+        decide: decides it.
+    """
+    return lambda claim: decide()
+
+
+def every(*checks: Check) -> Check:
+    """Return a check that holds if all of several checks do.
+
+    Args:
+        checks: the checks.
+    """
+    return lambda claim: both(*(check(claim) for check in checks))
 
 
 def expect(good: bool, what: str) -> None:

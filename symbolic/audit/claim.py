@@ -1,12 +1,15 @@
-"""A claim of a paper: what is printed, the checks that decide it, and the finding that they give."""
+"""A claim of a paper: its printed formula, the checks that decide it, and the resulting finding."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
 
 from symbolic.audit.counterexample import Outcome
-from symbolic.audit.formula import Notation, Statement, read
+from symbolic.audit.formula import read
+from symbolic.audit.letters import Notation
+from symbolic.audit.notation import THEORY
+from symbolic.audit.statement import Statement
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import escaped
 
@@ -79,14 +82,15 @@ def _braced(name: str) -> str:
 class Claim:
     """One claim of a paper and the checks that decide it; nothing of the verdict is written down.
 
-    The checks take their expressions from what is printed, read back by `formula.read`.
+    The checks take their expressions from what is printed, read back by `formula.read`. The check of the correction
+    gets the claim with its correction in the place of what is printed.
 
     Args:
         equation: its number, or a name.
-        source: the version of the paper.
         printed: its LaTeX as printed.
-        notation: what its letters stand for.
         literal: decides the claim with every symbol meaning one thing.
+        source: the version of the paper.
+        notation: what its letters stand for.
         readings: other fair readings, in words, with their checks.
         kind: what it is if its check holds: `PROVED`; `DEFINED` for a definition, whose check is that the rest of the
             theory uses just that; or `CITED` for a theorem of others.
@@ -94,24 +98,38 @@ class Claim:
         remark: a sentence that belongs to it whatever the verdict.
         correct: LaTeX of the smallest correction, or pairs of what is to be replaced in the printed LaTeX and by what.
         correction: decides the correction.
+        is_mended: whether the claim is read as its correction.
     """
 
     equation: str
-    source: str
     printed: str
-    notation: Notation
     literal: Check
-    readings: tuple[tuple[str, Check], ...] = ()
+    source: str = "000"
+    notation: Notation = THEORY
+    readings: Mapping[str, Check] = field(default_factory=dict)
     kind: str = PROVED
     unprimed: tuple[str, ...] = ()
     remark: str = ""
     correct: str | tuple[tuple[str, str], ...] = ""
     correction: Check | None = None
+    is_mended: bool = False
 
     @property
     def says(self) -> tuple[Statement, ...]:
-        """What is printed, as expressions."""
+        """What is printed, or the correction of a mended claim, as expressions."""
+        if self.is_mended:
+            return read(self.corrected, self.notation)
         return read(self.printed, self.notation, self.unprimed)
+
+    @property
+    def row(self) -> Statement:
+        """The first row of relations that it says."""
+        return self.says[0]
+
+    @property
+    def mended(self) -> "Claim":
+        """The claim with its correction in the place of what is printed."""
+        return replace(self, is_mended=True)
 
     @property
     def corrected(self) -> str:
@@ -129,12 +147,12 @@ class Claim:
             text = text.replace(misprint, right)
         return text
 
-    @property
-    def mends(self) -> tuple[Statement, ...]:
-        """The correction, as expressions."""
-        return read(self.corrected, self.notation)
+    def run(self, check: Check) -> Outcome:
+        """Run a check on the claim; a formula whose shapes don't fit fails it.
 
-    def _run(self, check: Check) -> Outcome:
+        Args:
+            check: the check.
+        """
         try:
             return check(self)
         except ShapeMismatch as error:
@@ -142,12 +160,12 @@ class Claim:
 
     def decide(self) -> Finding:
         """Run the checks and return what they find."""
-        outcome = self._run(self.literal)
+        outcome = self.run(self.literal)
         parts = [f"as printed: {outcome.how}"]
         verdict = {True: self.kind, False: FAILS, None: UNDECIDED}[outcome.holds]
         reasons = ["A definition."] if self.kind == DEFINED else []
-        for words, check in self.readings if not outcome.holds else ():
-            read_so = self._run(check)
+        for words, check in self.readings.items() if not outcome.holds else ():
+            read_so = self.run(check)
             parts.append(f"{words}: {read_so.how}")
             if read_so.holds:
                 verdict = READING
@@ -161,15 +179,7 @@ class Claim:
             reasons.append(f"Printed without a prime: {', '.join(map(_braced, dict.fromkeys(self.unprimed)))}.")
         corrected = ""
         if not outcome.holds and self.correction is not None:
-            proof = self._run(self.correction)
-            corrected = self.corrected
+            proof, corrected = self.mended.run(self.correction), self.corrected
             parts.append(f"corrected: {proof.how}" if proof.holds else f"the correction isn't proved: {proof.how}")
-        return Finding(
-            self.equation,
-            self.source,
-            self.printed,
-            verdict,
-            " ".join(reasons) or outcome.how,
-            corrected,
-            "; ".join(parts),
-        )
+        reason, evidence = " ".join(reasons) or outcome.how, "; ".join(parts)
+        return Finding(self.equation, self.source, self.printed, verdict, reason, corrected, evidence)

@@ -1,23 +1,19 @@
 """The closed form and its rules: Eq. 11, 12, 33 and 34."""
 
+from dataclasses import replace
 from functools import partial
 
 from sympy import MatrixExpr
 
 from symbolic.audit import dynamic
+from symbolic.audit.bold import bold
 from symbolic.audit.checks import at_depths, both, expect, rewritten
 from symbolic.audit.claim import Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Statement, bold, read
+from symbolic.audit.formula import read
 from symbolic.audit.notation import THEORY, S, stream
-from symbolic.audit.residual import (
-    CLOSED,
-    INDUCTION,
-    K,
-    closed,
-    closed_form_proved,
-    two_indices,
-)
+from symbolic.audit.residual import CLOSED, INDUCTION, K, closed, closed_form_proved, two_indices
+from symbolic.audit.statement import Statement
 from symbolic.audit.updates import (
     DEPTHS,
     READINGS,
@@ -39,19 +35,19 @@ from symbolic.theorems.residual_stack import i, j
 
 def _own_symbols(claim: Claim) -> Outcome:
     """The closed form with every symbol a layer's own; the printed rule for i = 0 is applied."""
-    form = claim.says[0].equated[1]
+    form = claim.row.equated[1]
     return at_depths(lambda d: identity(S.x(d), closed_form(form, d).xreplace(fold(1)), [paper_layer()]), DEPTHS)
 
 
 def _updated_symbols(claim: Claim) -> Outcome:
-    left, right = claim.says[0].equated
+    left, right = claim.row.equated
     form = identity(left, rewritten(right, updated(K)), INDUCTION)
     return both(form, closed_form_proved())
 
 
 def _bias_own(claim: Claim) -> Outcome:
     """Eq. 12 with every symbol on the right a layer's own, against the bias of a network of Eq. 20."""
-    _, right = claim.says[0].equated
+    _, right = claim.row.equated
     return at_depths(lambda d: identity(S.c(d), at(right, {j: d}), S.recursions), DEPTHS[1:])
 
 
@@ -61,7 +57,7 @@ def bias_two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.says[0].equated
+    left, right = claim.row.equated
 
     def rule(p: Parameter) -> MatrixExpr:
         return p if p in (S.W(j, 2), S.b(j, 2)) else updated(j - 1)(p)
@@ -77,12 +73,12 @@ def bias_in_two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = (side.xreplace({j: K}) for side in claim.mends[0].equated)
+    left, right = (side.xreplace({j: K}) for side in claim.row.equated)
     return identity(left, right, S.recursions)
 
 
 def _serial(claim: Claim, before: MatrixExpr) -> Outcome:
-    left, right = claim.says[0].equated
+    left, right = claim.row.equated
     expect(left == S.W(3, 1), "W'_{3,1}")
     return identity(S.P(3), right.xreplace({S.W(2, 1): before}), S.recursions)
 
@@ -154,10 +150,10 @@ def rules_as_printed(statements: tuple[Statement, ...]) -> Rules:
 
 def _rules_per_layer(claim: Claim) -> Outcome:
     """The corrected rules run as a program, and as recursions, in which `W'_{i+1,2}` is folded for every layer."""
-    program = reach(rules_as_printed(claim.mends), "per layer")
+    program = reach(rules_as_printed(claim.says), "per layer")
     folded = {S.W(K, 2): S.W(K, 2) * S.W(K, 1)}
     own = [Definition(d.left, d.right.xreplace(folded), d.variables, d.where) for d in S.recursions]
-    stated = [s for s in claim.mends if getattr(s.sides[0], "letter", "") in ("P", "q", "B", "C")]
+    stated = [s for s in claim.says if getattr(s.sides[0], "letter", "") in ("P", "q", "B", "C")]
     rules = {d.left: d.right for d in own}
     expect(len(stated) == 5 and all(s.sides[0] in rules for s in stated), "the five recursions")
     whole = identity(S.x(K), S.form(K), (Definition(S.x(i), S.form(i)), paper_layer(), *own))
@@ -169,70 +165,57 @@ def _rules_per_layer(claim: Claim) -> Outcome:
     )
 
 
-def _update_rules(source: str, name: str) -> Claim:
-    first, *others = READINGS
-    return Claim(
-        name,
-        source,
-        _PRINTED_RULES,
-        THEORY,
-        partial(_reach, first),
-        tuple((READINGS[key], partial(_reach, key)) for key in others),
-        unprimed=("W_j,1", "W_j,1", "b_j,3"),
-        remark=_RULES_REMARK,
-        correct=_MENDED_RULES,
-        correction=_rules_per_layer,
-    )
-
-
-def _reach(reading: str, claim: Claim) -> Outcome:
+def _reach(claim: Claim, reading: str) -> Outcome:
     return reach(rules_as_printed(claim.says), reading)
 
+
+_IN_READINGS = {words: partial(_reach, reading=name) for name, words in READINGS.items() if name != "in order"}
+
+_UPDATE_RULES = Claim(
+    "update rules below 11",
+    _PRINTED_RULES,
+    partial(_reach, reading="in order"),
+    readings=_IN_READINGS,
+    unprimed=("W_j,1", "W_j,1", "b_j,3"),
+    remark=_RULES_REMARK,
+    correct=_MENDED_RULES,
+    correction=_rules_per_layer,
+)
 
 CLAIMS = (
     Claim(
         "11",
-        "000",
         _FORM.replace(r"\mathbf{b}_{i+1,3}", r"\mathbf{b}_{i+1,1}"),
-        THEORY,
         _own_symbols,
-        ((f"{_TWO_INDICES}, and b_{{i+1,1}}, which no rule sets, is the updated b'_{{i+1,3}}", _updated_symbols),),
+        readings={
+            f"{_TWO_INDICES}, and b_{{i+1,1}}, which no rule sets, is the updated b'_{{i+1,3}}": _updated_symbols
+        },
         unprimed=("x_i+1", "x_0", "b_i+1,1"),
         correct=CLOSED,
         correction=closed,
     ),
-    _update_rules("000", "update rules below 11"),
+    _UPDATE_RULES,
     Claim(
         "12",
-        "000",
         _PRINTED_BIAS,
-        THEORY,
         _bias_own,
-        (
-            (
-                "on the right W'_{j,2} and b'_{j,2} are the layer's own, W'_{k,3} is carried to layer j − 1,"
-                " all else is updated",
-                bias_two_indices,
-            ),
-        ),
+        readings={
+            "on the right W'_{j,2} and b'_{j,2} are the layer's own, W'_{k,3} is carried to layer j − 1,"
+            " all else is updated": bias_two_indices
+        },
         correct=_BIAS,
         correction=bias_in_two_indices,
     ),
     Claim(
         "bias and j-layer UAT",
-        "000",
         r"\text{The term }"
         + bold(r"b'_{j,2}")
         + r"\text{ is approximated by the }j\text{ layer UAT with }"
         + bold(r"x_{0}\text{ as input}"),
-        THEORY,
-        lambda claim: _terms_inside(claim, 0),
-        (
-            (
-                "the UAT that stands inside layer j, which has the terms of j − 1 layers",
-                lambda claim: _terms_inside(claim, 1),
-            ),
-        ),
+        partial(_terms_inside, fewer=0),
+        readings={
+            "the UAT that stands inside layer j, which has the terms of j − 1 layers": partial(_terms_inside, fewer=1)
+        },
         remark="It equals an affine map of what j − 1 layers compute, exactly.",
         correct=bold(r"c_{j}=b'_{j,2}+W'_{j,2}(q_{j-1}+UAT_{j-1})"),
         correction=bias_in_two_indices,
@@ -240,38 +223,29 @@ CLAIMS = (
     *dynamic.CLAIMS,
     Claim(
         "33",
-        "000",
         _FORM,
-        THEORY,
         _own_symbols,
-        ((_TWO_INDICES, _updated_symbols),),
+        readings={_TWO_INDICES: _updated_symbols},
         unprimed=_FORM_UNPRIMED,
         correct=CLOSED,
         correction=closed,
     ),
-    _update_rules("000", "update rules below 33"),
+    replace(_UPDATE_RULES, equation="update rules below 33"),
     Claim(
         "34",
-        "000",
         _PRINTED_BIAS,
-        THEORY,
         _bias_own,
-        (
-            (
-                "as Eq. 12; for j = 1, which the text adds here, b'_{0,3} is 0 and the sum is empty",
-                bias_two_indices,
-            ),
-        ),
+        readings={
+            "as Eq. 12; for j = 1, which the text adds here, b'_{0,3} is 0 and the sum is empty": bias_two_indices
+        },
         correct=_BIAS,
         correction=bias_in_two_indices,
     ),
     Claim(
         "serial computation",
-        "000",
         bold(r"W'_{3,1}=W'_{3,1}W'_{2,1}"),
-        THEORY,
-        lambda claim: _serial(claim, S.W(2, 1)),
-        (("W'_{2,1} on the right is updated already", lambda claim: _serial(claim, S.P(2))),),
+        partial(_serial, before=S.W(2, 1)),
+        readings={"W'_{2,1} on the right is updated already": partial(_serial, before=S.P(2))},
         correct=bold(r"P_{3}=W'_{3,1}P_{2}"),
         correction=two_indices,
     ),

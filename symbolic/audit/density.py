@@ -1,18 +1,18 @@
 """What is said of density: which tokens and features attention as a matrix brings together."""
 
-from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 from sympy import ImmutableMatrix, Rational, Symbol
 
 from symbolic.audit import heads
-from symbolic.audit.checks import both, expect
-from symbolic.audit.claim import Claim
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, expect, independent
+from symbolic.audit.claim import Check, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Name, bold, index, table
 from symbolic.audit.heads import N
+from symbolic.audit.letters import Name, index, table
 from symbolic.expressions.vec import Vec
 from symbolic.vectorisation.attention import attention
 from symbolic.vectorisation.entries import density, kronecker
@@ -26,7 +26,7 @@ _WHOLE = heads.WHOLE.symbol(Name("W", ("HVO",), (), True))
 
 
 def _named(claim: Claim) -> list:
-    """Return what the symbols in a sentence stand for."""
+    """Return the expressions that the symbols in a sentence stand for."""
     return [statement.sides[0] for statement in claim.says]
 
 
@@ -56,7 +56,7 @@ def _special_head(claim: Claim) -> Outcome:
 
 
 @cache
-def _generic(
+def _counted(
     which: str, tokens: tuple[int, ...] = (2, 3), *, causal: bool = False
 ) -> dict[tuple[int, int, int], Fraction]:
     sizes = [(n, 2, 1) for n in tokens] if causal or which == "value" else list(SIZES)
@@ -64,17 +64,21 @@ def _generic(
 
 
 def _generic_density(which: str) -> Outcome:
-    found = _generic(which)
+    counted = _counted(which)
     return Outcome(
-        set(found.values()) == {Fraction(1)},
-        f"every entry is a polynomial other than 0, at {len(found)} sizes: density 1",
+        set(counted.values()) == {Fraction(1)},
+        f"every entry is a polynomial other than 0, at {len(counted)} sizes: density 1",
     )
+
+
+def _generic(which: str) -> Check:
+    return independent(partial(_generic_density, which))
 
 
 def _densities_as_stated(claim: Claim, which: str) -> Outcome:
     """The two stated densities, beside those counted without and with a causal mask."""
-    free, masked = (statement.sides[0] for statement in claim.mends)
-    generic, causal = _generic(which), _generic(which, (2, 3, 4), causal=True)
+    free, masked = (statement.sides[0] for statement in claim.says)
+    generic, causal = _counted(which), _counted(which, (2, 3, 4), causal=True)
     good = all(free == d for d in generic.values())
     good = good and all(masked.subs(N, size[0]) == d for size, d in causal.items())
     counted = ", ".join(f"{d} at N = {size[0]}" for size, d in causal.items())
@@ -108,7 +112,7 @@ def _without_a_mask() -> Outcome:
 
 def _preceding_only(claim: Claim) -> Outcome:
     """The stated tokens, beside those that attention with a causal mask contains."""
-    statement = next(s for s in claim.mends if s.relations)
+    statement = next(s for s in claim.says if s.relations)
     holds = {r"\le": lambda a, b: a <= b, r"\ge": lambda a, b: a >= b, "<": lambda a, b: a < b, ">": lambda a, b: a > b}
 
     def stated(n: int, m: int) -> bool:
@@ -145,7 +149,7 @@ def _kronecker_sum(claim: Claim) -> Outcome:
         == (whole[2 * n + c, 2 * m + d] * whole[2 * p + a, 2 * q + b]).expand()
         for n, m, p, q, a, b, c, d in places
     )
-    left, right = claim.mends[0].equated
+    left, right = claim.mended.row.equated
     expect(left == _WHOLE, "W'_{HVO}")
     return both(
         identity(left, right.xreplace({index("h"): heads.HEADS})),
@@ -156,64 +160,52 @@ def _kronecker_sum(claim: Claim) -> Outcome:
 _SHARES = r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}\text{ with a causal one}"
 
 
-def _decide(check: Callable[[], Outcome]) -> Callable[[Claim], Outcome]:
-    return lambda claim: check()
-
-
 CLAIMS = (
     Claim(
         "dense matrix",
-        "000",
         r"\text{as long as the variables in }\mathbf{W}_{HV}\text{ and }\mathbf{W}'_{O}"
         r"\text{ are non-zero, the result is essentially a dense matrix}",
-        heads.WHOLE,
         _special_values,
-        (
-            (
-                "'essentially': for all but special values, and without a mask",
-                _decide(lambda: _generic_density("whole")),
-            ),
-        ),
+        notation=heads.WHOLE,
+        readings={
+            "'essentially': for all but special values, and without a mask": independent(
+                partial(_generic_density, "whole")
+            )
+        },
         remark="With a causal mask (N + 1)/(2 N) of the entries remain.",
         correct=_SHARES,
-        correction=lambda claim: _densities_as_stated(claim, "whole"),
+        correction=partial(_densities_as_stated, which="whole"),
     ),
     Claim(
         "dense head",
-        "000",
         r"\text{It can be observed that }\mathbf{W}'_{HVi}\text{ is a dense matrix}",
-        table({"W'_HV,i": _ONE_HEAD, "N": N}),
         _special_head,
-        (("for all but special values, and without a mask", _decide(lambda: _generic_density("value"))),),
+        notation=table({"W'_HV,i": _ONE_HEAD, "N": N}),
+        readings={"for all but special values, and without a mask": _generic("value")},
         remark="Versions 001 and 003 say the same.",
         correct=_SHARES,
-        correction=lambda claim: _densities_as_stated(claim, "value"),
+        correction=partial(_densities_as_stated, which="value"),
     ),
     Claim(
         "correlated elements",
-        "000",
         bold("W'_{HVO}") + r"\text{ represents a dense matrix (almost devoid of zero elements and whose internal}"
         r"\text{ elements are highly correlated)}",
-        heads.PATTERNS,
         _uncorrelated,
-        (
-            (
-                "'correlated': not independent, since (NM)² elements are made of h (N² + M²) numbers",
-                _kronecker_sum,
-            ),
-        ),
+        notation=heads.PATTERNS,
+        readings={
+            "'correlated': not independent, since (NM)² elements are made of h (N² + M²) numbers": _kronecker_sum
+        },
         remark="Each head is H_k ⊗ V_k^T with V_k = S_k W_{V,k} S_k^T W_O.",
         correct=bold(r"W'_{HVO}=\sum_{k=1}^{h}H_{k}^{T}\otimes V_{k}"),
         correction=_kronecker_sum,
     ),
     Claim(
         "whole context",
-        "000",
         r"\text{each element in }\mathring{\mathbf{H}}'\text{ encapsulates comprehensive information from both}"
         r"\text{ preceding and subsequent contexts}",
-        heads.WHOLE,
         _with_a_mask,
-        (("without a mask, as in Eq. 8, and for all but special values", _decide(_without_a_mask)),),
+        notation=heads.WHOLE,
+        readings={"without a mask, as in Eq. 8, and for all but special values": independent(_without_a_mask)},
         remark="A model that predicts the next token has a causal mask, and sees preceding tokens only.",
         correct=r"\text{token }n\text{ contains all tokens without a mask, and tokens }m\le n\text{ with a causal one}",
         correction=_preceding_only,

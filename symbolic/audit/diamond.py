@@ -7,11 +7,13 @@ from sympy import Identity, Tuple, symbols
 
 from symbolic.audit import heads
 from symbolic.audit.attention import order_of_transposed
-from symbolic.audit.checks import both, chain, expect, lines_agree
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, chain, every, expect, independent, lines_agree, row_agrees
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond_product import column_sums, diamond
-from symbolic.audit.formula import bold, index, read, table
+from symbolic.audit.formula import read
+from symbolic.audit.letters import index, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
@@ -46,10 +48,6 @@ LINEAR = table(
 )
 
 
-def _agree(claim: Claim) -> Outcome:
-    return lines_agree(claim.says[0])
-
-
 def _declared(claim: Claim) -> dict[str, tuple]:
     """Return the shapes that a definition declares for its letters."""
     return {str(s.sides[0]): tuple(s.related(r"\in")[1]) for s in claim.says[1:]}
@@ -57,7 +55,7 @@ def _declared(claim: Claim) -> dict[str, tuple]:
 
 def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
     """Give W and x their declared shapes, and compare the product's with that of y."""
-    product, y = claim.says[0].equated
+    product, y = claim.row.equated
     expect((product, y) == (diamond(_W, _X), _Y), "W ⋄ x = y")
     sizes = {index("m"): m, index("n"): n}
     shapes = {
@@ -79,14 +77,13 @@ def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
 def _diamond_is_transposed(claim: Claim) -> Outcome:
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
     found = Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
-    return both(_agree(claim), found)
+    return both(lines_agree(claim.row), found)
 
 
 def _transposed_and_shaped(claim: Claim) -> Outcome:
-    first = claim.mends[0]
-    declared = replace(claim, printed=claim.corrected)
+    first = claim.row
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(declared)["y"])
+    rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(claim)["y"])
     product, transposed, y = first.equated
     expect(product == diamond(_W, _X) and y == _Y, "W ⋄ x = W^T x = y")
     return both(
@@ -100,23 +97,19 @@ def _transposed_and_shaped(claim: Claim) -> Outcome:
 
 def _from_left(claim: Claim) -> Outcome:
     """Decide an identity printed without brackets from the left, as usual, and say what it is from the right."""
-    left, right = _agree(claim), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    left, right = lines_agree(claim.row), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
     how = f"from the left {left.how}; from the right {right.how}"
     return Outcome(left.holds if right.holds is False else None, how)
 
 
 def _neither_way(claim: Claim) -> Outcome:
     """Decide a row of equations in either bracketing; it fails if both do."""
-    left, right = _agree(claim), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    left, right = lines_agree(claim.row), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
     if left.holds or right.holds:
         return left if left.holds else right
     return Outcome(
         None if None in (left.holds, right.holds) else False, f"from the left: {left.how}; from the right: {right.how}"
     )
-
-
-def _mended(claim: Claim) -> Outcome:
-    return lines_agree(claim.mends[0])
 
 
 def _no_associativity(claim: Claim) -> Outcome:
@@ -131,7 +124,7 @@ def _no_distributivity(claim: Claim) -> Outcome:
 
 
 def _distributes(claim: Claim) -> Outcome:
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
     expect(left == diamond(_W, _X + _Y), "W ⋄ (x + y)")
     return identity(left, right)
 
@@ -148,14 +141,12 @@ def _with_x(claim: Claim) -> Outcome:
 
 
 def _linear_by_diamond(claim: Claim, arrow: str) -> Outcome:
-    following, value, *vectors = claim.says[0].related("=", arrow, "=", "=")
+    following, value, *vectors = claim.row.related("=", arrow, "=", "=")
     expect(following == _OUT, "x_{i+1}")
     return chain(Vec(following), vectors, [Definition(following, value)])
 
 
-def _order(claim: Claim) -> Outcome:
-    return both(_agree(claim), order_of_transposed())
-
+_order = every(row_agrees(), independent(order_of_transposed))
 
 _PRODUCT = r"\mathbf{W}\diamond\mathbf{x}"
 
@@ -180,11 +171,11 @@ _DECLARED = table(
 CLAIMS = (
     Claim(
         "4",
-        "001",
         rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
-        _DECLARED,
         _diamond_shape,
-        (("W is square", partial(_diamond_shape, m=3, n=3)),),
+        source="001",
+        notation=_DECLARED,
+        readings={"W is square": partial(_diamond_shape, m=3, n=3)},
         kind=DEFINED,
         remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
         correct=_DEFINITION_MENDED,
@@ -192,134 +183,134 @@ CLAIMS = (
     ),
     Claim(
         "diamond and transpose",
-        "001",
         bold(r"W\diamond x=W^{T}x=x\diamond W"),
-        SQUARE,
         _diamond_is_transposed,
+        source="001",
+        notation=SQUARE,
         remark="The second equation is a definition.",
     ),
     Claim(
         "diamond not associative",
-        "001",
         r"\text{the Diamond Matrix Multiplication does not possess the properties of associativity}\ldots",
-        SQUARE,
         _no_associativity,
+        source="001",
+        notation=SQUARE,
     ),
     Claim(
         "diamond not distributive",
-        "001",
         r"\ldots\text{and distributivity}",
-        SQUARE,
         _no_distributivity,
+        source="001",
+        notation=SQUARE,
         remark="It is linear in both factors, as W^T x is.",
         correct=bold(r"W\diamond(x+y)=W\diamond x+W\diamond y"),
         correction=_distributes,
     ),
     Claim(
         "first diamond identity",
-        "001",
         bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{2}^{T}\diamond W_{1}\diamond x"),
-        SQUARE,
         _from_left,
+        source="001",
+        notation=SQUARE,
         remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
         " right it fails.",
     ),
     Claim(
         "second diamond identity",
-        "001",
         bold(r"[W_{1}\diamond x]\diamond W_{2}=W_{1}^{T}\diamond W_{2}\diamond x"),
-        SQUARE,
         _from_left,
+        source="001",
+        notation=SQUARE,
         remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
         " right it fails.",
     ),
     Claim(
         "W_12 in Appendix A",
-        "001",
         bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12},\quad W_{12}=W_{1}^{T}W_{2}^{T}"),
-        SQUARE,
         _missing_x,
-        (("x is left out after W_{12}, as in Eq. 13", _with_x),),
+        source="001",
+        notation=SQUARE,
+        readings={"x is left out after W_{12}, as in Eq. 13": _with_x},
         correct=bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12}x"),
-        correction=_mended,
+        correction=row_agrees(),
     ),
     Claim(
         "13",
-        "001",
         bold(
             r"\begin{aligned}W_{1}\diamond[x\diamond W_{2}]&=W_{1}\diamond[W_{2}^{T}x]=W_{1}^{T}[W_{2}^{T}x]"
             r"=[W_{1}^{T}W_{2}^{T}]^{T}\diamond x\\&=(W_{2}W_{1})\diamond x=W_{2}\diamond W_{1}\diamond x"
             r"=W_{2}^{T}\diamond W_{1}\diamond x\end{aligned}"
         ),
-        SQUARE,
         _neither_way,
+        source="001",
+        notation=SQUARE,
         remark="The line without the transpose equals neither neighbour; the last line is the identity,"
         " bracketed from the left.",
         correct=(
             (bold(r"=W_{2}\diamond W_{1}\diamond x"), ""),
             (bold(r"W_{2}^{T}\diamond W_{1}\diamond x"), bold(r"(W_{2}^{T}\diamond W_{1})\diamond x")),
         ),
-        correction=_mended,
+        correction=row_agrees(),
     ),
     Claim(
         "14",
-        "001",
         bold(
             r"\begin{aligned}[W_{1}\diamond x]\diamond W_{2}&=[W_{1}^{T}x]\diamond W_{2}=W_{2}^{T}[W_{1}^{T}x]"
             r"=[W_{2}^{T}W_{1}^{T}]^{T}\diamond x\\&=[W_{1}W_{2}]\diamond x=W_{1}\diamond W_{2}\diamond x"
             r"=W_{1}^{T}\diamond W_{2}\diamond x\end{aligned}"
         ),
-        SQUARE,
         _neither_way,
+        source="001",
+        notation=SQUARE,
         remark="The line without the transpose equals neither neighbour; the last line is the identity,"
         " bracketed from the left.",
         correct=(
             (bold(r"=W_{1}\diamond W_{2}\diamond x"), ""),
             (bold(r"W_{1}^{T}\diamond W_{2}\diamond x"), bold(r"(W_{1}^{T}\diamond W_{2})\diamond x")),
         ),
-        correction=_mended,
+        correction=row_agrees(),
     ),
     Claim(
         "5",
-        "001",
         bold(r"x_{i+1}=W_{i}x_{i}\rightarrow x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
-        LINEAR,
         partial(_linear_by_diamond, arrow=r"\to"),
+        source="001",
+        notation=LINEAR,
         remark="Here W' is the transpose of the newest version's. The first x_i is printed x^i.",
     ),
     Claim(
         "order of factors",
-        "001",
         bold(r"W'_{HVO}=W_{WH}^{T}\diamond W'_{O}"),
-        heads.WHOLE,
         _order,
+        source="001",
+        notation=heads.WHOLE,
         remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest"
         " version exchanges.",
     ),
     Claim(
         "4",
-        "003",
         rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
-        _DECLARED,
         _diamond_shape,
-        (("W is square", partial(_diamond_shape, m=3, n=3)),),
+        source="003",
+        notation=_DECLARED,
+        readings={"W is square": partial(_diamond_shape, m=3, n=3)},
         kind=DEFINED,
         correct=_DEFINITION_MENDED,
         correction=_transposed_and_shaped,
     ),
     Claim(
         "5",
-        "003",
         bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
-        LINEAR,
         partial(_linear_by_diamond, arrow=r"\mapsto"),
+        source="003",
+        notation=LINEAR,
     ),
     Claim(
         "order of factors",
-        "003",
         bold(r"W'_{HVO}=(W'_{HV})^{T}\diamond W'_{O}"),
-        heads.WHOLE,
         _order,
+        source="003",
+        notation=heads.WHOLE,
         remark="As its second diamond identity gives it.",
     ),
 )

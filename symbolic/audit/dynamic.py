@@ -1,21 +1,18 @@
 """Which parameters move with the input, and which stand still."""
 
-from functools import cache
+from functools import cache, partial
 
 from sympy import MatrixExpr, Symbol
 from sympy.core.relational import Relational
 
+from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, expect
 from symbolic.audit.claim import Claim
 from symbolic.audit.counterexample import Outcome
-from symbolic.audit.formula import Statement, bold
-from symbolic.audit.notation import THEORY, S
-from symbolic.audit.residual import (
-    K,
-)
-from symbolic.audit.updates import (
-    updated,
-)
+from symbolic.audit.notation import S
+from symbolic.audit.residual import K
+from symbolic.audit.statement import Statement
+from symbolic.audit.updates import updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.parameter import Held, Parameter
@@ -59,12 +56,12 @@ def _with_ranges(statements: tuple[Statement, ...]) -> list[Statement]:
 
 
 def dynamic_parameters(
-    statements: tuple[Statement, ...], *, own: bool = False, left_out: tuple[Parameter, ...] = (), depth: int = 4
+    claim: Claim, *, own: bool = False, left_out: tuple[Parameter, ...] = (), depth: int = 4
 ) -> Outcome:
     """Decide which parameters move with the input, in a network of Eq. 30 with i + 1 layers.
 
     Args:
-        statements: parameters with index j, and behind them the range of j for which all of them are said to move.
+        claim: parameters with index j, and behind them the range of j for which all of them are said to move.
         own: whether `W'_{j,k}` is a layer's own parameter; otherwise it is the updated one, of the closed form.
         left_out: parameters of the closed form that move too, and that the stated ranges leave out.
         depth: number of layers.
@@ -72,7 +69,7 @@ def dynamic_parameters(
     outcomes: list[Outcome] = []
     waiting: list[Parameter] = []
     kinds: list[str] = []
-    for statement in _with_ranges(statements):
+    for statement in _with_ranges(claim.says):
         if not statement.relations:
             expect(isinstance(statement.sides[0], Parameter), "parameters before a range")
             waiting += statement.sides
@@ -96,21 +93,18 @@ def dynamic_parameters(
 CLAIMS = (
     Claim(
         "dynamic parameters",
-        "000",
         bold(
             r"\text{all }W'_{j,1}\text{ and }W'_{j,2}\text{ for }i+1\ge j\ge 1\text{, and }W'_{j,3}\text{ for }i+1>j>1"
             r"\text{ in layer }i\text{ are dynamically adjusted}"
         ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
-        THEORY,
-        lambda claim: dynamic_parameters(claim.says, own=True),
-        (
-            (
-                "the symbols are the updated ones, and the ranges name parameters that move, but not W'_{1,3}",
-                lambda claim: dynamic_parameters(claim.says, left_out=(S.C(1, K),)),
-            ),
-        ),
+        partial(dynamic_parameters, own=True),
+        readings={
+            "the symbols are the updated ones, and the ranges name parameters that move, but not W'_{1,3}": partial(
+                dynamic_parameters, left_out=(S.C(1, K),)
+            )
+        },
         remark="All that is named moves; the first layer's W'_{1,3} is carried by later attention and moves too.",
         correct=(("i+1>j>1", r"i+1>j\ge 1"),),
-        correction=lambda claim: dynamic_parameters(claim.mends),
+        correction=dynamic_parameters,
     ),
 )

@@ -3,20 +3,23 @@
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
-from sympy import Integer, MatrixExpr
+from sympy import Integer
 
 from symbolic.audit import heads
-from symbolic.audit.checks import both, derived, expect, lines_agree, rewritten
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, derived, every, expect, independent, lines_agree, rewritten, row_agrees
 from symbolic.audit.claim import CITED, Claim
-from symbolic.audit.closed_form import bias_in_two_indices
+from symbolic.audit.closed_form import bias_in_two_indices, bias_two_indices
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond import ON_ROWS, PRIMED
 from symbolic.audit.dynamic import dynamic_parameters
-from symbolic.audit.formula import Name, Statement, bold, index, read, table
-from symbolic.audit.heads import attention_moves, held_pattern
+from symbolic.audit.formula import read
+from symbolic.audit.held_attention import attention_moves, held_pattern
+from symbolic.audit.letters import Name, index, table
 from symbolic.audit.magnitude import S1, S2
-from symbolic.audit.notation import EARLIER, THEORY, S
+from symbolic.audit.notation import EARLIER, S
 from symbolic.audit.pruning import concludes, pruning_bound, small_set
 from symbolic.audit.residual import CLOSED, K, closed, two_indices
 from symbolic.audit.theory import cited
@@ -63,24 +66,24 @@ def _columns_as_printed(claim: Claim) -> Outcome:
     )
 
 
-def _share(statement: Statement) -> Outcome:
+def _share(claim: Claim) -> Outcome:
     """Compare a stated share with the counted one of entries that aren't zero."""
     sizes = ((2, 2), (2, 3), (3, 4))
     good = all(
-        statement.sides[0].subs(heads.M, m) == density(linear_on_rows(n, m).matrix) == Fraction(1, m) for n, m in sizes
+        claim.row.sides[0].subs(heads.M, m) == density(linear_on_rows(n, m).matrix) == Fraction(1, m) for n, m in sizes
     )
     return Outcome(good, "the share of entries that aren't zero is 1/M, counted at three sizes")
 
 
 def _sparsity(claim: Claim) -> Outcome:
     zeros = 1 - density(linear_on_rows(2, 3).matrix)
-    stated = claim.says[0].equated[0].subs(heads.M, 3)
+    stated = claim.row.equated[0].subs(heads.M, 3)
     return Outcome(zeros == stated, f"for M = 3 the share of zeros is {zeros}; stated: {stated}")
 
 
 def _wrong_set(claim: Claim) -> Outcome:
     """S_1 = 0 is small, S_2 = 10 = f: without Λ_2 the error is 10."""
-    small_set(claim.says[0], S1)
+    small_set(claim.row, S1)
     kept, removed, f = 0, 10, 10
     before, after = abs(kept + removed - f), abs(kept - f)
     return Outcome(
@@ -90,7 +93,7 @@ def _wrong_set(claim: Claim) -> Outcome:
 
 
 def _right_set(claim: Claim) -> Outcome:
-    small_set(claim.mends[0], S2)
+    small_set(claim.row, S2)
     return pruning_bound()
 
 
@@ -103,10 +106,6 @@ _HEADS_001 = table(
 )
 
 
-def _by_matrix(claim: Claim) -> Outcome:
-    return both(lines_agree(claim.says[0]), attention_moves())
-
-
 def _pattern_is_parameter(claim: Claim) -> Outcome:
     held, x = pattern(2, 2), entries(Parameter("x", (), 2, 2))
     common = sorted(map(str, held.free_symbols & x.free_symbols))
@@ -116,7 +115,7 @@ def _pattern_is_parameter(claim: Claim) -> Outcome:
 
 
 def _held_as_printed(claim: Claim) -> Outcome:
-    name, line = claim.mends[0].equated
+    name, line = claim.row.equated
     return both(identity(name, line, [heads.HELD_PATTERN, heads.W_QK]), held_pattern())
 
 
@@ -135,12 +134,12 @@ def _two_sums(claim: Claim) -> Outcome:
 def _renumbered(claim: Claim) -> Outcome:
     """The sums up to N_1 and N_2 as the sums over Λ_1 and Λ_2."""
     sets = re.sub(r"\\sum_\{j=1\}\^\{N_\{(\d)\}\}", r"\\sum_{j\\in\\Lambda_{\1}}", claim.printed)
-    return concludes(replace(claim, correct=sets))
+    return concludes(replace(claim, printed=sets))
 
 
 def _fixed_biases(claim: Claim) -> Outcome:
     """The layer is Eq. 20; a sum as in Eq. 1 has fixed biases, and `c_2` contains the input."""
-    layer = lines_agree(claim.says[0], [S.equation_20])
+    layer = lines_agree(claim.row, [S.equation_20])
     letters = normal_form(S.c(2), S.recursions).expression().atoms(Parameter)
     expect(bool(layer.holds), "the residual term")
     return Outcome(
@@ -150,7 +149,7 @@ def _fixed_biases(claim: Claim) -> Outcome:
 
 
 def _dynamic_biases(claim: Claim) -> Outcome:
-    expect(bool(lines_agree(claim.says[0], [S.equation_20]).holds), "the residual term")
+    expect(bool(lines_agree(claim.row, [S.equation_20]).holds), "the residual term")
     return derived(prove(), "the closed form at every depth")
 
 
@@ -164,19 +163,9 @@ def _sum_of_the_next(claim: Claim, *, settings: bool) -> Outcome:
 
 
 def _own_bias(claim: Claim) -> Outcome:
-    left, right = (side.xreplace({j: Integer(3)}) for side in claim.says[0].equated)
+    left, right = (side.xreplace({j: Integer(3)}) for side in claim.row.equated)
     expect(left == S.b(3, 2), "the bias b'_{j,2}")
     return identity(S.c(3), right, S.recursions)
-
-
-def _bias_as_meant(claim: Claim) -> Outcome:
-    left, right = claim.says[0].equated
-    expect(left == S.b(j, 2), "the bias b'_{j,2}")
-
-    def rule(p: Parameter) -> MatrixExpr:
-        return p if p in (S.W(j, 2), S.b(j, 2)) else updated(j - 1)(p)
-
-    return identity(S.c(K), rewritten(right, rule).xreplace({j: K}), S.recursions)
 
 
 def _sum(over: str) -> str:
@@ -198,29 +187,28 @@ _SUM_BEFORE = bold(r"UAT_{i}=W'_{i+1,1}UAT_{i}")
 CLAIMS = (
     Claim(
         "2",
-        "001",
         r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
-        THEORY,
         cited,
+        source="001",
         kind=CITED,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here.",
     ),
     Claim(
         "8",
-        "001",
         r"\mathring{\mathbf{H}}=" + bold(r"(W'_{HVO})^{T}(x_{i})'"),
-        _HEADS_001,
-        _by_matrix,
+        every(row_agrees(), independent(attention_moves)),
+        source="001",
+        notation=_HEADS_001,
         remark="It moves with the input through H_k. The left side is a vector here, as the sentence below it says.",
     ),
     Claim(
         "H as a parameter",
-        "001",
         bold(r"H_{i}\text{ is derived based on the parameters }W_{Qi}\text{ and }W_{Ki}")
         + r"\text{, and can be directly regarded as parameters matrix now}",
-        heads.ATTENTION,
         _pattern_is_parameter,
-        (("held at its value on this input", lambda claim: held_pattern()),),
+        source="001",
+        notation=heads.ATTENTION,
+        readings={"held at its value on this input": independent(held_pattern)},
         remark="Its Section 3.5 says itself that H should be regarded as generated in response to the input.",
         correct=r"\mathbf{H}_{i}=\operatorname{softmax}\left(\frac{\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}}{\sqrt{M}}\right)"
         r"\text{, held at its value on this input}",
@@ -228,121 +216,103 @@ CLAIMS = (
     ),
     Claim(
         "12",
-        "001",
         _pruned("j=1}^{N_{1}", "j=1}^{N_{2}"),
-        EARLIER,
         _two_sums,
-        (("the terms of each of the two sets are numbered anew", _renumbered),),
+        source="001",
+        notation=EARLIER,
+        readings={"the terms of each of the two sets are numbered anew": _renumbered},
         correct=_pruned(_KEPT, _DROPPED),
         correction=concludes,
     ),
     Claim(
         "15",
-        "001",
         r"\mathbf{W}\mathbf{x}=\mathbf{y}\rightarrow\left(\begin{array}{ccc}"
         + _COLUMNS
         + r"\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
-        _LINEAR,
         _columns_as_printed,
+        source="001",
+        notation=_LINEAR,
     ),
     Claim(
         "sparsity of Linear",
-        "001",
         r"\text{the sparsity of the parameter matrix corresponding to the Linear operation is }1/M",
-        heads.WHOLE,
         _sparsity,
-        (
-            (
-                "'sparsity' is the share of entries that aren't zero, its density",
-                lambda claim: _share(claim.says[0]),
-            ),
-        ),
+        source="001",
+        notation=heads.WHOLE,
+        readings={"'sparsity' is the share of entries that aren't zero, its density": _share},
         correct=r"\text{density }1/M",
-        correction=lambda claim: _share(claim.mends[0]),
+        correction=_share,
     ),
     Claim(
         "premise of pruning",
-        "001",
         rf"\left|{_sum(_KEPT)}\right|\to 0\text{{, where $\Lambda_1$ is kept and $\Lambda_2$ removed}}",
-        EARLIER,
         _wrong_set,
+        source="001",
+        notation=EARLIER,
         remark="The set that is removed has to be the small one; the newest version prints Λ_2.",
         correct=((r"\Lambda_{1}", r"\Lambda_{2}"),),
         correction=_right_set,
     ),
     Claim(
         "Lemma 2",
-        "003",
         bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
         + r"\text{, stacked, has the form of the UAT}",
-        THEORY,
         _fixed_biases,
-        (
-            (
-                "biases may depend on the input, which the newest version calls DUAT, and one affine term is added",
-                _dynamic_biases,
-            ),
-        ),
+        source="003",
+        readings={
+            "biases may depend on the input, which the newest version calls DUAT, and one affine term is"
+            " added": _dynamic_biases
+        },
         correct=CLOSED,
         correction=closed,
     ),
     Claim(
         "general term in C.2",
-        "003",
         r"\text{with }"
         + bold(r"W'_{i+1,2}=W'_{i+1,2}W'_{i+1,1}\text{: }")
         + bold(r"x'_{i+1}=(W'_{i+1,1}x_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x_{i}+b'_{i+1,2})"),
-        THEORY,
-        lambda claim: eq_31(claim.says),
+        eq_31,
+        source="003",
         remark="The index of W'_{i,3} is one too low, as in Eq. 31 of the newest version.",
         unprimed=("x_i", "x_i"),
         correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"), (r"\mathbf{x}_{i}", r"\mathbf{x}'_{i}")),
-        correction=lambda claim: eq_31(claim.mends),
+        correction=eq_31,
     ),
     Claim(
         "UAT of layer i+1",
-        "003",
         rf"\text{{with }}{_SUM_BEFORE}\text{{: }}" + bold(r"UAT_{i+1}=UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x_{0}+b'_{i+1,2})"),
-        THEORY,
-        lambda claim: _sum_of_the_next(claim, settings=False),
-        (
-            (
-                "UAT_i on the right was already set to W'_{i+1,1} UAT_i, as the line above it says",
-                lambda claim: _sum_of_the_next(claim, settings=True),
-            ),
-        ),
+        partial(_sum_of_the_next, settings=False),
+        source="003",
+        readings={
+            "UAT_i on the right was already set to W'_{i+1,1} UAT_i, as the line above it says": partial(
+                _sum_of_the_next, settings=True
+            )
+        },
         unprimed=("x_0",),
         correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
         correction=two_indices,
     ),
     Claim(
         "bias below 11",
-        "003",
         bold(r"b'_{j,2}=(W'_{j,2}b'_{j-1,3}+b'_{j,2})+W'_{j,2}UAT_{j-1}"),
-        THEORY,
         _own_bias,
-        (("on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated", _bias_as_meant),),
+        source="003",
+        readings={"on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated": bias_two_indices},
         correct=bold(r"c_{j}=W'_{j,2}q_{j-1}+b'_{j,2}+W'_{j,2}UAT_{j-1}"),
         correction=bias_in_two_indices,
     ),
     Claim(
         "dynamic parameters",
-        "003",
         r"\text{all }"
         + bold(r"W'_{j,1}\text{, }W'_{j,2}\text{ and }W'_{j,3}")
         + r"\text{ for the $i$-th layer, }j=1,\ldots,i\text{, are dynamically changing with the input}",
-        THEORY,
-        lambda claim: dynamic_parameters(claim.says, own=True),
-        (
-            (
-                "the symbols are the updated ones, of the i + 1 layers of its Eq. 11",
-                lambda claim: dynamic_parameters(claim.says),
-            ),
-        ),
+        partial(dynamic_parameters, own=True),
+        source="003",
+        readings={"the symbols are the updated ones, of the i + 1 layers of its Eq. 11": dynamic_parameters},
         remark="A layer's own W'_{j,3} stands still, and so does the last one's in the closed form.",
         correct=bold(
             r"P_{j}\text{ and }B_{j}\text{ for }i+1\ge j\ge 1\text{, and }C_{j}^{(i+1)}\text{ for }i+1>j\ge 1"
         ),
-        correction=lambda claim: dynamic_parameters(claim.mends),
+        correction=dynamic_parameters,
     ),
 )

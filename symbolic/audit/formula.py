@@ -1,17 +1,16 @@
-"""The papers' LaTeX read back into expressions, so that what is printed is what is decided."""
+"""Read the papers' LaTeX as expressions, so that the checks decide the printed formula itself."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sympy import Integer, MatrixExpr, Symbol, Transpose, Tuple, sqrt
-from sympy.core.symbol import Str
 
 from symbolic.audit.diamond_product import diamond
+from symbolic.audit.letters import Name, Notation, index
 from symbolic.audit.magnitude import Magnitude
+from symbolic.audit.statement import Statement
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
@@ -36,129 +35,6 @@ _ALPHABETS = (r"\mathbf", r"\boldsymbol", r"\mathrm", r"\mathbb")
 _ACCENTS = {r"\hat": "^", r"\mathring": "°", r"\widetilde": "~"}
 
 _GREEK = {r"\alpha": "alpha", r"\beta": "beta", r"\theta": "theta", r"\varepsilon": "varepsilon", r"\Lambda": "Λ"}
-
-
-_BARE = re.compile(r"\\[A-Za-z]+|\\.|[_^](?:\{[^{}]*\}|.)|\{[^{}]*\}|UAT|σ|[WxbPqBCcszyhHVQKX]")
-
-
-def bold(text: str) -> str:
-    r"""Return a formula with its matrices and vectors in bold, as the papers set them.
-
-    Args:
-        text: LaTeX with bare letters, `σ` and `UAT`; indices, words and commands stay.
-
-    Example:
-        >>> print(bold(r"x'_{i}=W'_{i,1}x'_{0}\text{ with }UAT_{i}"))
-        \mathbf{x}'_{i}=\mathbf{W}'_{i,1}\mathbf{x}'_{0}\text{ with }\mathrm{UAT}^{R}_{i}
-    """
-
-    def one(match: re.Match) -> str:
-        token = match.group()
-        known = {"σ": r"\sigma", "UAT": r"\mathrm{UAT}^{R}"}
-        return known.get(token, rf"\mathbf{{{token}}}" if token.isalpha() else token)
-
-    return _BARE.sub(one, text)
-
-
-class Name(NamedTuple):
-    """A letter with its marks, as printed.
-
-    Args:
-        letter: the letter, with `Δ` before and an accent after it.
-        lower: lower indices: numbers, symbols, or strings such as `HVO`.
-        upper: upper indices, as in `C_j^{(i)}`.
-        primed: whether it has a prime.
-    """
-
-    letter: str
-    lower: tuple[Any, ...] = ()
-    upper: tuple[Any, ...] = ()
-    primed: bool = False
-
-    def __str__(self) -> str:
-        upper = f"^({','.join(map(str, self.upper))})" if self.upper else ""
-        lower = f"_{','.join(map(str, self.lower))}" if self.lower else ""
-        return self.letter + "'" * self.primed + lower.replace(" ", "") + upper.replace(" ", "")
-
-
-@dataclass(frozen=True, eq=False)
-class Notation:
-    """What the letters of one part of a paper stand for.
-
-    Args:
-        symbol: the expression that a name stands for.
-        functions: the letters that are applied to arguments in brackets, and what comes of it.
-        from_right: whether `A ⋄ B ⋄ x` without brackets is `A ⋄ (B ⋄ x)`; otherwise it is `(A ⋄ B) ⋄ x`.
-    """
-
-    symbol: Callable[[Name], Any]
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    from_right: bool = False
-
-
-class Statement(NamedTuple):
-    """A row of relations, such as `a = b < c`.
-
-    Args:
-        sides: the expressions.
-        relations: what stands between them, one fewer.
-    """
-
-    sides: tuple[Any, ...]
-    relations: tuple[str, ...]
-
-    def related(self, *relations: str) -> tuple[Any, ...]:
-        """Return the sides, if these very relations stand between them.
-
-        Args:
-            relations: the relations that are decided, in order.
-
-        Raises:
-            SymbolicError: if another relation is printed.
-        """
-        if self.relations != relations:
-            printed, decided = (" ".join(names) or "none" for names in (self.relations, relations))
-            raise SymbolicError(f"what is printed isn't what is decided: the relations {printed}, not {decided}")
-        return self.sides
-
-    @property
-    def equated(self) -> tuple[Any, ...]:
-        """The sides of a row of equations."""
-        return self.related(*"=" * (len(self.sides) - 1))
-
-
-def applied(name: str) -> Callable[..., Tuple]:
-    """Return what reads `name(arguments)` as a name with its arguments.
-
-    Args:
-        name: the name.
-    """
-    return lambda *arguments: Tuple(Str(name), *arguments)
-
-
-def index(letter: str) -> Symbol:
-    """Return the symbol of an index.
-
-    Args:
-        letter: its letter.
-    """
-    return Symbol(letter, integer=True, nonnegative=True)
-
-
-def table(names: Mapping[str, Any], **options: Any) -> Notation:
-    """Return a notation with finitely many names.
-
-    Args:
-        names: what each name stands for, such as `"W'_HV"` or `"x_i+1"`.
-        options: the other fields of the notation.
-    """
-
-    def symbol(name: Name) -> Any:
-        if str(name) not in names:
-            raise SymbolicError(f"{name} stands for nothing here: what is printed has {', '.join(names)}")
-        return names[str(name)]
-
-    return Notation(symbol, **options)
 
 
 class _Reader:

@@ -5,7 +5,7 @@ from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol
 from symbolic.audit.checks import expect
 from symbolic.audit.claim import Claim
 from symbolic.audit.counterexample import Outcome
-from symbolic.audit.formula import applied, table
+from symbolic.audit.letters import applied, table
 from symbolic.audit.magnitude import as_number, never_negative
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
@@ -51,7 +51,7 @@ def _one_function(claim: Claim) -> Outcome:
 
 def _two_functions(claim: Claim) -> Outcome:
     """The corrected sum is the distance of text and prompt, for all numbers, and the sum of the counterexample."""
-    name, total, distance = claim.mends[0].equated
+    name, total, distance = claim.row.equated
     expect(name == applied("G")(_T, _P), "G(t, p)")
     one, other = as_number(total, _number), as_number(distance, _number)
     t, p = _REAL[_T], _REAL[_P]
@@ -75,17 +75,16 @@ def _nearly_identical(claim: Claim) -> Outcome:
 
 def _bounded_by_weights(claim: Claim) -> Outcome:
     """A term's outputs are no farther apart than its pre-activations, with `σ` the ReLU."""
-    smaller, larger = (as_number(side, _number) for side in claim.mends[0].related(r"\le"))
+    smaller, larger = (as_number(side, _number) for side in claim.row.related(r"\le"))
     return _never_less(larger, smaller, _REAL[_A], _REAL[_B])
 
 
 CLAIMS = (
     Claim(
         "one function",
-        "000",
         r"\text{it can only fit one function within a closed interval}",
-        _NUMBERS,
         _one_function,
+        notation=_NUMBERS,
         remark="Section 2.3, and 4.1: 'inherently lacks the ability to approximate multiple functions'. With fixed"
         " parameters it is one function of its whole input, as a Transformer with fixed weights is; a prompt is a part"
         " of both inputs, and chooses among functions of the text.",
@@ -94,10 +93,9 @@ CLAIMS = (
     ),
     Claim(
         "similar outputs",
-        "000",
         r"\text{simply fitting a general function trend based on input will result in identical or similar outputs}",
-        _NUMBERS,
         _nearly_identical,
+        notation=_NUMBERS,
         remark="Section 4.1, of inputs that are nearly identical. How far apart outputs can be is a matter of the"
         " weights: at most Σ |α_j| |W_j^T (x − y)| with the ReLU. A Transformer is continuous too.",
         correct=r"\left|\sigma(a)-\sigma(b)\right|\le\left|a-b\right|",

@@ -1,20 +1,16 @@
 """The papers' attention heads: what their letters stand for, on `x` and on `vec(x)`, with the patterns held or not."""
 
-from functools import cache
 from typing import Any
 
-from sympy import Expr, Identity, MatrixExpr, Symbol, Transpose, exp, log, sqrt, symbols
+from sympy import Expr, Identity, MatrixExpr, Symbol, Transpose, sqrt, symbols
 
-from symbolic.audit.checks import both, chain, derived
-from symbolic.audit.counterexample import Outcome
-from symbolic.audit.formula import Notation, applied, index, table
+from symbolic.audit.letters import Notation, applied, index, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
-from symbolic.vectorisation.attention import attention_derivation
 
 N, M, SIZE, HEADS = symbols("N M m h", integer=True, positive=True)
 
@@ -118,32 +114,3 @@ def heads_side_by_side() -> Notation:
     names |= {"H°": Parameter("H°", (), N, M), "H^": joined, "W_O": OUTPUT}
     names |= {"H^_1": Parameter("H^", (1,), N, SIZE), "H^_h": Parameter("H^", (Symbol("h"),), N, SIZE)}
     return table(names, functions={"MultiHead": applied("MultiHead"), "Concat": _concatenated})
-
-
-def pattern_moves() -> Outcome:
-    """Compare attention of 2x with twice attention of x, at two tokens 0 and t with exp(t²) = 2, all weights 1."""
-    t = sqrt(log(2))
-
-    def second(x: Expr) -> Expr:
-        weight = exp(x**2)  # of token 2 on itself; on token 1, which is 0, the weight is 1
-        return x * weight / (1 + weight)
-
-    once, twice = 2 * second(t) / t, second(2 * t) / t
-    return Outcome(
-        once == twice,
-        "one head, all weights 1, tokens 0 and t with exp(t²) = 2: MHA(2x) is"
-        f" {twice} t and 2 MHA(x) is {once} t at token 2, so no fixed matrix gives MHA",
-    )
-
-
-@cache
-def attention_moves() -> Outcome:
-    """Decide that attention with its pattern held is a matrix times `x'`, and say that the matrix moves with `x'`."""
-    held = chain(Vec(JOINED * OUTPUT), [W_HVO * Vec(X)])
-    return Outcome(held.holds, f"with the pattern held: {held.how}; the matrix moves with x: {pattern_moves().how}")
-
-
-@cache
-def held_pattern() -> Outcome:
-    """Decide that attention is one matrix once its pattern is held, for all sizes and entry by entry."""
-    return both(attention_moves(), derived(attention_derivation(), "attention as one Kronecker sum"))

@@ -2,11 +2,13 @@
 
 from sympy import Identity
 
-from symbolic.audit.checks import both, derived, expect
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, derived, every, expect, independent
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import applied, bold, read, table
+from symbolic.audit.formula import read
 from symbolic.audit.heads import M, N, X
+from symbolic.audit.letters import applied, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
@@ -23,7 +25,7 @@ _Y = Variable("y", (), N, M)
 
 def _general_map(claim: Claim) -> Outcome:
     """Eq. 3 for both linear orientations, `W x` and `x W`."""
-    y, transformed, y_vector, image = claim.says[0].related("=", r"\mapsto", "=")
+    y, transformed, y_vector, image = claim.row.related("=", r"\mapsto", "=")
     expect((y, y_vector) == (_Y, Vec(_Y)), "y and y'")
     expect(transformed == applied("T")(X, _ROWS), "T(x | W)")
     outcomes = []
@@ -39,7 +41,7 @@ def _general_map(claim: Claim) -> Outcome:
 
 def _eq_5(claim: Claim) -> Outcome:
     """`x_{i+1}` is what the left side says; both sides of the arrow then say the same of `vec(x_{i+1})`."""
-    following, value, vector, image = claim.says[0].related("=", r"\mapsto", "=")
+    following, value, vector, image = claim.row.related("=", r"\mapsto", "=")
     expect(following == _X2, "x_{i+1}")
     let = Definition(following, value)
     return both(
@@ -108,9 +110,14 @@ def _mixes_tokens(claim: Claim) -> Outcome:
     )
 
 
+def mlp_in_matrix_vector_form() -> Outcome:
+    """Decide the matrix-vector form of the MLP."""
+    return derived(mlp_derivation(), "the matrix-vector form of the MLP in both orientations")
+
+
 def _primed_on_rows(claim: Claim) -> Outcome:
     """The mapping to primed symbols as printed, with `W' = W ⊗ I_M` and `b' = vec(b)`."""
-    name, value, image = claim.says[0].related("=", r"\mapsto")
+    name, value, image = claim.row.related("=", r"\mapsto")
     expect(name == applied("FFN")(X), "FFN(x)")
     meaning = [Definition(_PRIMED[f"W'_{k + 1}"], Kronecker(w, Identity(M))) for k, w in enumerate(_W)]
     meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Vec(b)) for k, b in enumerate(_BIASES)]
@@ -125,44 +132,31 @@ def _primed_on_features(claim: Claim) -> Outcome:
     each = primed.equated[1]
     meaning = [Definition(_PRIMED[f"W'_{k + 1}"], each.xreplace({_V[0]: v})) for k, v in enumerate(_V)]
     meaning += [Definition(_PRIMED[f"b'_{k + 1}"], Kronecker(_ONES, b)) for k, b in enumerate(_ON_FEATURES)]
-    return identity(Vec(value), claim.says[0].related("=", r"\mapsto")[2], meaning)
+    return identity(Vec(value), read(claim.printed, _MLP)[0].related("=", r"\mapsto")[2], meaning)
 
 
-def _mlp_both_ways(claim: Claim) -> Outcome:
-    return both(
-        _primed_on_rows(claim),
-        _primed_on_features(claim),
-        derived(mlp_derivation(), "the matrix-vector form of the MLP in both orientations"),
-    )
+_mlp_both_ways = every(_primed_on_rows, _primed_on_features, independent(mlp_in_matrix_vector_form))
 
 
 CLAIMS = (
     Claim(
         "3",
-        "000",
         r"\mathbf{y}=T(\mathbf{x}|\mathbf{W})\mapsto\mathbf{y}'=\mathbf{W}'\mathbf{x}'",
-        table(
+        _general_map,
+        notation=table(
             {"y": _Y, "y'": Vec(_Y), "x": X, "x'": Vec(X), "W": _ROWS, "W'": Parameter("W'", (), N * M, N * M)},
             functions={"T": applied("T")},
         ),
-        _general_map,
         kind=DEFINED,
         remark="For a T that isn't linear, W' depends on x.",
     ),
-    Claim(
-        "5",
-        "000",
-        bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}x'_{i}"),
-        _LINEAR,
-        _eq_5,
-    ),
+    Claim("5", bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}x'_{i}"), _eq_5, notation=_LINEAR),
     Claim(
         "6",
-        "000",
         r"FFN(\mathbf{x})=" + bold(r"W_{2}σ(W_{1}x+b_{1})+b_{2}\mapsto W'_{2}σ(W'_{1}x'+b'_{1})+b'_{2}"),
-        _MLP,
         _mixes_tokens,
-        (("W x stands for the map of every token's features, x W_1 with W' = I_N ⊗ W^T", _mlp_both_ways),),
+        notation=_MLP,
+        readings={"W x stands for the map of every token's features, x W_1 with W' = I_N ⊗ W^T": _mlp_both_ways},
         remark="The mapping to primed symbols is right in both orientations.",
         correct=r"FFN(\mathbf{x})="
         + bold(r"σ(xW_{1}+\mathbf{1}b_{1}^{T})W_{2}+\mathbf{1}b_{2}^{T},\quad W'_{k}=\mathbf{I}_{N}\otimes W_{k}^{T}"),

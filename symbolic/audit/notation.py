@@ -4,8 +4,8 @@ from typing import Any
 
 from sympy import Integer, MatrixExpr, Symbol, symbols
 
-from symbolic.audit.formula import Name, Notation, applied, index
 from symbolic.audit.heads import M, N
+from symbolic.audit.letters import Name, Notation, applied, index
 from symbolic.errors import SymbolicError
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.theorems.lora import delta

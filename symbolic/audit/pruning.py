@@ -1,15 +1,18 @@
 """Pruning: Eq. 13–16, the premise that the dropped terms are small, and what is concluded for layers."""
 
+from dataclasses import replace
 from functools import cache
 
 from sympy import Abs, Expr, MatrixExpr, Rational, Symbol, ZeroMatrix
 
-from symbolic.audit.checks import both, derived, expect, scalar
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, derived, every, expect, independent, scalar
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Statement, bold, read
+from symbolic.audit.formula import read
 from symbolic.audit.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
-from symbolic.audit.notation import EARLIER, FACTOR, FUNCTION, THEORY, THRESHOLD, S
+from symbolic.audit.notation import EARLIER, FACTOR, FUNCTION, THRESHOLD, S
+from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
@@ -61,25 +64,16 @@ def numbers(statement: Statement) -> tuple[Expr, ...]:
     return tuple(as_number(side, _number) for side in statement.sides)
 
 
-def assumption(statement: Statement) -> Outcome:
-    """Decide that a printed inequality is the assumption of the pruning argument, `|S_1 + S_2 − f| < ε`.
-
-    Args:
-        statement: the inequality.
-    """
-    good = statement.relations == ("<",) and numbers(statement) == (PREMISE, EPSILON)
+def _assumption(claim: Claim) -> Outcome:
+    """Decide that a printed inequality is the assumption of the pruning argument, `|S_1 + S_2 − f| < ε`."""
+    good = claim.row.relations == ("<",) and numbers(claim.row) == (PREMISE, EPSILON)
     return Outcome(good or None, "it is |Σ − f| < ε with the sum of Lemma 1" if good else "it is another inequality")
 
 
-def concluded(statement: Statement) -> Outcome:
-    """Decide whether a printed inequality follows from the assumption.
-
-    Args:
-        statement: the inequality.
-    """
-    expect(statement.relations == ("<",), "an inequality with <")
-    left, right = numbers(statement)
-    return follows(left, right)
+def _concluded(claim: Claim) -> Outcome:
+    """Decide whether a printed inequality follows from the assumption."""
+    expect(claim.row.relations == ("<",), "an inequality with <")
+    return follows(*numbers(claim.row))
 
 
 @cache
@@ -88,21 +82,11 @@ def pruning_bound() -> Outcome:
     return derived(pruning(), "the pruning inequality")
 
 
+concludes = every(_concluded, independent(pruning_bound))
+
+
 def _with_b(claim: Claim) -> Outcome:
-    return both(concluded(read(claim.printed, EARLIER)[0]), pruning_bound())
-
-
-def concludes(claim: Claim) -> Outcome:
-    """Decide a corrected inequality.
-
-    Args:
-        claim: the claim.
-    """
-    return both(concluded(claim.mends[0]), pruning_bound())
-
-
-def _eq_16(claim: Claim) -> Outcome:
-    return both(concluded(claim.says[0]), pruning_bound())
+    return concludes(replace(claim, notation=EARLIER))
 
 
 def small_set(statement: Statement, small: Symbol) -> None:
@@ -148,7 +132,7 @@ def _run_again(claim: Claim) -> Outcome:
         Definition(Parameter("z", (2,), s.neurons, 1), s.W(2, 2) * s.x(1) + s.b(2, 2)),
         Definition(Parameter("x~'", (2,), s.width, 1), s.general_term(2, without)),
     )
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
     return both(identity(left, right, (*names, s.equation_20, *s.recursions)), pruning_bound())
 
 
@@ -173,7 +157,7 @@ def _whole_layer(claim: Claim) -> Outcome:
 
 def _linear_path_stays(claim: Claim) -> Outcome:
     """With `W'_{1,3} = 0` the network without layer 1's term is the network; σ is continuous, so near it is near."""
-    premise, limit = claim.mends
+    premise, limit = claim.mended.says
     matrix, zero = premise.sides
     expect(isinstance(matrix, Parameter) and zero == 0 and premise.relations == (r"\to",), "W'_{1,3} → 0")
     expect(limit.relations == (r"\to",), "a limit of x'_2")
@@ -204,47 +188,37 @@ _TWO_LAYERS = bold(r"W'_{2,1}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,3}+W'_{2,3}σ(W'_{2
 CLAIMS = (
     Claim(
         "13",
-        "000",
         rf"\left|{_ALL}-f(\mathbf{{x}})\right|<\varepsilon",
-        THEORY,
-        lambda claim: assumption(claim.says[0]),
+        _assumption,
         kind=DEFINED,
         remark="It is the assumption of the pruning argument.",
     ),
     Claim(
         "14",
-        "000",
         rf"\left|{_term(1, 'b')}+{_term(2, 'b')}-f(\mathbf{{x}})\right|<\varepsilon",
-        THEORY,
-        lambda claim: assumption(claim.says[0]),
+        _assumption,
         remark="Eq. 13 with its sum split in two.",
     ),
     Claim(
         "15",
-        "000",
         _inequality(r"\theta"),
-        THEORY,
-        lambda claim: concluded(claim.says[0]),
-        (("θ_j is the b_j of Eq. 14", _with_b),),
+        _concluded,
+        readings={"θ_j is the b_j of Eq. 14": _with_b},
         remark="The limit S_2 → 0 isn't needed.",
         correct=((r"\theta", "b"),),
         correction=concludes,
     ),
     Claim(
         "16",
-        "000",
         rf"\left|{_term(1, 'b')}-f(\mathbf{{x}})\right|<\varepsilon+\left|{_term(2, 'b')}\right|",
-        THEORY,
-        _eq_16,
+        concludes,
         remark="It follows from Eq. 13 alone, without the limit S_2 → 0.",
     ),
     Claim(
         "pruning of layers",
-        "000",
         r"\text{when parameters in certain layers are small enough, we can directly remove those layers}",
-        THEORY,
         _whole_layer,
-        (("a layer's nonlinear term is removed, and its linear path stays", _linear_path_stays),),
+        readings={"a layer's nonlinear term is removed, and its linear path stays": _linear_path_stays},
         remark="By continuity, without a rate; the inequality above it bounds the held form only. Small parameters make"
         " the linear path small too, and a layer that is gone passes its input on as it is.",
         correct=bold(r"W'_{1,3}\to\mathbf{0}:\quad x'_{2}\to ") + _TWO_LAYERS,
@@ -252,11 +226,9 @@ CLAIMS = (
     ),
     Claim(
         "small share of the output",
-        "000",
         rf"\left|{_term(2, chr(92) + 'theta')}\right|\to 0\text{{: their impact on the final result is minimal}}",
-        THEORY,
         small_share,
-        (("terms of the closed form are removed, with all else held", _drop_held_terms),),
+        readings={"terms of the closed form are removed, with all else held": _drop_held_terms},
         remark="In a network of several layers, run again, later terms move too, and a small share doesn't bound that.",
         correct=bold(
             r"x'_{2}-\widetilde{x}'_{2}=C_{1}^{(2)}s_{1}+W'_{2,3}(σ(z_{2})-σ(z_{2}-W'_{2,2}W'_{1,3}s_{1}))"

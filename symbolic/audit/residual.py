@@ -1,15 +1,17 @@
 """The residual network in B.1 and B.2: Eq. 20–27, with what is defined between them."""
 
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 from sympy import Integer, MatrixExpr, Max, Symbol, exp, limit, oo
 
-from symbolic.audit.checks import both, chain, derived, expect, lines_agree, rewritten, written_out
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import both, chain, derived, expect, lines_agree, rewritten, row_agrees, written_out
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import bold, read
+from symbolic.audit.formula import read
 from symbolic.audit.notation import THEORY, S, updated_b1
-from symbolic.audit.updates import all_at_once, assignments, in_order, updated
+from symbolic.audit.updates import Assignment, State, all_at_once, assignments, in_order, updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
@@ -43,7 +45,7 @@ def two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    return both(*(lines_agree(statement, INDUCTION) for statement in claim.mends), recursions_proved())
+    return both(*(lines_agree(statement, INDUCTION) for statement in claim.says), recursions_proved())
 
 
 def next_layer(expression: MatrixExpr) -> MatrixExpr:
@@ -57,12 +59,8 @@ def next_layer(expression: MatrixExpr) -> MatrixExpr:
 
 def _eq_20(claim: Claim) -> Outcome:
     """Eq. 20 is what all proofs take a layer to be."""
-    left, right = (next_layer(side) for side in claim.says[0].equated)
+    left, right = (next_layer(side) for side in claim.row.equated)
     return both(identity(left, right, [S.equation_20]), identity(right, S.equation_20.right))
-
-
-def _network(claim: Claim) -> Outcome:
-    return lines_agree(claim.says[-1], [S.equation_20])
 
 
 _LETS = bold(
@@ -71,9 +69,8 @@ _LETS = bold(
 )
 
 
-def _after_lets(claim: Claim, *, ordered: bool) -> Outcome:
+def _after_lets(claim: Claim, *, run: Callable[[Iterable[Assignment]], State]) -> Outcome:
     """Decide the last equation after the settings before it, where the sums of terms are defined by their own lines."""
-    run = in_order if ordered else all_at_once
     lets = [a for a in assignments(claim.says) if a.target.letter != "UAT"] or assignments(read(_LETS, THEORY))
     sums = [Definition(*s.equated) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
     form = claim.says[-1].equated[1].xreplace({d.left: written_out(d.right) for d in sums})
@@ -92,13 +89,13 @@ def _sum_with_equal_sizes(claim: Claim) -> Outcome:
     def resized(p: Parameter) -> Parameter:
         return Parameter(p.letter, p.lower, S.width, 1 if p.shape[1] == 1 else S.width)
 
-    printed = rewritten(claim.says[0].equated[1].at(1), resized)
+    printed = rewritten(claim.row.equated[1].at(1), resized)
     return identity(same.W(1, 3) * Activation(same.W(1, 2) * same.x(0) + same.b(1, 2)), printed)
 
 
 def _sum_of_terms(claim: Claim) -> Outcome:
     """The sum with its second indices raised, all symbols the updated ones."""
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
     return both(
         identity(left, rewritten(right, updated(i)), S.recursions), derived(prove(), "induction with this definition")
     )
@@ -108,12 +105,8 @@ def _own_symbols(claim: Claim) -> Outcome:
     """The lines at i = 2 with every symbol a layer's own, and UAT_2 the sum of these terms."""
     terms = (S.W(k, 3) * Activation(S.W(k, 2) * S.x(0) + S.b(k, 2)) for k in (1, 2))
     own = (Definition(S.UAT(2), sum(terms, 0 * S.x(0))), Definition(updated_b1(2), S.b(2, 3)), S.equation_20)
-    first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.says[0].equated)
+    first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.row.equated)
     return chain(first, lines, own)
-
-
-def _by_hypothesis(claim: Claim) -> Outcome:
-    return lines_agree(claim.says[0], [HYPOTHESIS])
 
 
 _OF_THE_HYPOTHESIS = (
@@ -139,19 +132,20 @@ def _settings(claim: Claim, *, as_meant: bool) -> Outcome:
     return identity(left, right.xreplace(state), [HYPOTHESIS, S.equation_20])
 
 
-def _affine_as_terms(*, sigmoid: bool) -> Outcome:
-    """Decide whether t is a sum of terms of a sigmoid, by its limits, or of the ReLU, by the signs of t."""
+def _affine_as_sigmoids(claim: Claim) -> Outcome:
+    """Decide whether t is a sum of terms of a sigmoid, by its limits."""
     t = Symbol("t", real=True)
-    if sigmoid:
-        bound, grows = limit(1 / (1 + exp(-t)), t, oo), limit(t, t, oo)
-        return Outcome(
-            grows == bound,
-            f"a sigmoid tends to {bound}, so every finite sum of terms is bounded, and t tends to {grows}",
-        )
-    good = all(Max(0, v) - Max(0, -v) == v for v in (Integer(-3), Integer(0), Integer(5)))
+    bound, grows = limit(1 / (1 + exp(-t)), t, oo), limit(t, t, oo)
+    return Outcome(
+        grows == bound, f"a sigmoid tends to {bound}, so every finite sum of terms is bounded, and t tends to {grows}"
+    )
+
+
+def _affine_as_relus(claim: Claim) -> Outcome:
+    """Decide whether t is a sum of terms of the ReLU, by the signs of t."""
     positive = Symbol("p", positive=True)
-    symbolic = all(Max(0, v) - Max(0, -v) == v for v in (positive, -positive))
-    return Outcome(good and symbolic, "max(0, t) − max(0, −t) = t for t > 0, t = 0 and t < 0")
+    good = all(Max(0, v) - Max(0, -v) == v for v in (positive, Integer(0), -positive))
+    return Outcome(good, "max(0, t) − max(0, −t) = t for t > 0, t = 0 and t < 0")
 
 
 CLOSED = bold(r"x'_{i}=P_{i}x'_{0}+q_{i}+\sum_{j=1}^{i}C_{j}^{(i)}σ(B_{j}x'_{0}+c_{j})")
@@ -163,7 +157,7 @@ def closed(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
     expect(left == S.x(i), "a closed form of x'_i")
     return both(identity(next_layer(left), next_layer(right), INDUCTION), closed_form_proved())
 
@@ -174,8 +168,8 @@ def at_two(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    left, right = claim.mends[0].equated
-    network = identity(left, rewritten(right, lambda p: p), [S.equation_20, *S.recursions])
+    left, right = claim.row.equated
+    network = identity(left, right, [S.equation_20, *S.recursions])
     return both(network, recursions_proved())
 
 
@@ -187,23 +181,16 @@ _UAT_1, _UAT_2 = (
 CLAIMS = (
     Claim(
         "20",
-        "000",
         bold(r"x'_{i}=(W'_{i,1}x'_{i-1}+b'_{i,3})+W'_{i,3}σ(W'_{i,2}x'_{i-1}+b'_{i,2})"),
-        THEORY,
         _eq_20,
         kind=DEFINED,
         remark="Every block type is an instance of it, with its patterns and scales held.",
     ),
     Claim(
-        "21",
-        "000",
-        bold(r"x'_{1}=(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"),
-        THEORY,
-        _network,
+        "21", bold(r"x'_{1}=(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"), row_agrees(S.equation_20)
     ),
     Claim(
         "22",
-        "000",
         bold(
             r"\begin{aligned}x'_{2}&=W'_{2,1}x'_{1}+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})+b'_{2,3}\\"
             r"&=(W'_{2,1}x'_{1}+b'_{2,3})+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})\\"
@@ -215,12 +202,10 @@ CLAIMS = (
             r"&\quad+W'_{2,3}σ\{W'_{2,2}W'_{1,1}x'_{0}+(W'_{2,2}b'_{1,3}+b'_{2,2})"
             r"+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\end{aligned}"
         ),
-        THEORY,
-        _network,
+        row_agrees(S.equation_20),
     ),
     Claim(
         "23",
-        "000",
         r"\begin{aligned}&\text{let }"
         + _LETS.replace(r",\;\mathbf{W}'_{2,2}", r",\\&\mathbf{W}'_{2,2}")
         + r"\text{:}\\&"
@@ -228,43 +213,31 @@ CLAIMS = (
             r"x'_{2}=(W'_{2,1}x'_{0}+b'_{2,1})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})+W'_{2,3}σ(W'_{2,2}x'_{0}+b'_{2,2})"
         )
         + r"\end{aligned}",
-        THEORY,
-        lambda claim: _after_lets(claim, ordered=True),
-        (
-            (
-                "the five symbols are set all at once, with their original values on the right",
-                lambda claim: _after_lets(claim, ordered=False),
-            ),
-        ),
+        partial(_after_lets, run=in_order),
+        readings={
+            "the five symbols are set all at once, with their original values on the right": partial(
+                _after_lets, run=all_at_once
+            )
+        },
         correct=bold(
             r"x'_{2}=P_{2}x'_{0}+q_{2}+C_{1}^{(2)}σ(B_{1}x'_{0}+c_{1})+C_{2}^{(2)}σ(B_{2}x'_{0}+c_{2})",
         ),
         correction=at_two,
     ),
-    Claim(
-        "24",
-        "000",
-        bold(rf"{_UAT_1},\quad x'_{{1}}=(W'_{{1,1}}x'_{{0}}+b'_{{1,3}})+UAT_{{1}}"),
-        THEORY,
-        _eq_24,
-    ),
+    Claim("24", bold(rf"{_UAT_1},\quad x'_{{1}}=(W'_{{1,1}}x'_{{0}}+b'_{{1,3}})+UAT_{{1}}"), _eq_24),
     Claim(
         "25",
-        "000",
         bold(rf"{_UAT_2},\quad x'_{{2}}=(W'_{{2,1}}x'_{{0}}+b'_{{2,1}})+UAT_{{2}}"),
-        THEORY,
-        lambda claim: _after_lets(claim, ordered=True),
-        (("as Eq. 23, all symbols set at once", lambda claim: _after_lets(claim, ordered=False)),),
+        partial(_after_lets, run=in_order),
+        readings={"as Eq. 23, all symbols set at once": partial(_after_lets, run=all_at_once)},
         correct=bold(r"x'_{2}=P_{2}x'_{0}+q_{2}+UAT_{2}"),
         correction=at_two,
     ),
     Claim(
         "definition of UAT in B.2",
-        "000",
         bold(r"UAT_{i}=\sum_{j=1}^{i}W'_{j,2}σ(W'_{j,1}x'_{0}+b'_{j,1})"),
-        THEORY,
-        lambda claim: lines_agree(claim.says[0]),
-        (("neurons and stream of one size, so that the shapes fit", _sum_with_equal_sizes),),
+        row_agrees(),
+        readings={"neurons and stream of one size, so that the shapes fit": _sum_with_equal_sizes},
         remark="The second indices are one too low; UAT_1, UAT_2 and the same sum in B.3 are printed right, with the"
         " updated symbols.",
         correct=(
@@ -276,61 +249,50 @@ CLAIMS = (
     ),
     Claim(
         "26",
-        "000",
         bold(
             r"\begin{aligned}W'_{i+1,1}x'_{i}+b'_{i+1,3}&=\{W'_{i+1,1}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,3}\}\\"
             r"&=\{W'_{i+1,1}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,1}UAT_{i}+b'_{i+1,3}\}\\"
             r"&=\{[W'_{i+1,1}W'_{i,1}x'_{0}+(W'_{i+1,1}b'_{i,1}+b'_{i+1,3})]+W'_{i+1,1}UAT_{i}\}\end{aligned}"
         ),
-        THEORY,
         _own_symbols,
-        ((_OF_THE_HYPOTHESIS, _by_hypothesis),),
+        readings={_OF_THE_HYPOTHESIS: row_agrees(HYPOTHESIS)},
         remark="b'_{1,1} is b'_{1,3} of Eq. 24.",
         correct=bold(r"W'_{i+1,1}x'_{i}+b'_{i+1,3}=P_{i+1}x'_{0}+q_{i+1}+W'_{i+1,1}UAT_{i}"),
         correction=two_indices,
     ),
     Claim(
         "27",
-        "000",
         bold(
             r"\begin{aligned}W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})"
             r"&=W'_{i+1,3}σ\{W'_{i+1,2}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,2}\}\\"
             r"&=W'_{i+1,3}σ\{W'_{i+1,2}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,2}UAT_{i}+b'_{i+1,2}\}\\"
             r"&=W'_{i+1,3}σ\{W'_{i+1,2}W'_{i,1}x'_{0}+(W'_{i+1,2}b'_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}\}\end{aligned}"
         ),
-        THEORY,
         _own_symbols,
-        ((_OF_THE_HYPOTHESIS, _by_hypothesis),),
+        readings={_OF_THE_HYPOTHESIS: row_agrees(HYPOTHESIS)},
         correct=bold(r"W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})=W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
         correction=two_indices,
     ),
     Claim(
         "UAT of layer i+1",
-        "000",
         bold(
             rf"\begin{{aligned}}&\text{{let }}{_SETTINGS}\text{{, and}}\\"
             r"&UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x'_{0}+b'_{i+1,2})\text{:}\\"
             r"&x'_{i+1}=(W'_{i+1,1}x'_{0}+b'_{i+1,1})+UAT_{i+1}\end{aligned}"
         ),
-        THEORY,
-        lambda claim: _settings(claim, as_meant=False),
-        (
-            (
-                "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols"
-                " are updated",
-                lambda claim: _settings(claim, as_meant=True),
-            ),
-        ),
+        partial(_settings, as_meant=False),
+        readings={
+            "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols"
+            " are updated": partial(_settings, as_meant=True)
+        },
         correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
         correction=two_indices,
     ),
     Claim(
         "a single term",
-        "000",
         r"\text{a single term does not alter the nature of UAT}",
-        THEORY,
-        lambda claim: _affine_as_terms(sigmoid=True),
-        (("σ is the ReLU, for which t = σ(t) − σ(−t)", lambda claim: _affine_as_terms(sigmoid=False)),),
+        _affine_as_sigmoids,
+        readings={"σ is the ReLU, for which t = σ(t) − σ(−t)": _affine_as_relus},
         remark="The term is the affine map P x_0 + q. With a bounded σ it is no finite sum of terms; the closed form"
         " keeps it apart.",
         correct=CLOSED,

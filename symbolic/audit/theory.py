@@ -1,19 +1,22 @@
 """Universal approximation and LoRA: Eq. 1, 2, 4 and 17–19."""
 
-from functools import cache
+from functools import cache, partial
 
 from sympy import MatrixExpr, Symbol, ZeroMatrix
 from sympy.core.symbol import Str
 
 from symbolic.audit import generality
-from symbolic.audit.checks import at_depths, both, derived, expect, lines_agree, rewritten
+from symbolic.audit.bold import bold
+from symbolic.audit.checks import at_depths, both, derived, expect, independent, lines_agree, rewritten, row_agrees
 from symbolic.audit.claim import CITED, DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Statement, applied, bold, read, table
+from symbolic.audit.formula import read
+from symbolic.audit.letters import applied, table
 from symbolic.audit.magnitude import Magnitude
 from symbolic.audit.notation import APPROXIMATION, CUBE, FUNCTION, INPUT, THEORY, THRESHOLD, S
 from symbolic.audit.pruning import is_the_sum
 from symbolic.audit.residual import K
+from symbolic.audit.statement import Statement
 from symbolic.audit.updates import updated
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
@@ -27,7 +30,7 @@ from symbolic.theorems.residual_stack import i, j
 
 
 def _sum_of_the_theorem(claim: Claim) -> Outcome:
-    name, total = claim.says[0].equated
+    name, total = claim.row.equated
     expect(name == APPROXIMATION, "G(x)")
     good = is_the_sum(total)
     return Outcome(good or None, "well formed, and the sum of Lemma 1" if good else "another sum than that of Lemma 1")
@@ -57,7 +60,7 @@ def _parameters_of_the_input(claim: Claim) -> Outcome:
     """Eq. 4: one index, and the parameters inside the activation of Eq. 1 as functions of the input."""
     (total,) = lemma_1().steps[0].left.atoms(IndexedSum)
     inside = {p.letter for p in next(iter(total.atoms(Activation))).atoms(Parameter)} - {INPUT.letter}
-    output, value = claim.says[0].equated
+    output, value = claim.row.equated
     name, argument, *dependent = value.args
     good = name == Str("G") and argument == _INPUT and output == Symbol("y_i")
     good = good and {(str(p.args[0]), *p.args[1:]) for p in dependent} == {(letter, _INPUT) for letter in inside}
@@ -65,7 +68,7 @@ def _parameters_of_the_input(claim: Claim) -> Outcome:
 
 
 def _lora_is_linear(claim: Claim) -> Outcome:
-    name, value = claim.says[0].equated
+    name, value = claim.row.equated
     expect(name == Parameter("h", (), _D, 1), "h")
     return identity((_WEIGHT + delta(_WEIGHT)) * _VECTOR, value)
 
@@ -77,7 +80,7 @@ _WEIGHT, _VECTOR = Parameter("W", (), _D, _D), Parameter("x", (), _D, 1)
 _LORA = table({"h": Parameter("h", (), _D, 1), "W_0": _WEIGHT, "ΔW": delta(_WEIGHT), "x": _VECTOR})
 
 
-def _mended(claim: Claim, *misprints: tuple[str, str]) -> MatrixExpr:
+def _mended(claim: Claim, misprints: tuple[tuple[str, str], ...]) -> MatrixExpr:
     """Return the right side of the printed Eq. 18 with some of its misprints mended."""
     text = claim.printed
     for misprint in misprints:
@@ -88,9 +91,9 @@ def _mended(claim: Claim, *misprints: tuple[str, str]) -> MatrixExpr:
     return right
 
 
-def _eq_18(claim: Claim, *misprints: tuple[str, str]) -> Outcome:
+def _eq_18(claim: Claim, misprints: tuple[tuple[str, str], ...]) -> Outcome:
     """Eq. 18, its plain parameters as updated, against the adapted network."""
-    form, adapted = _mended(claim, *misprints), AdaptedStack()
+    form, adapted = _mended(claim, misprints), AdaptedStack()
 
     def at(depth: int) -> Outcome:
         meant = rewritten(form, updated(depth)).xreplace({i: depth - 1})
@@ -110,7 +113,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
     printed form says the same, its two misprints mended and its symbols updated.
     """
     s, k = S, i + 1
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
 
     def new(p: Parameter) -> Parameter:
         rows, columns = p.shape
@@ -137,7 +140,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
         meant = updated(k)(p)
         return meant + delta(meant) if meant.letter == "c" else meant
 
-    printed = identity(rewritten(_mended(claim, _PLUS, _INDEX), moved), right)
+    printed = identity(rewritten(_mended(claim, (_PLUS, _INDEX)), moved), right)
     return both(step, printed, _theorem_with_adapters())
 
 
@@ -166,12 +169,12 @@ def _change_of_the_bias(claim: Claim) -> Outcome:
     """`Δc_{i+1}` is the bias with every `X + ΔX` minus the bias."""
     rule = next(rule for rule in S.recursions if rule.left == S.c(K))
     adapted = rewritten(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
-    left, right = claim.mends[0].equated
+    left, right = claim.row.equated
     return both(identity(left, right, (Definition(delta(S.c(K)), adapted - rule.right),)), lora_in_all_layers())
 
 
 def _lemma(claim: Claim) -> Outcome:
-    name, *lines = claim.says[0].equated
+    name, *lines = claim.row.equated
     expect(name == APPROXIMATION, "G(x)")
     return both(
         lines_agree(Statement((lemma_1().steps[0].left, *lines), ("=",) * len(lines))), derived(lemma_1(), "Lemma 1")
@@ -187,18 +190,14 @@ _BETA, _ALPHA = r"\boldsymbol{\beta}", r"\boldsymbol{\alpha}_{j}"
 CLAIMS = (
     Claim(
         "1",
-        "000",
         r"G(\mathbf{x})=\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)",
-        THEORY,
         _sum_of_the_theorem,
         kind=DEFINED,
         remark="That such sums are dense in C(I_n) is Cybenko's theorem, which is cited.",
     ),
     Claim(
         "2",
-        "000",
         r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon",
-        THEORY,
         cited,
         kind=CITED,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here. One G serves all x ∈"
@@ -206,10 +205,9 @@ CLAIMS = (
     ),
     Claim(
         "4",
-        "000",
         r"\mathbf{y}_{i}=G(\mathbf{x}_{i}|\mathbf{W}(\mathbf{x}_{i}),\mathbf{b}(\mathbf{x}_{i}))",
-        _DYNAMIC,
         _parameters_of_the_input,
+        notation=_DYNAMIC,
         kind=DEFINED,
         remark="Eq. 1 with parameters that depend on the input. By itself it says little, since b(x) alone can carry"
         " much; its content is Eq. 20–34, which say which parameters move and how.",
@@ -217,29 +215,23 @@ CLAIMS = (
     *generality.CLAIMS,
     Claim(
         "17",
-        "000",
         bold(r"h=W_{0}x+\Delta Wx"),
-        _LORA,
         _lora_is_linear,
+        notation=_LORA,
         kind=DEFINED,
         remark="ΔW is a product of two matrices of low rank.",
     ),
     Claim(
         "18",
-        "000",
         bold(
             r"x_{i+1}=(W'_{i+1,1}x_{0}+b_{i+1,1})+\sum_{j=1}^{i+1}(W'_{j,3}+\Delta W_{j+1,3})"
             r"+σ((W'_{j,2}+\Delta W_{j+1,2})x'_{0}+b'_{j,2})"
         ),
-        THEORY,
-        lambda claim: lines_agree(claim.says[0]),
-        (
-            ("the second + read as a product", lambda claim: _eq_18(claim, _PLUS)),
-            (
-                "besides, ΔW_{j,2} and ΔW_{j,3} for ΔW_{j+1,2} and ΔW_{j+1,3}",
-                lambda claim: _eq_18(claim, _PLUS, _INDEX),
-            ),
-        ),
+        row_agrees(),
+        readings={
+            "the second + read as a product": partial(_eq_18, misprints=(_PLUS,)),
+            "besides, ΔW_{j,2} and ΔW_{j,3} for ΔW_{j+1,2} and ΔW_{j+1,3}": partial(_eq_18, misprints=(_PLUS, _INDEX)),
+        },
         unprimed=("x_i+1", "x_0", "b_i+1,1", "ΔW_j+1,3", "ΔW_j+1,2"),
         remark="Two misprints, + for a product and j + 1 for j; and with both mended, b'_{j,2} and the carried ΔW'"
         " have to be read as updated, as in Eq. 11: then it is exact.",
@@ -251,16 +243,11 @@ CLAIMS = (
     ),
     Claim(
         "LoRA layer by layer",
-        "000",
         r"\text{LoRA essentially fine-tunes the DUAT parameters layer by layer}",
-        THEORY,
         _layer_by_layer,
-        (
-            (
-                "each layer's own parameters W'_{j,k}, not those of the closed form",
-                lambda claim: _theorem_with_adapters(),
-            ),
-        ),
+        readings={
+            "each layer's own parameters W'_{j,k}, not those of the closed form": independent(_theorem_with_adapters)
+        },
         remark="In the closed form an adapter also moves the terms of all later layers.",
         correct=bold(
             r"\Delta c_{i+1}=\Delta W'_{i+1,2}(q_{i}+UAT_{i})"
@@ -270,9 +257,7 @@ CLAIMS = (
     ),
     Claim(
         "19",
-        "000",
         rf"G(\mathbf{{x}})={_BETA}\sum_{{j=1}}^{{N}}{_ALPHA}{_TERM}=\sum_{{j=1}}^{{N}}{_BETA}{_ALPHA}{_TERM}",
-        THEORY,
         _lemma,
     ),
 )

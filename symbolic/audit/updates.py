@@ -7,8 +7,8 @@ from sympy import Expr, MatrixExpr, Symbol
 
 from symbolic.audit.checks import expect, written_out
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import Statement
 from symbolic.audit.notation import S
+from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation

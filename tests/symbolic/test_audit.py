@@ -151,7 +151,7 @@ def test_a_verdict_is_computed_when_it_is_asked_for(monkeypatch):
 
 
 def claim(literal, readings=(), **options):
-    return Claim("x", "000", "x", THEORY, literal, readings, **options)
+    return Claim("x", "x", literal, readings=dict(readings), **options)
 
 
 def no(_):
@@ -248,7 +248,7 @@ def test_the_printed_update_rules_reach_a_depth_in_every_reading(reading, depth)
 
 
 def test_the_corrected_update_rules_reach_every_tested_depth():
-    assert reach(rules_as_printed(RULES.mends), "per layer").how == "right at depths 1 to 4"
+    assert reach(rules_as_printed(RULES.mended.says), "per layer").how == "right at depths 1 to 4"
     assert {"in order", "at once", "folded, in order", "folded, at once", "own and updated", "repeated"} == set(
         READINGS
     )

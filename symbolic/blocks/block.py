@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
+from symbolic.blocks.layer_expression import checked_layer, stream_of_shape, vectorised, with_own_indices
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
-from symbolic.equality.nonlinearity import what_to_hold
-from symbolic.equality.normal_form import equal, normal_form
-from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
-from symbolic.expressions.indexed_sum import Index, IndexedSum
-from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight, dotted, parameters_replaced
+from symbolic.equality.normal_form import equal
+from symbolic.errors import NumbersDiffer, SymbolicError
+from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, dotted, parameters_replaced
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.legend import kind_of
@@ -24,77 +23,11 @@ from symbolic.theorems.collapse import collapse
 from symbolic.theorems.contributions import contributions
 from symbolic.theorems.difference import difference, with_moving_parameters
 from symbolic.theorems.recursions import recursions
-from symbolic.theorems.residual_stack import ResidualStack, i
+from symbolic.theorems.residual_stack import i
 from symbolic.theorems.unrolled import unroll
 
 if TYPE_CHECKING:
     from symbolic.evaluation.comparison import Numbers
-
-_COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
-
-
-def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]) -> list[str]:
-    """Return a sentence for every letter that would be read as something else than what it stands for."""
-    parameters = expression.atoms(Parameter) - {x} - expression.atoms(Ones)
-    letters = {parameter.letter for parameter in parameters}
-    wrong = []
-    kinds: dict[tuple[Any, ...], set[type]] = {}
-    for parameter in parameters:
-        kinds.setdefault((parameter.letter, parameter.indices), set()).add(type(parameter))
-    if both := sorted(str(letter) for (letter, _), classes in kinds.items() if len(classes) > 1):
-        wrong.append(
-            f"{', '.join(both)} is held in one place and stands still in another: give one of them another letter"
-        )
-    if any(parameter.has(i) for parameter in parameters):
-        wrong.append("i counts the layers: count by another index")
-    if unknown := sorted(set(shared) - letters):
-        wrong.append(f"{', '.join(unknown)} is shared, and no letter of the layer")
-    return wrong
-
-
-def _check(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixExpr:
-    if not isinstance(expression, MatrixExpr):
-        raise SymbolicError(f"the layer is {expression!r}: give a function from the stream to a matrix expression")
-    if expression.shape != x.shape:
-        raise ShapeMismatch(
-            f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
-            f" {expression.shape[1]}: every layer of a stack has a stream of one shape; give the block that shape"
-        )
-    if wrong := _wrong_letters(expression, x, shared):
-        raise SymbolicError("; ".join(wrong))
-    return expression
-
-
-def _counted_apart(expression: MatrixExpr) -> MatrixExpr:
-    """Return an expression whose sums have indices that aren't called like those of the layers."""
-    names = {total.index.name for total in expression.atoms(IndexedSum)}
-    free = (name for name in "hlpqrstuvw" if name not in names)
-    while clash := next((t for t in expression.atoms(IndexedSum) if t.index.name in _COUNTS_LAYERS), None):
-        index = Index(next(free), integer=True)
-        expression = expression.xreplace({clash: IndexedSum(clash.at(index), index, clash.first, clash.last)})
-    return expression
-
-
-def _stream(shape: Any) -> Parameter:
-    """Return `x_i` of a shape, or `x'_i` of one column."""
-    try:
-        rows, columns = shape or (ResidualStack().width, 1)
-    except TypeError:
-        raise SymbolicError(f"the shape is {shape!r}: give rows and columns, (d, 1) or (N, M)") from None
-    return Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
-
-
-def _vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:
-    """Return a layer of a matrix as an expression of `vec(x)`."""
-
-    def on_vec(part: MatrixExpr) -> MatrixExpr:
-        return normal_form(Vec(part)).expression().xreplace({Vec(x): vector})
-
-    whole = on_vec(expression)
-    if whole.has(x):
-        word = next(word for word in normal_form(expression).words if on_vec(word.expression()).has(x))
-        raise SymbolicError(what_to_hold(word, x))
-    return whole
 
 
 class Block:
@@ -143,8 +76,8 @@ class Block:
             raise SymbolicError(f"the layer is {layer!r}: give a function of the stream")
         if isinstance(shared, str):
             raise SymbolicError(f"shared is {shared!r}: give a tuple of letters, ({shared!r},)")
-        x = _stream(shape)
-        (rows, columns), written = x.shape, _check(layer(x), x, shared)
+        x = stream_of_shape(shape)
+        (rows, columns), written = x.shape, checked_layer(layer(x), x, shared)
         self._as_given = written, x, shared
 
         def of_layer(p: Parameter) -> Parameter:
@@ -154,9 +87,9 @@ class Block:
             lower = p.lower if p.letter in shared else (i + 1, *p.lower)
             return (Held if isinstance(p, Held) else Weight)(p.letter, lower, rows, columns, p.upper)
 
-        written = _counted_apart(parameters_replaced(written, of_layer))
+        written = with_own_indices(parameters_replaced(written, of_layer))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
-        whole = written if columns == 1 else _vectorised(written, x, vector)
+        whole = written if columns == 1 else vectorised(written, x, vector)
         self.name, self.stream, self.written = name, x, written
         self.stack, self.parameters = read(whole, vector)
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))

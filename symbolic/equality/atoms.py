@@ -7,7 +7,9 @@ from functools import cached_property
 
 from sympy import Expr, MatrixExpr, Symbol
 
-from symbolic.equality.word import Atom, Form, Notation, PairAtom, Sides, Word, indices_of
+from symbolic.equality.linear_atoms import PairAtom
+from symbolic.equality.products import times, vec
+from symbolic.equality.word import Atom, Form, Notation, Sides, Word, indices_of
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.hadamard import Hadamard
@@ -118,8 +120,8 @@ class HadamardAtom(PairAtom):
 
     def vec(self) -> Word:
         """Return `diag(vec A) vec B`."""
-        factor, vector = sorted((self.left.vec(), self.right.vec()), key=lambda word: word.data)
-        return diagonal(factor).times(vector)
+        factor, vector = sorted((vec(self.left), vec(self.right)), key=lambda word: word.data)
+        return times(diagonal(factor), vector)
 
     def sides(self, notation: Notation) -> Sides:
         """Write `A_{rc} B_{rc}`."""
@@ -166,7 +168,7 @@ class SumAtom(Atom):
 
     def vec(self) -> Word:
         """Return the sum of the `vec`."""
-        return summed(self.word.vec(), self.index, self.first, self.last)
+        return summed(vec(self.word), self.index, self.first, self.last)
 
     def sides(self, notation: Notation) -> Sides:
         """Write the entries of the summand, with a new index of summation."""

@@ -7,9 +7,10 @@ from sympy import Expr, MatrixExpr
 from symbolic.equality.atoms import ActivationAtom
 from symbolic.equality.definition import Definition
 from symbolic.equality.form import NormalForm
-from symbolic.equality.nonlinearity import moves, what_to_hold
+from symbolic.equality.linear_atoms import ParameterAtom
+from symbolic.equality.nonlinearity import moves, nonlinearity_message
 from symbolic.equality.normal_form import normal_form
-from symbolic.equality.word import ParameterAtom, Shape, Word
+from symbolic.equality.word import Shape, Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.parameter import Parameter
 
@@ -69,7 +70,7 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
                 factor = word
                 offset[word] = coefficient
         if moves(factor.expression(), x):
-            raise SymbolicError(what_to_hold(word, x))
+            raise SymbolicError(nonlinearity_message(word, x))
     return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
 
 

@@ -7,7 +7,9 @@ from sympy import Add, Expr, Integer, MatrixExpr, S, Symbol, ZeroMatrix
 
 from symbolic.equality.atoms import DiagonalAtom
 from symbolic.equality.index_notation import word_key
-from symbolic.equality.word import Atom, ParameterAtom, Shape, TransposeAtom, Word, expanded, indices_of
+from symbolic.equality.linear_atoms import ParameterAtom, TransposeAtom
+from symbolic.equality.products import vec
+from symbolic.equality.word import Atom, Shape, Word, expanded, indices_of
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Ones
 
@@ -76,7 +78,7 @@ class NormalForm:
     def vec(self) -> "NormalForm":
         """Return the normal form of `vec`."""
         shape = (self.shape[0] * self.shape[1], Integer(1))
-        return NormalForm(shape, ((word.vec(), c) for word, c in self.words.items()))
+        return NormalForm(shape, ((vec(word), c) for word, c in self.words.items()))
 
 
 def _merged(words: dict[Word, Expr]) -> Iterable[Summand]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from sympy import Expr
 
 from symbolic.equality.atoms import ActivationAtom, DiagonalAtom
-from symbolic.equality.word import Atom, ParameterAtom, Word
+from symbolic.equality.linear_atoms import ParameterAtom
+from symbolic.equality.word import Atom, Word
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 
@@ -29,7 +30,7 @@ def _held(atoms: Sequence[Atom]) -> str:
     return f"held('H', {shape[0]}, {shape[1]}) for {written}"
 
 
-def what_to_hold(word: Word, x: Parameter) -> str:
+def nonlinearity_message(word: Word, x: Parameter) -> str:
     """Return what a word that isn't linear in a vector and its activations has to hold, and how that is written.
 
     The last factor that is the vector, or an activation, flows; whatever else moves with it is held.

@@ -29,8 +29,10 @@ from sympy.matrices.expressions.matexpr import MatrixElement
 from symbolic.equality.atoms import ActivationAtom, diagonal, hadamard, summed
 from symbolic.equality.definition import Bounds, Definition, lookup, nonnegative
 from symbolic.equality.form import NormalForm, Summand
+from symbolic.equality.linear_atoms import ParameterAtom
 from symbolic.equality.numbers import EntryAtom, PowerAtom, TraceAtom
-from symbolic.equality.word import Atom, ParameterAtom, Word, expanded, indices_of
+from symbolic.equality.products import kronecker, times
+from symbolic.equality.word import Atom, Word, expanded, indices_of
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
@@ -111,7 +113,7 @@ class Normaliser:
                 left, *rest = expression.args
                 right = rest[0] if len(rest) == 1 else KroneckerProduct(*rest)
                 pairs = _pairs(self.form(left, bounds).summands, self.form(right, bounds).summands)
-                return NormalForm(expression.shape, ((l.kronecker(r), c) for l, r, c in pairs))
+                return NormalForm(expression.shape, ((kronecker(l, r), c) for l, r, c in pairs))
             case Vec():
                 return self.form(expression.matrix, bounds).vec()
             case IndexedSum():
@@ -155,7 +157,7 @@ class Normaliser:
         monomials = self._monomials(coefficient, bounds)
         product = [(word.scaled(scalars), c * d) for scalars, c in monomials for word, d in last.words.items()]
         for form in reversed(before):
-            product = [(left.times(right), c) for left, right, c in _pairs(form.summands, product)]
+            product = [(times(left, right), c) for left, right, c in _pairs(form.summands, product)]
         return NormalForm((factors[0].shape[0], last.shape[1]), product)
 
     def _monomials(self, coefficient: Expr, bounds: Bounds) -> list[Monomial]:

@@ -1,4 +1,4 @@
-"""Words: products of atoms, of which a normal form is a sum, and the atoms of linear algebra.
+"""Words: products of atoms; a normal form is a sum of words.
 
 An atom is a class that knows how it is written, its transpose, its `vec`, and its entries in index notation.
 """
@@ -11,14 +11,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol, Self
 
-from sympy import Basic, Expr, Identity, Integer, MatrixExpr, Mul, Symbol
+from sympy import Basic, Expr, Identity, MatrixExpr, Mul, Symbol
 
 from symbolic.expressions.indexed_sum import Index
-from symbolic.expressions.kronecker import Kronecker
-from symbolic.expressions.matrix import MatrixProduct, Transposed
-from symbolic.expressions.parameter import Ones, Parameter, Variable
+from symbolic.expressions.matrix import MatrixProduct
 from symbolic.expressions.scalar import Entry
-from symbolic.expressions.vec import Vec
 
 Shape = tuple[Expr, Expr]
 
@@ -92,57 +89,6 @@ class Word(NamedTuple):
     def transposed(self) -> Word:
         """Return the transpose of the word."""
         return Word(tuple(atom.transposed() for atom in reversed(self.atoms)), self.shape[::-1], self.scalars)
-
-    def times(self, right: Word) -> Word:
-        """Return the product of two words; Kronecker products that meet become one, `(A ⊗ B)(C ⊗ D) = AC ⊗ BD`.
-
-        Args:
-            right: the right factor.
-        """
-        shape, scalars = (self.shape[0], right.shape[1]), self.scalars + right.scalars
-        if self.atoms and right.atoms:
-            a, b = self.atoms[-1], right.atoms[0]
-            if (
-                isinstance(a, KroneckerAtom)
-                and isinstance(b, KroneckerAtom)
-                and (a.left.shape[1], a.right.shape[1]) == (b.left.shape[0], b.right.shape[0])
-            ):
-                met = a.left.times(b.left).kronecker(a.right.times(b.right))
-                return Word(self.atoms[:-1] + met.atoms + right.atoms[1:], shape, scalars + met.scalars)
-        return Word(self.atoms + right.atoms, shape, scalars)
-
-    def kronecker(self, right: Word) -> Word:
-        """Return the Kronecker product of two words; one that is a number multiplies the other.
-
-        Args:
-            right: the right factor.
-        """
-        if self.shape == (1, 1):
-            return right.scaled(self.as_scalars())
-        if right.shape == (1, 1):
-            return self.scaled(right.as_scalars())
-        shape = expanded((self.shape[0] * right.shape[0], self.shape[1] * right.shape[1]))
-        pair = (KroneckerAtom.of(shape, self.alone(), right.alone()),) if self.atoms or right.atoms else ()
-        return Word(pair, shape, self.scalars + right.scalars)
-
-    def vec(self) -> Word:
-        """Return the entries of the word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`."""
-        rows, columns = self.shape
-        if columns == 1:
-            return self
-        if self.scalars:
-            return self.alone().vec().scaled(self.scalars)
-        for k, atom in enumerate(self.atoms):
-            inner = [self.shape[0], *(a.shape[1] for a in self.atoms)]
-            before = Word(self.atoms[:k], (rows, inner[k]))
-            if k and inner[k] == 1:
-                return before.kronecker(Word(self.atoms[k:], (inner[k], columns)).transposed())
-            if atom.data:
-                after = Word(self.atoms[k + 1 :], (inner[k + 1], columns))
-                return before.kronecker(after.transposed()).times(atom.vec())
-        if len(self.atoms) == 1:
-            return self.atoms[0].vec()
-        return Word((VecAtom.of((rows * columns, Integer(1)), self),), expanded((rows * columns, Integer(1))))
 
     @property
     def weight(self) -> int:
@@ -284,11 +230,9 @@ class Atom(ABC):
     def transposed(self) -> Atom:
         """Return its transpose."""
 
-    def vec(self) -> Word:
-        """Return its `vec`."""
-        shape = expanded((self.shape[0] * self.shape[1], Integer(1)))
-        word = Word((self,), self.shape)
-        return word if self.shape[1] == 1 else Word((VecAtom.of(shape, word),), shape)
+    def vec(self) -> Word | None:
+        """Return its `vec` in other atoms; None if that is an atom of its own, or the atom itself."""
+        return None
 
     @abstractmethod
     def sides(self, notation: Notation) -> Sides:
@@ -297,149 +241,3 @@ class Atom(ABC):
         Args:
             notation: of the word that it stands in.
         """
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterAtom(Atom):
-    """A parameter.
-
-    Args:
-        parameter: the parameter.
-    """
-
-    parameter: Parameter
-
-    @property
-    def expression(self) -> MatrixExpr:
-        """The parameter."""
-        return self.parameter
-
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums in its indices."""
-        return indices_of(self.parameter)
-
-    @cached_property
-    def weight(self) -> int:
-        """A number for its name; its indices count where they aren't those of a sum, which may be called otherwise."""
-        if isinstance(self.parameter, Ones):
-            return 0
-        return hash((self.parameter.of_layer, self.parameter.letter, () if self.free else self.parameter.indices))
-
-    @property
-    def data(self) -> bool:
-        """Whether it is a variable."""
-        return isinstance(self.parameter, Variable)
-
-    def transposed(self) -> Atom:
-        """Return `Wᵀ`."""
-        return TransposeAtom.of(self.shape[::-1], self)
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `W_{rc}`."""
-        sides = notation.index(self.shape[0]), notation.index(self.shape[1])
-        if not isinstance(self.parameter, Ones):  # whose entries are 1, and no factor
-            notation.factor(self.parameter, *sides)
-        return sides
-
-
-@dataclass(frozen=True, eq=False)
-class TransposeAtom(Atom):
-    """The transpose of a parameter or of a `vec`.
-
-    Args:
-        inner: what is transposed.
-    """
-
-    inner: Atom
-
-    @cached_property
-    def expression(self) -> MatrixExpr:
-        """The transpose."""
-        return Transposed(self.inner.expression)
-
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The same as without the transpose."""
-        return self.inner.free
-
-    def transposed(self) -> Atom:
-        """Return what is transposed."""
-        return self.inner
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `W_{cr}`."""
-        rows, columns = self.inner.sides(notation)
-        return columns, rows
-
-
-@dataclass(frozen=True, eq=False)
-class PairAtom(Atom):
-    """A product of two words that a transpose goes into, factor by factor.
-
-    Args:
-        left: `A`.
-        right: `B`.
-    """
-
-    left: Word
-    right: Word
-
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in a factor."""
-        return self.left.free | self.right.free
-
-    def transposed(self) -> Atom:
-        """Return the same product of `Aᵀ` and `Bᵀ`."""
-        return self.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
-
-
-@dataclass(frozen=True, eq=False)
-class KroneckerAtom(PairAtom):
-    """`A ⊗ B` of words."""
-
-    @cached_property
-    def expression(self) -> MatrixExpr:
-        """The Kronecker product."""
-        return Kronecker(self.left.expression(), self.right.expression())
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `A_{ac} B_{bd}`, with the pairs `ab` for its rows and `cd` for its columns."""
-        (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
-        return a + b, c + d
-
-
-@dataclass(frozen=True, eq=False)
-class VecAtom(Atom):
-    """`vec` of a word.
-
-    Args:
-        matrix: the word.
-    """
-
-    matrix: Word
-
-    @cached_property
-    def expression(self) -> MatrixExpr:
-        """The vector."""
-        return Vec(self.matrix.expression())
-
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its matrix."""
-        return self.matrix.free
-
-    @property
-    def data(self) -> bool:
-        """Whether its matrix has data in it."""
-        return self.matrix.data
-
-    def transposed(self) -> Atom:
-        """Return `vec(X)ᵀ`."""
-        return TransposeAtom.of(self.shape[::-1], self)
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `X_{rc}`, with the pair `rc` for its rows."""
-        rows, columns = notation.word(self.matrix)
-        return rows + columns, ()

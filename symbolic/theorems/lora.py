@@ -8,8 +8,9 @@ from sympy.matrices.expressions import MatAdd, MatMul
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.form import NormalForm
+from symbolic.equality.linear_atoms import ParameterAtom
 from symbolic.equality.normal_form import equal, normal_form
-from symbolic.equality.word import ParameterAtom, Word
+from symbolic.equality.word import Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal

@@ -1,0 +1,110 @@
+"""Check the expression that a layer is written as, and write it as an expression of `vec(x)`."""
+
+from typing import Any
+
+from sympy import MatrixExpr
+
+from symbolic.equality.nonlinearity import nonlinearity_message
+from symbolic.equality.normal_form import normal_form
+from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.expressions.indexed_sum import Index, IndexedSum
+from symbolic.expressions.parameter import Ones, Parameter, Variable
+from symbolic.expressions.vec import Vec
+from symbolic.theorems.residual_stack import ResidualStack, i
+
+_COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
+
+
+def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]) -> list[str]:
+    """Return a sentence for every letter that would be read as something else than what it stands for."""
+    parameters = expression.atoms(Parameter) - {x} - expression.atoms(Ones)
+    letters = {parameter.letter for parameter in parameters}
+    wrong = []
+    kinds: dict[tuple[Any, ...], set[type]] = {}
+    for parameter in parameters:
+        kinds.setdefault((parameter.letter, parameter.indices), set()).add(type(parameter))
+    if both := sorted(str(letter) for (letter, _), classes in kinds.items() if len(classes) > 1):
+        wrong.append(
+            f"{', '.join(both)} is held in one place and stands still in another: give one of them another letter"
+        )
+    if any(parameter.has(i) for parameter in parameters):
+        wrong.append("i counts the layers: count by another index")
+    if unknown := sorted(set(shared) - letters):
+        wrong.append(f"{', '.join(unknown)} is shared, and no letter of the layer")
+    return wrong
+
+
+def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixExpr:
+    """Return the expression of a layer if it can be one.
+
+    Args:
+        expression: the expression.
+        x: the stream in it.
+        shared: the letters of parameters that all layers have in common.
+
+    Raises:
+        SymbolicError: if it is no matrix expression, or naming every letter that can't stand for what it does.
+        ShapeMismatch: if it hasn't the shape of the stream.
+    """
+    if not isinstance(expression, MatrixExpr):
+        raise SymbolicError(f"the layer is {expression!r}: give a function from the stream to a matrix expression")
+    if expression.shape != x.shape:
+        raise ShapeMismatch(
+            f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
+            f" {expression.shape[1]}: every layer of a stack has a stream of one shape; give the block that shape"
+        )
+    if wrong := _wrong_letters(expression, x, shared):
+        raise SymbolicError("; ".join(wrong))
+    return expression
+
+
+def with_own_indices(expression: MatrixExpr) -> MatrixExpr:
+    """Return an expression whose sums have indices that aren't called like those of the layers.
+
+    Args:
+        expression: the expression.
+    """
+    names = {total.index.name for total in expression.atoms(IndexedSum)}
+    free = (name for name in "hlpqrstuvw" if name not in names)
+    while clash := next((t for t in expression.atoms(IndexedSum) if t.index.name in _COUNTS_LAYERS), None):
+        index = Index(next(free), integer=True)
+        expression = expression.xreplace({clash: IndexedSum(clash.at(index), index, clash.first, clash.last)})
+    return expression
+
+
+def stream_of_shape(shape: Any) -> Parameter:
+    """Return `x_i` of a shape, or `x'_i` of one column.
+
+    Args:
+        shape: rows and columns; a vector of symbolic length if absent.
+
+    Raises:
+        SymbolicError: if it isn't a pair.
+    """
+    try:
+        rows, columns = shape or (ResidualStack().width, 1)
+    except TypeError:
+        raise SymbolicError(f"the shape is {shape!r}: give rows and columns, (d, 1) or (N, M)") from None
+    return Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
+
+
+def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:
+    """Return a layer of a matrix as an expression of `vec(x)`.
+
+    Args:
+        expression: the layer.
+        x: the stream as a matrix.
+        vector: the letter of `vec(x)`.
+
+    Raises:
+        SymbolicError: naming what has to be held, if the layer isn't affine in the stream and its activations.
+    """
+
+    def on_vec(part: MatrixExpr) -> MatrixExpr:
+        return normal_form(Vec(part)).expression().xreplace({Vec(x): vector})
+
+    whole = on_vec(expression)
+    if whole.has(x):
+        word = next(word for word in normal_form(expression).words if on_vec(word.expression()).has(x))
+        raise SymbolicError(nonlinearity_message(word, x))
+    return whole

@@ -1,4 +1,4 @@
-"""The closed form derived, proved, printed and audited: a symbolic layer over sympy, and anyone's block in it.
+"""Derive, prove and typeset the closed form of a stack of layers, and of blocks that a user writes, with sympy.
 
 Everything public is listed in `symbolic/public.py` and loaded when it is first used.
 """

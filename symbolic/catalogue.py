@@ -1,4 +1,4 @@
-"""Every derivation by its name, as the command line and the documents list them."""
+"""List every derivation by its name, for the command line and the documents."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -78,8 +78,8 @@ def derive(
             layers = 2 if depth is None else depth
             if block is None:
                 return (unroll(layers),)
-            one = transformer_block(block)
-            return (one.residual_terms(), one.unroll(layers))
+            the_block = transformer_block(block)
+            return (the_block.residual_terms(), the_block.unroll(layers))
         case "proof":
             generic = (prove(),) if block is None else ()
             return (

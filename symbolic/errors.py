@@ -1,13 +1,13 @@
-"""Errors that name what is wrong and what to do."""
+"""Define the errors of the symbolic layer; each names the fault and the remedy."""
 
 
 class SymbolicError(ValueError):
-    """What was asked for can't be derived; the message says why and what to do."""
+    """Raised if a derivation isn't possible; the message says why and what to do."""
 
 
 class ShapeMismatch(SymbolicError):
-    """Two expressions whose shapes don't fit, or a symbol that is used with two shapes."""
+    """Raised if the shapes of two expressions don't fit, or a symbol is used with two shapes."""
 
 
 class NumbersDiffer(SymbolicError):
-    """A function whose numbers aren't those of the symbols that are said to describe it."""
+    """Raised if the numbers of a function aren't those of the symbols that are said to describe it."""

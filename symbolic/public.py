@@ -1,4 +1,4 @@
-"""Everything public, named once; `symbolic` gives these names, and loads this module when one of them is first used."""
+"""List every public name once; `symbolic` loads this module when one of them is first used."""
 
 from symbolic.blocks.block import Block as Block
 from symbolic.catalogue import derive as derive

@@ -1,1 +1,1 @@
-"""The papers of Wang & Li, equation by equation: what is printed, whether it holds, and what would."""
+"""Check the papers of Wang & Li equation by equation, and prove the smallest correction of each one that fails."""

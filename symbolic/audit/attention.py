@@ -1,4 +1,4 @@
-"""Attention as a matrix: Eq. 7–10 and 35, and Appendices A and C."""
+"""Decide the claims about attention as a matrix: Eq. 7–10 and 35, and Appendices A and C."""
 
 from functools import cache
 
@@ -21,7 +21,7 @@ from symbolic.vectorisation.entries import entries, same
 
 
 def _concatenation(claim: Claim) -> Outcome:
-    """Eq. 7 with heads of N × M/h: the sum that stands for side by side is compared with that, entry by entry."""
+    """Decide Eq. 7 with heads of N × M/h, whose concatenation is written as a sum, compared entry by entry."""
     name, multi, joined, short = claim.row.equated
     expect(name == Parameter("H°", (), N, M), "the output H̊")
     expect(multi == applied("MultiHead")(*map(Symbol, "QKV")), "MultiHead(Q, K, V)")
@@ -30,17 +30,19 @@ def _concatenation(claim: Claim) -> Outcome:
     places = [ImmutableMatrix(4, 2, lambda r, c, k=k: int(r == 2 * k + c)) for k in (0, 1)]
     values = {"H^": two, "S": places}
     interpreter = Interpreter(lambda p: values[p.letter][int(p.lower[0]) - 1], exact(abs), sizes={HEADS: Integer(2)})
-    beside = same(interpreter.value(total), ImmutableMatrix.hstack(*two))
+    concatenated = same(interpreter.value(total), ImmutableMatrix.hstack(*two))
     distributed = IndexedSum(total.body * output, total.index, total.first, total.last)
     return both(
         identity(joined, short),
         identity(joined, distributed),
-        Outcome(beside, "Σ Ĥ_k S_k^T is the heads of N × M/h side by side, entry by entry at N = 3, M = 4, h = 2"),
+        Outcome(
+            concatenated, "Σ Ĥ_k S_k^T is the heads of N × M/h side by side, entry by entry at N = 3, M = 4, h = 2"
+        ),
     )
 
 
 def _attention_is_formed(claim: Claim) -> Outcome:
-    """Eq. 8 with the letters that its own arguments define, against one head written out in `x_i`."""
+    """Compare Eq. 8, with the letters that its own arguments define, with one head written out in `x_i`."""
     function, *lines = claim.row.equated
     expect(function.args[0].name == "Attention" and len(function.args) == 4, "Attention of Q, K and V")
     let = [Definition(letter, value) for value, letter in function.args[1:]]
@@ -54,7 +56,7 @@ _mended_lines = every(row_agrees(), independent(held_pattern))
 
 
 def _for_its_transpose(claim: Claim) -> Outcome:
-    """The caption with `W'_{HV}` for its transpose, as the text does with `W'_i` and `W'`."""
+    """Decide the caption with `W'_{HV}` for its transpose, as the text does with `W'_i` and `W'`."""
     left, right = claim.row.equated
     return identity(left.xreplace({heads.TRANSPOSED_HV: heads.W_HV}), right)
 
@@ -77,7 +79,7 @@ def _scores(claim: Claim) -> Outcome:
 
 
 def _covariance(claim: Claim) -> Outcome:
-    """Moving all tokens by the same vector leaves a covariance as it is, and not the scores."""
+    """Move all tokens by the same vector, which leaves a covariance as it is but not the scores."""
     x, moved = ImmutableMatrix([1, 2]), ImmutableMatrix([2, 3])
     centred = [v - ImmutableMatrix([sum(v) / Rational(2)] * 2) for v in (x, moved)]
     covariances, scores = ([v.T * v / 2 for v in centred], [v * v.T for v in (x, moved)])

@@ -1,4 +1,4 @@
-"""The audit of the papers: every numbered equation and every claim the argument uses, decided anew each time."""
+"""Decide every numbered equation of the papers and every claim that their argument uses."""
 
 from dataclasses import asdict
 

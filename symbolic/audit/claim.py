@@ -24,7 +24,7 @@ Check = Callable[["Claim"], Outcome]
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one claim.
+    """The verdict on one claim, with its reason, its correction and its evidence.
 
     Args:
         equation: its number, or a name for a claim without a number.
@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Its equation, or what it is about, and the version of the paper."""
+        """The number or the name of the equation, and the version of the paper."""
         name = f"Equation {self.equation}" if self.equation.isdigit() else self.equation[0].upper() + self.equation[1:]
         return f"{name}, version {self.source}"
 
@@ -116,7 +116,7 @@ class Claim:
 
     @property
     def says(self) -> tuple[Statement, ...]:
-        """What is printed, or the correction of a mended claim, as expressions."""
+        """The printed formula, or the correction of a mended claim, as expressions."""
         if self.is_mended:
             return read(self.corrected, self.notation)
         return read(self.printed, self.notation, self.unprimed)
@@ -159,7 +159,7 @@ class Claim:
             return Outcome(False, f"it can't be formed: {error}")
 
     def decide(self) -> Finding:
-        """Run the checks and return what they find."""
+        """Run the checks and return the finding."""
         outcome = self.run(self.literal)
         parts = [f"as printed: {outcome.how}"]
         verdict = {True: self.kind, False: FAILS, None: UNDECIDED}[outcome.holds]

@@ -1,4 +1,4 @@
-"""The closed form and its rules: Eq. 11, 12, 33 and 34."""
+"""Decide the claims about the closed form and its update rules: Eq. 11, 12, 33 and 34."""
 
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from symbolic.theorems.residual_stack import i, j
 
 
 def _own_symbols(claim: Claim) -> Outcome:
-    """The closed form with every symbol a layer's own; the printed rule for i = 0 is applied."""
+    """Decide the closed form with every symbol a layer's own; the printed rule for i = 0 is applied."""
     form = claim.row.equated[1]
     return at_depths(lambda d: identity(S.x(d), closed_form(form, d).xreplace(fold(1)), [paper_layer()]), DEPTHS)
 
@@ -46,7 +46,7 @@ def _updated_symbols(claim: Claim) -> Outcome:
 
 
 def _bias_own(claim: Claim) -> Outcome:
-    """Eq. 12 with every symbol on the right a layer's own, against the bias of a network of Eq. 20."""
+    """Compare Eq. 12, every symbol on its right a layer's own, with the bias of a network of Eq. 20."""
     _, right = claim.row.equated
     return at_depths(lambda d: identity(S.c(d), at(right, {j: d}), S.recursions), DEPTHS[1:])
 
@@ -149,7 +149,7 @@ def rules_as_printed(statements: tuple[Statement, ...]) -> Rules:
 
 
 def _rules_per_layer(claim: Claim) -> Outcome:
-    """The corrected rules run as a program, and as recursions, in which `W'_{i+1,2}` is folded for every layer."""
+    """Run the corrected rules as a program and as recursions, with `W'_{i+1,2}` folded for every layer."""
     program = reach(rules_as_printed(claim.says), "per layer")
     folded = {S.W(K, 2): S.W(K, 2) * S.W(K, 1)}
     own = [Definition(d.left, d.right.xreplace(folded), d.variables, d.where) for d in S.recursions]

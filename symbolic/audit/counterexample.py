@@ -1,4 +1,4 @@
-"""A search for exact numbers at which two expressions differ."""
+"""Search for exact numbers at which two expressions differ."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check found.
+    """The result of a check, with its evidence.
 
     Args:
         holds: whether what was checked holds: True is proved, False refuted, None neither.

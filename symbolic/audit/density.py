@@ -1,4 +1,4 @@
-"""What is said of density: which tokens and features attention as a matrix brings together."""
+"""Decide the claims about the density of attention as a matrix, with and without a causal mask."""
 
 from fractions import Fraction
 from functools import cache, partial
@@ -31,7 +31,7 @@ def _named(claim: Claim) -> list:
 
 
 def _special_values(claim: Claim) -> Outcome:
-    """No variable is zero, and W_V W_O is: two features, one head."""
+    """Compute a counterexample in which no variable is zero but W_V W_O is: two features, one head."""
     expect(_named(claim) == [heads.JOINED, heads.TRANSPOSED_O], "W_{HV} and W'_O")
     held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
     w_v, w_o = ImmutableMatrix([[1, 1], [1, 1]]), ImmutableMatrix([[1, 1], [-1, -1]])
@@ -44,13 +44,13 @@ def _special_values(claim: Claim) -> Outcome:
 
 
 def _special_head(claim: Claim) -> Outcome:
-    """A head whose W_V is the identity, and one with a causal mask."""
+    """Compute the density of a head whose W_V is the identity, and of one with a causal mask."""
     expect(_named(claim) == [_ONE_HEAD], "W'_{HVi}")
     held, w_v = ImmutableMatrix([[Rational(1, 2)] * 2] * 2), ImmutableMatrix.eye(2)
-    found, causal = density(kronecker(held, w_v.T)), attention(2, 2, 1, causal=True).value.density
+    dense, causal = density(kronecker(held, w_v.T)), attention(2, 2, 1, causal=True).value.density
     return Outcome(
-        found == causal == 1,
-        f"counterexample, N = M = 2, all entries of H 1/2, W_V = {w_v.tolist()}: W'_{{HVi}} has density {found}; with"
+        dense == causal == 1,
+        f"counterexample, N = M = 2, all entries of H 1/2, W_V = {w_v.tolist()}: W'_{{HVi}} has density {dense}; with"
         f" a causal mask and generic values it has {causal}",
     )
 
@@ -76,7 +76,7 @@ def _generic(which: str) -> Check:
 
 
 def _densities_as_stated(claim: Claim, which: str) -> Outcome:
-    """The two stated densities, beside those counted without and with a causal mask."""
+    """Compare the two stated densities with those counted without and with a causal mask."""
     free, masked = (statement.sides[0] for statement in claim.says)
     generic, causal = _counted(which), _counted(which, (2, 3, 4), causal=True)
     good = all(free == d for d in generic.values())
@@ -111,7 +111,7 @@ def _without_a_mask() -> Outcome:
 
 
 def _preceding_only(claim: Claim) -> Outcome:
-    """The stated tokens, beside those that attention with a causal mask contains."""
+    """Compare the stated tokens with those that attention with a causal mask contains."""
     statement = next(s for s in claim.says if s.relations)
     holds = {r"\le": lambda a, b: a <= b, r"\ge": lambda a, b: a >= b, "<": lambda a, b: a < b, ">": lambda a, b: a > b}
 
@@ -124,7 +124,7 @@ def _preceding_only(claim: Claim) -> Outcome:
 
 
 def _uncorrelated(claim: Claim) -> Outcome:
-    """The covariance of two elements over all signs of the entries of W_V W_O."""
+    """Compute the covariance of two elements over all signs of the entries of W_V W_O."""
     expect(_named(claim) == [_WHOLE], "W'_{HVO}")
     held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
     drawn = [kronecker(held, ImmutableMatrix(2, 2, signs).T) for signs in product((1, -1), repeat=4)]
@@ -141,7 +141,7 @@ def _uncorrelated(claim: Claim) -> Outcome:
 
 
 def _kronecker_sum(claim: Claim) -> Outcome:
-    """Elements of one head are products and not independent: `w_{na,mb} w_{pc,qd} = w_{nc,md} w_{pa,qb}`."""
+    """Decide that elements of one head depend on one another: `w_{na,mb} w_{pc,qd} = w_{nc,md} w_{pa,qb}`."""
     whole = attention(2, 2, 1).whole.matrix
     places = [(n, m, p, q, a, b, c, d) for n, m, p, q, a, b, c, d in product((0, 1), repeat=8)]
     good = all(

@@ -1,4 +1,4 @@
-"""The diamond product of versions 001 and 003, and what they derive with it."""
+"""Decide the claims of versions 001 and 003 about the diamond product."""
 
 from dataclasses import replace
 from functools import partial
@@ -54,9 +54,9 @@ def _declared(claim: Claim) -> dict[str, tuple]:
 
 
 def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
-    """Give W and x their declared shapes, and compare the product's with that of y."""
-    product, y = claim.row.equated
-    expect((product, y) == (diamond(_W, _X), _Y), "W ⋄ x = y")
+    """Compare the shape of `W ⋄ x`, for W and x of their declared shapes, with that of y."""
+    printed, y = claim.row.equated
+    expect((printed, y) == (diamond(_W, _X), _Y), "W ⋄ x = y")
     sizes = {index("m"): m, index("n"): n}
     shapes = {
         letter: tuple(int(size.subs(sizes)) if size.free_symbols else int(size) for size in shape)
@@ -65,19 +65,19 @@ def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
     expect(set(shapes) == {"W", "x", "y"}, "shapes of W, x and y")
     w, x = (entries(Parameter(letter, (), *shapes[letter])) for letter in "Wx")
     expect(w.rows == x.rows and x.cols == 1, "a vector x with as many rows as W")
-    found = column_sums(w, x)
-    transposed = same(found, w.T * x)
+    computed = column_sums(w, x)
+    transposed = same(computed, w.T * x)
     return Outcome(
-        transposed and found.shape == shapes["y"],
-        f"for m = {m} and n = {n} the product has {found.rows} entries, one for each column of W, and y has"
+        transposed and computed.shape == shapes["y"],
+        f"for m = {m} and n = {n} the product has {computed.rows} entries, one for each column of W, and y has"
         f" {shapes['y'][0]}; they are those of W^T x",
     )
 
 
 def _diamond_is_transposed(claim: Claim) -> Outcome:
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    found = Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
-    return both(lines_agree(claim.row), found)
+    entrywise = Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
+    return both(lines_agree(claim.row), entrywise)
 
 
 def _transposed_and_shaped(claim: Claim) -> Outcome:
@@ -119,8 +119,11 @@ def _no_associativity(claim: Claim) -> Outcome:
 
 
 def _no_distributivity(claim: Claim) -> Outcome:
-    found = identity(diamond(_W, _X + _Y), diamond(_W, _X) + diamond(_W, _Y))
-    return Outcome(None if found.holds is None else not found.holds, f"W ⋄ (x + y) = W ⋄ x + W ⋄ y is {found.how}")
+    distributes = identity(diamond(_W, _X + _Y), diamond(_W, _X) + diamond(_W, _Y))
+    return Outcome(
+        None if distributes.holds is None else not distributes.holds,
+        f"W ⋄ (x + y) = W ⋄ x + W ⋄ y is {distributes.how}",
+    )
 
 
 def _distributes(claim: Claim) -> Outcome:
@@ -130,7 +133,7 @@ def _distributes(claim: Claim) -> Outcome:
 
 
 def _missing_x(claim: Claim) -> Outcome:
-    """`W_1 ⋄ [x ⋄ W_2] = W_{12}` as printed, a vector and a matrix."""
+    """Decide `W_1 ⋄ [x ⋄ W_2] = W_{12}` as printed, a vector and a matrix."""
     return both(*(lines_agree(statement) for statement in claim.says))
 
 

@@ -1,4 +1,4 @@
-"""The diamond product of the papers' earlier versions: `W ⋄ x = Wᵀ x`."""
+"""Compute the diamond product of the papers' earlier versions, `W ⋄ x = Wᵀ x`, and prove its identities."""
 
 from sympy import ImmutableMatrix, MatrixExpr, Transpose, symbols
 
@@ -37,7 +37,7 @@ def column_sums(w: ImmutableMatrix, x: ImmutableMatrix) -> ImmutableMatrix:
 
 
 def diamond_derivation() -> Derivation:
-    """Prove what the diamond product is, its two identities, and the bracketing that they need.
+    """Prove that `W ⋄ x = Wᵀ x`, its two identities, and the bracketing that they need.
 
     Without brackets both identities are read from the left, `A ⋄ B ⋄ x = (A ⋄ B) ⋄ x`; read from the right they fail.
 

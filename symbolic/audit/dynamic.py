@@ -1,4 +1,4 @@
-"""Which parameters move with the input, and which stand still."""
+"""Decide which parameters depend on the input, and which are constant."""
 
 from functools import cache, partial
 
@@ -22,8 +22,8 @@ from symbolic.theorems.residual_stack import i, j
 @cache
 def _moving(parameter: MatrixExpr) -> bool:
     """Tell whether a parameter contains an attention pattern, in a network of Eq. 30."""
-    found = normal_form(parameter, (*S.recursions, *transformer_block("paper").parameters)).expression()
-    return bool(found.atoms(Held))
+    form = normal_form(parameter, (*S.recursions, *transformer_block("paper").parameters)).expression()
+    return bool(form.atoms(Held))
 
 
 _RELATION = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">="}
@@ -45,14 +45,14 @@ def _stated(statement: Statement, depth: int) -> set[int]:
 
 def _with_ranges(statements: tuple[Statement, ...]) -> list[Statement]:
     """Return statements with `j = 1, …, i` as `1 ≤ j ≤ i`."""
-    found: list[Statement] = []
+    ranges: list[Statement] = []
     for statement in statements:
-        if len(found) > 1 and found[-1].sides[0] == Symbol("...") and found[-2].relations == ("=",):
-            (letter, first), _ = found[-2].sides, found.pop()
-            found[-1] = Statement((first, letter, statement.sides[0]), (r"\le", r"\le"))
+        if len(ranges) > 1 and ranges[-1].sides[0] == Symbol("...") and ranges[-2].relations == ("=",):
+            (letter, first), _ = ranges[-2].sides, ranges.pop()
+            ranges[-1] = Statement((first, letter, statement.sides[0]), (r"\le", r"\le"))
         else:
-            found.append(statement)
-    return found
+            ranges.append(statement)
+    return ranges
 
 
 def dynamic_parameters(
@@ -81,10 +81,10 @@ def dynamic_parameters(
             kinds.append(closed_one.letter)
             meant = p if own else closed_one
             moving &= {k for k in moving if _moving(meant.xreplace({j: k, i: depth - 1}))}
-            others = [k for k in moving if closed_one.xreplace({j: k}) in left_out]
+            tolerated = [k for k in moving if closed_one.xreplace({j: k}) in left_out]
         names = " and ".join(map(str, waiting))
         how = f"of {depth} layers, attention is in {names} for j in {sorted(moving)}; stated: {sorted(stated)}"
-        outcomes.append(Outcome(moving == {*stated, *others}, how))
+        outcomes.append(Outcome(moving == {*stated, *tolerated}, how))
         waiting = []
     expect(sorted(kinds) == ["B", "C", "P"] and not waiting, "three parameters, with a range behind them")
     return both(*outcomes)

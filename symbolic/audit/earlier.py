@@ -1,4 +1,4 @@
-"""What versions 001 and 003 state differently: density, patterns, pruning, and the closed form."""
+"""Decide what versions 001 and 003 state differently: density, patterns, pruning, and the closed form."""
 
 import re
 from dataclasses import replace
@@ -53,13 +53,13 @@ _LINEAR = table({"W": ON_ROWS, "x": _DATA, "x'": Vec(_DATA), "y": _RESULT, "y'":
 
 
 def _columns_as_printed(claim: Claim) -> Outcome:
-    """The printed columns, and the equation around them with `W'` for the matrix."""
-    found = linear_on_rows(3, 3)
-    columns = [list(found.matrix.T[:, column]) for column in (0, 1)]
+    """Compare the printed columns with the matrix, and decide the equation around them."""
+    on_rows = linear_on_rows(3, 3)
+    columns = [list(on_rows.matrix.T[:, column]) for column in (0, 1)]
     (around,) = read(_ARRAY.sub(r"\\mathbf{W}'", claim.printed), _LINEAR)
     value, y, image, y_vector = around.related("=", r"\to", "=")
     expect(y_vector == Vec(y) and isinstance(y, Parameter), "y and y'")
-    good = columns == _printed_columns(claim.printed) and found.agree
+    good = columns == _printed_columns(claim.printed) and on_rows.agree
     return both(
         identity(Vec(value), image),
         Outcome(good, "its first columns are the printed ones, N = M = 3, and W' fits"),
@@ -82,7 +82,7 @@ def _sparsity(claim: Claim) -> Outcome:
 
 
 def _wrong_set(claim: Claim) -> Outcome:
-    """S_1 = 0 is small, S_2 = 10 = f: without Λ_2 the error is 10."""
+    """Compute a counterexample: S_1 = 0 is small and S_2 = f = 10, so without Λ_2 the error is 10."""
     small_set(claim.row, S1)
     kept, removed, f = 0, 10, 10
     before, after = abs(kept + removed - f), abs(kept - f)
@@ -120,7 +120,7 @@ def _held_as_printed(claim: Claim) -> Outcome:
 
 
 def _two_sums(claim: Claim) -> Outcome:
-    """N_1 = N_2 = 1 of N = 2 terms t_1 = 0 and t_2 = 10, with f = 10 and ε = 1: both sums are the first term."""
+    """Compute a counterexample with terms 0 and 10, N_1 = N_2 = 1, f = 10 and ε = 1: both sums are the first term."""
     terms, f, epsilon = (0, 10), 10, 1
     premise = abs(sum(terms) - f) < epsilon
     claimed = abs(terms[0] - f) < epsilon + abs(terms[0])
@@ -132,13 +132,13 @@ def _two_sums(claim: Claim) -> Outcome:
 
 
 def _renumbered(claim: Claim) -> Outcome:
-    """The sums up to N_1 and N_2 as the sums over Λ_1 and Λ_2."""
+    """Decide the inequality with the sums up to N_1 and N_2 read as the sums over Λ_1 and Λ_2."""
     sets = re.sub(r"\\sum_\{j=1\}\^\{N_\{(\d)\}\}", r"\\sum_{j\\in\\Lambda_{\1}}", claim.printed)
     return concludes(replace(claim, printed=sets))
 
 
 def _fixed_biases(claim: Claim) -> Outcome:
-    """The layer is Eq. 20; a sum as in Eq. 1 has fixed biases, and `c_2` contains the input."""
+    """Decide that the layer is Eq. 20, and that `c_2` contains the input where Eq. 1 has fixed biases."""
     layer = lines_agree(claim.row, [S.equation_20])
     letters = normal_form(S.c(2), S.recursions).expression().atoms(Parameter)
     expect(bool(layer.holds), "the residual term")
@@ -154,7 +154,7 @@ def _dynamic_biases(claim: Claim) -> Outcome:
 
 
 def _sum_of_the_next(claim: Claim, *, settings: bool) -> Outcome:
-    """The sum of terms of layer i + 1, its symbols updated, with or without the setting of `UAT_i` before it."""
+    """Decide the sum of terms of layer i + 1 with updated symbols, with or without the setting of `UAT_i` before it."""
     setting, line = claim.says
     expect(setting.equated[0] == S.UAT(i), "a setting of UAT_i")
     left, right = line.equated

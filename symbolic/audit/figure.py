@@ -1,4 +1,4 @@
-"""Figure 2 of the appendix: how the parameters change with every layer, in the values that they had at first."""
+"""Compute Figure 2 of the appendix: the parameters after every layer, in terms of their original values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Figure:
 
     @property
     def note(self) -> str:
-        """What the values rest on."""
+        """A note on the values: the network that they were compared with."""
         how = "is" if self.verified else "is NOT"
         return (
             f"s_j = σ(B_j x'_0 + c_j). With these values the closed form {how} the network of Eq. 30, at every depth."
@@ -93,8 +93,8 @@ def _recursions() -> tuple[Definition, ...]:
     k = i + 1
     folded = {S.W(k, 2): S.W(k, 2) * S.W(k, 1)}
     sums = Definition(S.UAT(i), IndexedSum(S.C(j, i) * _activation(j), j, 1, i), (i,))
-    others = (rule for rule in S.recursions if rule.left.letter != "UAT")
-    return (*(Definition(r.left, r.right.xreplace(folded), r.variables, r.where) for r in others), sums)
+    recursions = (rule for rule in S.recursions if rule.left.letter != "UAT")
+    return (*(Definition(r.left, r.right.xreplace(folded), r.variables, r.where) for r in recursions), sums)
 
 
 def _activation(k: Any) -> Parameter:

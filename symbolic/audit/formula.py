@@ -61,15 +61,15 @@ class _Reader:
         return token
 
     def statements(self) -> tuple[Statement, ...]:
-        found = []
+        statements = []
         while self.next:
             if self.next in _SEPARATORS or self.next.startswith(r"\text{"):
                 self.take()
             else:
-                found.append(self.statement())
+                statements.append(self.statement())
         if left := sorted(self.unprimed.elements()):
             raise SymbolicError(f"{self.latex} has not the letters without a prime that are declared: {left}")
-        return tuple(found)
+        return tuple(statements)
 
     def statement(self) -> Statement:
         sides, relations = [self.sum()], []
@@ -172,13 +172,13 @@ class _Reader:
             return (self.take(),)
         self.take()
         depth = 1
-        found: list[str] = []
+        tokens: list[str] = []
         while True:
             token = self.take()
             depth += (token == "{") - (token == "}")
             if not depth:
-                return tuple(found)
-            found.append(token)
+                return tuple(tokens)
+            tokens.append(token)
 
     def letter(self) -> str:
         token = self.take()
@@ -246,21 +246,21 @@ class _Reader:
 
 def _indices(text: str) -> tuple[Any, ...]:
     """Return indices such as `i+1,1` or `Qi`: numbers and symbols, capitals as strings."""
-    found: list[Any] = []
+    indices: list[Any] = []
     for part in text.split(","):
         match = re.fullmatch(r"([A-Z]*)([a-z]?(?:[+-]?\d+)?|N_\{?\d\}?)", part)
         if match is None:
             raise SymbolicError(f"{part} is no index")
         capitals, rest = match.groups()
         if capitals == "N" or rest.startswith("N"):
-            found.append(Symbol(part.replace("{", "").replace("}", ""), integer=True, positive=True))
+            indices.append(Symbol(part.replace("{", "").replace("}", ""), integer=True, positive=True))
             continue
         if capitals:
-            found.append(capitals)
+            indices.append(capitals)
         if rest:
             letter, number = re.fullmatch(r"([a-z]?)(.*)", rest).groups()  # type: ignore[union-attr]
-            found.append((index(letter) if letter else Integer(0)) + Integer(number or 0))
-    return tuple(found)
+            indices.append((index(letter) if letter else Integer(0)) + Integer(number or 0))
+    return tuple(indices)
 
 
 def _times(left: Any, right: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is said of a sum with fixed parameters: that it fits one function, and gives similar inputs similar outputs."""
+"""Decide the claims that a sum with fixed parameters fits one function, and gives similar inputs similar outputs."""
 
 from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol
 
@@ -38,7 +38,7 @@ def _never_less(larger: Expr, smaller: Expr, *variables: Symbol) -> Outcome:
 
 
 def _one_function(claim: Claim) -> Outcome:
-    """A fixed sum of a text t and a prompt p, at both prompts; it is linear in t between 0 and 1."""
+    """Evaluate a fixed sum of a text t and a prompt p at both prompts; it is linear in t between 0 and 1."""
     texts = (Integer(0), Rational(1, 2), Integer(1))
     first, second = ([_sum(_DISTANCE, t, Integer(p)) for t in texts] for p in (0, 1))
     return Outcome(
@@ -50,20 +50,20 @@ def _one_function(claim: Claim) -> Outcome:
 
 
 def _two_functions(claim: Claim) -> Outcome:
-    """The corrected sum is the distance of text and prompt, for all numbers, and the sum of the counterexample."""
+    """Decide that the corrected sum is the distance of text and prompt, and the sum of the counterexample."""
     name, total, distance = claim.row.equated
     expect(name == applied("G")(_T, _P), "G(t, p)")
-    one, other = as_number(total, _number), as_number(distance, _number)
+    left, right = as_number(total, _number), as_number(distance, _number)
     t, p = _REAL[_T], _REAL[_P]
     points = [(Integer(a), Integer(b)) for a in (-2, 0, 1, 3) for b in (0, 1)]
-    same = all(_sum(_DISTANCE, *point) == one.subs(dict(zip((t, p), point, strict=True))) for point in points)
-    decided = [_never_less(*pair, t, p) for pair in ((one, other), (other, one))]
+    same = all(_sum(_DISTANCE, *point) == left.subs(dict(zip((t, p), point, strict=True))) for point in points)
+    decided = [_never_less(*pair, t, p) for pair in ((left, right), (right, left))]
     good = same and all(outcome.holds for outcome in decided)
     return Outcome(good or None, f"both sides, {decided[0].how}, with σ = ReLU")
 
 
 def _nearly_identical(claim: Claim) -> Outcome:
-    """Two prompts that differ by a millionth, and a fixed sum that tells them apart."""
+    """Evaluate a fixed sum at two prompts that differ by a millionth."""
     near, steep = Rational(1, 10**6), ((1, (0, 10**6), 0),)
     first, second = (_sum(steep, Integer(0), p) for p in (Integer(0), near))
     return Outcome(
@@ -74,7 +74,7 @@ def _nearly_identical(claim: Claim) -> Outcome:
 
 
 def _bounded_by_weights(claim: Claim) -> Outcome:
-    """A term's outputs are no farther apart than its pre-activations, with `σ` the ReLU."""
+    """Decide that a term's outputs are no farther apart than its pre-activations, with `σ` the ReLU."""
     smaller, larger = (as_number(side, _number) for side in claim.row.related(r"\le"))
     return _never_less(larger, smaller, _REAL[_A], _REAL[_B])
 

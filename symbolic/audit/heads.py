@@ -1,4 +1,4 @@
-"""The papers' attention heads: what their letters stand for, on `x` and on `vec(x)`, with the patterns held or not."""
+"""Define the expressions of the papers' attention heads, on `x` and on `vec(x)`, with the patterns held or not."""
 
 from typing import Any
 
@@ -101,8 +101,8 @@ HELD_PATTERN = Definition(_ONE_PATTERN, softmax(SCORES * (1 / sqrt(M))))
 
 def _concatenated(first: MatrixExpr, dots: Expr, last: MatrixExpr) -> MatrixExpr:
     """Return `Concat(Ĥ_1, …, Ĥ_h)`: side by side is a sum, with `S_k` placing the features of head k."""
-    one, count = (Parameter("H^", (k,), N, SIZE) for k in (1, Symbol("h")))
-    if (first, dots, last) != (one, Symbol("..."), count):
+    first_head, last_head = (Parameter("H^", (k,), N, SIZE) for k in (1, Symbol("h")))
+    if (first, dots, last) != (first_head, Symbol("..."), last_head):
         return applied("Concat")(first, dots, last)
     return IndexedSum(Parameter("H^", (_k,), N, SIZE) * _PLACE.T, _k, 1, HEADS)
 

@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Notation:
-    """What the letters of one part of a paper stand for.
+    """The expressions that the letters of one part of a paper stand for.
 
     Args:
         symbol: the expression that a name stands for.
@@ -47,7 +47,7 @@ class Notation:
 
 
 def applied(name: str) -> Callable[..., Tuple]:
-    """Return what reads `name(arguments)` as a name with its arguments.
+    """Return a function that reads `name(arguments)` as a name with its arguments.
 
     Args:
         name: the name.

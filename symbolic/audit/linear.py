@@ -1,4 +1,4 @@
-"""Linear maps and the MLP in matrix-vector form: Eq. 3, 5 and 6."""
+"""Decide the claims about linear maps and the MLP in matrix-vector form: Eq. 3, 5 and 6."""
 
 from sympy import Identity
 
@@ -24,7 +24,7 @@ _Y = Variable("y", (), N, M)
 
 
 def _general_map(claim: Claim) -> Outcome:
-    """Eq. 3 for both linear orientations, `W x` and `x W`."""
+    """Decide Eq. 3 for both linear orientations, `W x` and `x W`."""
     y, transformed, y_vector, image = claim.row.related("=", r"\mapsto", "=")
     expect((y, y_vector) == (_Y, Vec(_Y)), "y and y'")
     expect(transformed == applied("T")(X, _ROWS), "T(x | W)")
@@ -40,7 +40,7 @@ def _general_map(claim: Claim) -> Outcome:
 
 
 def _eq_5(claim: Claim) -> Outcome:
-    """`x_{i+1}` is what the left side says; both sides of the arrow then say the same of `vec(x_{i+1})`."""
+    """Decide Eq. 5: with `x_{i+1}` as the left side defines it, the right side is `vec(x_{i+1})`."""
     following, value, vector, image = claim.row.related("=", r"\mapsto", "=")
     expect(following == _X2, "x_{i+1}")
     let = Definition(following, value)
@@ -116,7 +116,7 @@ def mlp_in_matrix_vector_form() -> Outcome:
 
 
 def _primed_on_rows(claim: Claim) -> Outcome:
-    """The mapping to primed symbols as printed, with `W' = W ⊗ I_M` and `b' = vec(b)`."""
+    """Decide the mapping to primed symbols as printed, with `W' = W ⊗ I_M` and `b' = vec(b)`."""
     name, value, image = claim.row.related("=", r"\mapsto")
     expect(name == applied("FFN")(X), "FFN(x)")
     meaning = [Definition(_PRIMED[f"W'_{k + 1}"], Kronecker(w, Identity(M))) for k, w in enumerate(_W)]
@@ -125,7 +125,7 @@ def _primed_on_rows(claim: Claim) -> Outcome:
 
 
 def _primed_on_features(claim: Claim) -> Outcome:
-    """The printed primed side, beside the corrected FFN with the corrected `W'_k` and `b' = 1 ⊗ b`."""
+    """Compare the printed primed side with the corrected FFN, its `W'_k` corrected and `b' = 1 ⊗ b`."""
     corrected, primed = read(claim.corrected, _FEATURES)
     name, value = corrected.equated
     expect(name == applied("FFN")(X) and primed.equated[0] == _PRIMED["W'_1"], "FFN(x), and W'_k")

@@ -1,4 +1,4 @@
-"""The absolute value of a sum, as the pruning argument uses it, and inequalities between such values."""
+"""Represent absolute values of sums, and decide inequalities between them by their signs."""
 
 from collections.abc import Callable
 from itertools import pairwise, product
@@ -12,7 +12,7 @@ from symbolic.expressions.matrix import Matrix
 
 
 class Magnitude(Matrix):
-    """`|v|`, of which nothing is used but that it is an absolute value.
+    """The absolute value `|v|` of a sum.
 
     Args:
         argument: `v`.
@@ -51,7 +51,7 @@ _NUMBERS = (0, 1, -1, 3)
 
 
 def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
-    """Tell whether a sum of absolute values of linear terms in `a` and `b` is shown to be never negative.
+    """Tell whether a sum of absolute values of linear terms in `a` and `b` is nonnegative, by its values on eight rays.
 
     Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
     value is at one of the rays.
@@ -66,7 +66,7 @@ def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
         return expression.subs({a: ray[0], b: ray[1]})
 
     arguments = [size.args[0] for size in gap.atoms(Abs)]
-    linear = all(at(t, one) * at(t, two) >= 0 for one, two in pairwise(_RAYS) for t in arguments)
+    linear = all(at(t, first) * at(t, second) >= 0 for first, second in pairwise(_RAYS) for t in arguments)
     return bool(linear and not gap.subs({a: 0, b: 0}) and all(at(gap, ray) >= 0 for ray in _RAYS))
 
 

@@ -1,4 +1,4 @@
-"""What the letters of Eq. 1, 2 and 11–34 stand for: a layer's own parameters, and those of the closed form."""
+"""Define the letters of Eq. 1, 2 and 11–34: a layer's own parameters, and those of the closed form."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def stream(k: Any) -> Variable:
 
 
 def _indexed(name: Name, k: Any, role: Any = None) -> MatrixExpr | None:
-    """Return what a letter with one index, or two, stands for in a stack of layers."""
+    """Return the expression that a letter with one index, or two, stands for in a stack of layers."""
     match name.letter:
         case "W" if role in (1, 2, 3):
             return S.W(k, int(role))
@@ -69,7 +69,7 @@ def _indexed(name: Name, k: Any, role: Any = None) -> MatrixExpr | None:
 
 
 def symbol(name: Name) -> Any:
-    """Return what a name stands for: `x_k` is a matrix, and `x'_k` the vector of it.
+    """Return the expression that a name stands for: `x_k` is a matrix, and `x'_k` the vector of it.
 
     Args:
         name: the name.
@@ -79,32 +79,32 @@ def symbol(name: Name) -> Any:
     """
     if name.letter[0] == "Δ":
         return delta(symbol(name._replace(letter=name.letter[1:])))
-    found = None
+    expression = None
     match name.letter, name.lower:
         case letter, _ if name.primed and letter not in _PRIMED:
             pass
         case "x", () if not name.primed:
-            found = INPUT
+            expression = INPUT
         case "I", ("n",) | (Symbol(name="n"),):
-            found = CUBE
+            expression = CUBE
         case "W" | "b" | "alpha" | "theta", (j,) if not name.primed:
             shape = {"W": (_N, _M), "b": (_M, 1), "alpha": (_K, _M), "theta": (_M, 1)}[name.letter]
-            found = Parameter(name.letter, (j,), *shape)
+            expression = Parameter(name.letter, (j,), *shape)
         case "beta", ():
-            found = FACTOR
+            expression = FACTOR
         case "varepsilon", ():
-            found = THRESHOLD
+            expression = THRESHOLD
         case "0", ():
-            found = Integer(0)
+            expression = Integer(0)
         case "i" | "j" | "k", ():
-            found = index(name.letter)
+            expression = index(name.letter)
         case "x", (k,) if not name.primed:
-            found = stream(k)
+            expression = stream(k)
         case letter, (k, *role) if name.primed == (letter in _PRIMED) and len(role) < 2:
-            found = _indexed(name, k, *role)
-    if found is None:
+            expression = _indexed(name, k, *role)
+    if expression is None:
         raise SymbolicError(f"{name} stands for nothing: see the letters of the papers and of the closed form")
-    return found
+    return expression
 
 
 def _of_the_input(parameter: Parameter) -> Any:

@@ -1,4 +1,4 @@
-"""Pruning: Eq. 13–16, the premise that the dropped terms are small, and what is concluded for layers."""
+"""Decide the claims about pruning: Eq. 13–16, their premise, and their conclusion for layers."""
 
 from dataclasses import replace
 from functools import cache
@@ -47,10 +47,10 @@ def _number(part: MatrixExpr) -> Expr:
     whole = IndexedSum(part.body, part.index, part.first, Symbol("N", integer=True, positive=True))
     if is_the_sum(whole):
         return _SETS[part.last]
-    others = sorted(p.letter for p in part.atoms(Parameter))
+    letters = sorted(p.letter for p in part.atoms(Parameter))
     return (
         Symbol(f"T_{list(_SETS).index(part.last) + 1}", real=True)
-        if "theta" in others
+        if "theta" in letters
         else Symbol(str(part), real=True)
     )
 
@@ -119,12 +119,12 @@ def small_share(claim: Claim) -> Outcome:
 def _drop_held_terms(claim: Claim) -> Outcome:
     small_set(read(claim.printed, EARLIER)[0], S2)
     dropped = S.form(2) - (S.P(2) * S.x(0) + S.q(2) + S.C(2, 2) * S.activation(2))
-    found = identity(dropped, S.C(1, 2) * S.activation(1), S.recursions)
-    return Outcome(found.holds, f"with all else held the output changes by the dropped terms alone: {found.how}")
+    outcome = identity(dropped, S.C(1, 2) * S.activation(1), S.recursions)
+    return Outcome(outcome.holds, f"with all else held the output changes by the dropped terms alone: {outcome.how}")
 
 
 def _run_again(claim: Claim) -> Outcome:
-    """The difference of two layers and of two without the first one's term, both run."""
+    """Decide how the output of two layers changes if the first one's term is removed and the network run again."""
     s = S
     without = s.W(1, 1) * s.x(0) + s.b(1, 3)
     names = (
@@ -156,7 +156,7 @@ def _whole_layer(claim: Claim) -> Outcome:
 
 
 def _linear_path_stays(claim: Claim) -> Outcome:
-    """With `W'_{1,3} = 0` the network without layer 1's term is the network; σ is continuous, so near it is near."""
+    """Decide that the network without layer 1's term is its limit for `W'_{1,3} → 0`, where σ is continuous."""
     premise, limit = claim.mended.says
     matrix, zero = premise.sides
     expect(isinstance(matrix, Parameter) and zero == 0 and premise.relations == (r"\to",), "W'_{1,3} → 0")
@@ -165,8 +165,8 @@ def _linear_path_stays(claim: Claim) -> Outcome:
     expect(not limit.sides[1].has(matrix), "a limit without the vanishing matrix")
     expect(limit.sides[1].has(S.W(1, 1)), "a limit with the linear path")
     left, right = limit.sides
-    found = identity(left, right, (S.equation_20, gone))
-    return Outcome(found.holds, f"at {matrix} = 0 nothing changes, {found.how}, and σ is continuous")
+    outcome = identity(left, right, (S.equation_20, gone))
+    return Outcome(outcome.holds, f"at {matrix} = 0 nothing changes, {outcome.how}, and σ is continuous")
 
 
 def _term(k: int, bias: str) -> str:

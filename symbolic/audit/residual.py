@@ -1,4 +1,4 @@
-"""The residual network in B.1 and B.2: Eq. 20–27, with what is defined between them."""
+"""Decide the claims about the residual network in B.1 and B.2: Eq. 20–27 and the definitions between them."""
 
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -58,7 +58,7 @@ def next_layer(expression: MatrixExpr) -> MatrixExpr:
 
 
 def _eq_20(claim: Claim) -> Outcome:
-    """Eq. 20 is what all proofs take a layer to be."""
+    """Decide that Eq. 20 is the layer that all proofs start from."""
     left, right = (next_layer(side) for side in claim.row.equated)
     return both(identity(left, right, [S.equation_20]), identity(right, S.equation_20.right))
 
@@ -83,7 +83,7 @@ def _eq_24(claim: Claim) -> Outcome:
 
 
 def _sum_with_equal_sizes(claim: Claim) -> Outcome:
-    """The sum of one layer as printed, beside what Eq. 20 has, with neurons and stream of one size."""
+    """Compare the printed sum of one layer with that of Eq. 20, with neurons and stream of one size."""
     same = ResidualStack(S.width, S.width)
 
     def resized(p: Parameter) -> Parameter:
@@ -94,7 +94,7 @@ def _sum_with_equal_sizes(claim: Claim) -> Outcome:
 
 
 def _sum_of_terms(claim: Claim) -> Outcome:
-    """The sum with its second indices raised, all symbols the updated ones."""
+    """Decide the sum with its second indices raised, all symbols the updated ones."""
     left, right = claim.row.equated
     return both(
         identity(left, rewritten(right, updated(i)), S.recursions), derived(prove(), "induction with this definition")
@@ -102,7 +102,7 @@ def _sum_of_terms(claim: Claim) -> Outcome:
 
 
 def _own_symbols(claim: Claim) -> Outcome:
-    """The lines at i = 2 with every symbol a layer's own, and UAT_2 the sum of these terms."""
+    """Decide the lines at i = 2 with every symbol a layer's own, and UAT_2 the sum of these terms."""
     terms = (S.W(k, 3) * Activation(S.W(k, 2) * S.x(0) + S.b(k, 2)) for k in (1, 2))
     own = (Definition(S.UAT(2), sum(terms, 0 * S.x(0))), Definition(updated_b1(2), S.b(2, 3)), S.equation_20)
     first, *lines = (side.xreplace({i: Integer(2)}) for side in claim.row.equated)
@@ -120,7 +120,7 @@ _SETTINGS = (
 
 
 def _settings(claim: Claim, *, as_meant: bool) -> Outcome:
-    """The settings in order; or the first four at once, then `UAT_{i+1}` with the layer's own matrix before `UAT_i`."""
+    """Run the settings in order; or four of them at once, then `UAT_{i+1}` with the layer's own matrix."""
     *first, uat = assignments(claim.says[:-1])
     state = all_at_once(first)
     if as_meant:

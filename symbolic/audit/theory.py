@@ -1,4 +1,4 @@
-"""Universal approximation and LoRA: Eq. 1, 2, 4 and 17–19."""
+"""Decide the claims about universal approximation and LoRA: Eq. 1, 2, 4 and 17–19."""
 
 from functools import cache, partial
 
@@ -37,7 +37,7 @@ def _sum_of_the_theorem(claim: Claim) -> Outcome:
 
 
 def cited(claim: Claim) -> Outcome:
-    """Return that a claim is a theorem of others, which isn't proved here.
+    """Accept a claim as a theorem of other authors, which isn't proved here.
 
     Args:
         claim: the claim, `|G(x) − f(x)| < ε`.
@@ -57,7 +57,7 @@ _DYNAMIC = table(
 
 
 def _parameters_of_the_input(claim: Claim) -> Outcome:
-    """Eq. 4: one index, and the parameters inside the activation of Eq. 1 as functions of the input."""
+    """Decide that Eq. 4 makes the parameters inside the activation of Eq. 1 functions of the input."""
     (total,) = lemma_1().steps[0].left.atoms(IndexedSum)
     inside = {p.letter for p in next(iter(total.atoms(Activation))).atoms(Parameter)} - {INPUT.letter}
     output, value = claim.row.equated
@@ -92,7 +92,7 @@ def _mended(claim: Claim, misprints: tuple[tuple[str, str], ...]) -> MatrixExpr:
 
 
 def _eq_18(claim: Claim, misprints: tuple[tuple[str, str], ...]) -> Outcome:
-    """Eq. 18, its plain parameters as updated, against the adapted network."""
+    """Compare Eq. 18, its plain parameters read as updated, with the adapted network."""
     form, adapted = _mended(claim, misprints), AdaptedStack()
 
     def at(depth: int) -> Outcome:
@@ -107,7 +107,7 @@ def _only_mlp(depth: int) -> tuple[Definition, ...]:
 
 
 def _lora_in_mlps(claim: Claim) -> Outcome:
-    """The corrected form in the induction step at a symbolic layer, for adapters in the MLPs of all layers.
+    """Prove the induction step of the corrected form at a symbolic layer, for adapters in the MLPs of all layers.
 
     `X + ΔX` is what the recursions make of `W'_{k,2} + ΔW'_{k,2}` and `W'_{k,3} + ΔW'_{k,3}`; `P` and `q` stay. The
     printed form says the same, its two misprints mended and its symbols updated.
@@ -134,7 +134,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
     step = identity(left, right, (hypothesis, AdaptedStack().equation_20, plain, *changes, *rules, *shared))
 
     def moved(p: Parameter) -> MatrixExpr:
-        """Return what a printed symbol means: `b'_{j,2}` is the updated one, and contains the adapters."""
+        """Return the expression of a printed symbol: `b'_{j,2}` is the updated one, and contains the adapters."""
         if p.letter == "ΔW'":
             return delta(updated(k)(Parameter("W'", p.lower, *p.shape)))
         meant = updated(k)(p)
@@ -156,17 +156,17 @@ def _theorem_with_adapters() -> Outcome:
 
 
 def _layer_by_layer(claim: Claim) -> Outcome:
-    """With an adapter in layer 1 alone, the bias inside layer 2's activation is another one."""
+    """Compare the bias inside layer 2's activation with and without an adapter in layer 1 alone."""
     only_first = (Definition(delta(S.W(2, 2)), ZeroMatrix(S.neurons, S.width)), *AdaptedStack().recursions)
     moved = normal_form(S.c(2), only_first).expression()
-    found = identity(moved, normal_form(S.c(2), S.recursions).expression())
+    outcome = identity(moved, normal_form(S.c(2), S.recursions).expression())
     return Outcome(
-        found.holds, f"with an adapter in layer 1 alone, c_2, the bias inside layer 2's activation: {found.how}"
+        outcome.holds, f"with an adapter in layer 1 alone, c_2, the bias inside layer 2's activation: {outcome.how}"
     )
 
 
 def _change_of_the_bias(claim: Claim) -> Outcome:
-    """`Δc_{i+1}` is the bias with every `X + ΔX` minus the bias."""
+    """Decide `Δc_{i+1}`, the bias with `X + ΔX` for every `X` minus the bias."""
     rule = next(rule for rule in S.recursions if rule.left == S.c(K))
     adapted = rewritten(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
     left, right = claim.row.equated

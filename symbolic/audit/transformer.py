@@ -1,4 +1,4 @@
-"""From the residual network to the Transformer in B.3: Eq. 28–32."""
+"""Decide the claims of B.3, which leads from the residual network to the Transformer: Eq. 28–32."""
 
 from sympy import MatrixExpr
 

@@ -1,4 +1,4 @@
-"""Update rules as printed: assignments that reuse one symbol for a parameter before and after, run as a program."""
+"""Run the printed update rules as a program: assignments that reuse a symbol for a parameter before and after."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -40,8 +40,8 @@ def at(expression: MatrixExpr, values: dict[Expr, Any]) -> MatrixExpr:
         expression: the expression.
         values: the numbers.
     """
-    found = expression.xreplace(values)
-    return found.xreplace({part: written_out(part) for part in found.atoms(IndexedSum)})
+    value = expression.xreplace(values)
+    return value.xreplace({part: written_out(part) for part in value.atoms(IndexedSum)})
 
 
 def assignments(statements: Iterable[Statement]) -> list[Assignment]:
@@ -76,7 +76,7 @@ def all_at_once(steps: Iterable[Assignment]) -> State:
 
 
 def updated(layer: Any) -> Callable[[Parameter], MatrixExpr]:
-    """Return what the papers' letters mean where they stand for the updated parameters: those of the closed form.
+    """Return a rule that replaces the papers' letters, where they mean updated parameters, by those of the closed form.
 
     Args:
         layer: the layer to which `W'_{j,3}` is carried.
@@ -163,7 +163,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(statements: Sequence[Statement], bias: Statement, form: Statement) -> Rules:
-    """Return printed update rules: `i = 0`, what it sets, `j = 1, …, i`, what they set.
+    """Return printed update rules: `i = 0` with its settings, then `j = 1, …, i` with theirs.
 
     In the corrected rules it is `i ≥ 0`, and `i ≥ 1` stands before those that hold once for every new layer.
 
@@ -194,8 +194,8 @@ def closed_form(form: MatrixExpr, depth: int) -> MatrixExpr:
         form: its right side.
         depth: number of layers.
     """
-    found = at(form, {i: depth - 1})
-    return found.xreplace({p: S.b(depth, 3) for p in found.atoms(Parameter) if p.letter == "b'" and p.lower[1] == 1})
+    value = at(form, {i: depth - 1})
+    return value.xreplace({p: S.b(depth, 3) for p in value.atoms(Parameter) if p.letter == "b'" and p.lower[1] == 1})
 
 
 def _run(rules: Rules, depth: int, reading: str) -> State:
@@ -246,15 +246,15 @@ def per_layer(rules: Rules, depth: int) -> State:
         new, number = layer + 1, {i: layer}
         own = {p: p for p in (S.W(new, 1), S.b(new, 2), S.b(new, 3))}
         own |= {target.xreplace(number): value.xreplace(number) for target, value in rules.start}
-        known, found = {**state, **own}, {}
+        known, new_values = {**state, **own}, {}
         for step in rules.each if layer else ():
             for k in rules.values(layer) if step.target.has(j) else (layer,):
                 target, value = rules.at_layer(step, k)
-                found[target.xreplace(number)] = value.xreplace(number).xreplace(known)
+                new_values[target.xreplace(number)] = value.xreplace(number).xreplace(known)
         if layer:
             target, value = rules.at_layer(rules.bias, new)
-            found[target] = value.xreplace(known)
-        state |= {**own, **found}
+            new_values[target] = value.xreplace(known)
+        state |= {**own, **new_values}
     return state
 
 

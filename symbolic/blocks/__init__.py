@@ -1,1 +1,1 @@
-"""What one layer computes, and its parameters in Eq. 20."""
+"""Blocks: the function of one layer, and its parameters in Eq. 20."""

@@ -1,4 +1,4 @@
-"""Anyone's layer: its residual terms, its proof and its closed form, from one expression of the stream."""
+"""Derive the residual terms, the proof and the closed form of a layer, written as an expression of the stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -96,7 +96,7 @@ class Block:
 
     @classmethod
     def of(cls, fn: Callable[[Any], Any], x: Any) -> "Block":
-        """Read a layer from a marked JAX function's own program: the code that runs is what gets derived.
+        """Read a layer from the program of a marked JAX function, so that the derivation is of the code that runs.
 
         `x'_{i+1} = W'_{i+1,1} x'_i + …` with a matrix on `vec(x)` for every array and every mark that multiplies what
         flows, its letter from its name, and a vector for everything that is added. `block.legend` says what each letter
@@ -176,7 +176,7 @@ class Block:
         return f"Held at their values on this input: {held}." if held else ""
 
     def _meanings(self) -> dict[str, str]:
-        """Return what every letter of a block that was read from a program stands for, in words."""
+        """Return the meaning of every letter of a block that was read from a program, in words."""
         return {letter: str(meaning).replace("_", " ") for letter, meaning in self.legend.items()}
 
     def _explained(self, derivation: Derivation) -> Derivation:
@@ -236,7 +236,7 @@ class Block:
         return self._printed(self._instance(contributions(self.stack), f"The contributions of the {self.name}"))
 
     def difference(self) -> Derivation:
-        """Return the difference of two inputs, between which what is held moves, with this block's parameters."""
+        """Return the difference form of two inputs, between which held parameters change, for this block."""
         theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
         return self._printed(with_moving_parameters(theorem, self.parameters))
 
@@ -248,7 +248,7 @@ class Block:
         activation: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]],
         sizes: Mapping[Symbol, int] | None = None,
     ) -> "Numbers":
-        """Evaluate the block, its parameters and the closed form with a function's own numbers, beside the function.
+        """Compare the block, its parameters and the closed form with a function, at the function's own numbers.
 
         Where all of it agrees at this input, it is compared at a second one too, which is drawn at random: what stands
         still in the block has to be the same there.
@@ -281,11 +281,11 @@ class Block:
             >>> block.verify(layer, jnp.array([0.5, -1.0]), {"G": G, "F": F}, jnp.tanh).holds
             True
         """
-        from symbolic.evaluation.comparison import beside
+        from symbolic.evaluation.comparison import compare
 
         layers = [functions] if callable(functions) else list(functions)
         of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        numbers = beside(self, layers, x, of_layers, activation, sizes)
+        numbers = compare(self, layers, x, of_layers, activation, sizes)
         if not numbers.holds:
             raise NumbersDiffer(
                 f"the function isn't the {self.name}:\n{numbers}\nthe first ✗ says which part to look at: another"

@@ -1,4 +1,4 @@
-"""The parameters of Eq. 20, read off from a layer that is written as an expression of the stream."""
+"""Read off the parameters of Eq. 20 from a layer that is written as an expression of the stream."""
 
 from typing import NamedTuple
 
@@ -22,9 +22,9 @@ class _Inside(NamedTuple):
     couplings: dict[int, MatrixExpr]
 
 
-def _visit(activation: Activation, x: Parameter, found: list[_Inside]) -> int:
-    """Append an activation to those found, behind those inside it, and return its number, from 1."""
-    for number, known in enumerate(found, 1):
+def _visit(activation: Activation, x: Parameter, visited: list[_Inside]) -> int:
+    """Append an activation to the list, behind those inside it, and return its number, from 1."""
+    for number, known in enumerate(visited, 1):
         if known.activation == activation:
             return number
     if activation.order:
@@ -32,9 +32,9 @@ def _visit(activation: Activation, x: Parameter, found: list[_Inside]) -> int:
             f"{activation} is a slope of the stream, and no layer's activation: hold it, as a parameter of its own"
         )
     sorted_by_x = collect(activation.argument, x)
-    couplings = {_visit(term.activation, x, found): term.outer for term in sorted_by_x.terms}
-    found.append(_Inside(activation, sorted_by_x.path, sorted_by_x.offset, couplings))
-    return len(found)
+    couplings = {_visit(term.activation, x, visited): term.outer for term in sorted_by_x.terms}
+    visited.append(_Inside(activation, sorted_by_x.path, sorted_by_x.offset, couplings))
+    return len(visited)
 
 
 class Reading(NamedTuple):
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 def read(layer: MatrixExpr, x: Parameter) -> Reading:
-    """Sort a layer by the stream: linear path, biases, and every activation with what flows into and out of it.
+    """Sort a layer by the stream: linear path, biases, and the matrices and biases of every activation.
 
     An activation inside another one of the same layer is a term of its own, which flows into the other.
 
@@ -64,19 +64,19 @@ def read(layer: MatrixExpr, x: Parameter) -> Reading:
     Source: Wang & Li, Eq. 20 and 28–31.
     """
     whole = collect(layer, x)
-    found: list[_Inside] = []
-    outer = {_visit(term.activation, x, found): term.outer for term in whole.terms}
-    couplings = tuple((t, r) for t, inside in enumerate(found, 1) for r in sorted(inside.couplings))
-    names = tuple(inside.activation.function for inside in found)
+    visited: list[_Inside] = []
+    outer = {_visit(term.activation, x, visited): term.outer for term in whole.terms}
+    couplings = tuple((t, r) for t, inside in enumerate(visited, 1) for r in sorted(inside.couplings))
+    names = tuple(inside.activation.function for inside in visited)
     stack = ResidualStack(
         x.shape[0],
-        tuple(inside.activation.shape[0] for inside in found),
+        tuple(inside.activation.shape[0] for inside in visited),
         names if set(names) - {"σ"} else (),
         couplings,
     )
     k = i + 1
     table: list[tuple[Parameter, MatrixExpr]] = [(stack.W(k, 1), whole.path), (stack.b(k, 3), whole.offset)]
-    for t, inside in enumerate(found, 1):
+    for t, inside in enumerate(visited, 1):
         width = (x.shape[0], inside.activation.shape[0])
         table += [
             (stack.W(k, 2, t), inside.inner),

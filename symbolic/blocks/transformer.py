@@ -1,4 +1,4 @@
-"""The blocks of Transformers: each is one expression of the stream, and an instance of Eq. 20."""
+"""Define the blocks of Transformers, each as one expression of the stream and an instance of Eq. 20."""
 
 from collections.abc import Callable
 

@@ -1,1 +1,1 @@
-"""When two expressions are equal: definitions, the normal form, and an expression sorted by a vector."""
+"""Equality of expressions: definitions, the normal form, and expressions sorted by a vector."""

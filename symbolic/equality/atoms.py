@@ -1,4 +1,4 @@
-"""The atoms of words that aren't linear algebra alone: activations, `diag`, ⊙, and sums with symbolic bounds."""
+"""Define the atoms beyond linear algebra: activations, `diag`, ⊙, and sums with symbolic bounds."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def _connected(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
         return (-max((known[i] for i in indices if i in known), default=-1), number, names), new
 
     readings = [(*reading(*view), k) for k, factor in enumerate(factors) for view in factor]
-    first = min(found for found, _, _ in readings)
-    choices = [(new, k) for found, new, k in readings if found == first]
+    first = min(code for code, _, _ in readings)
+    choices = [(new, k) for code, new, k in readings if code == first]
     if len(choices) > 1:
         return min(((first,), canonical(factors[:k] + factors[k + 1 :], known | new)) for new, k in choices)
     # A chain is followed without looking at the factors elsewhere: there is no other choice.
@@ -48,5 +48,5 @@ def _connected(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
         if len(new) != 1 or len(following) != 1 or len(factors[following[0]]) > 1:
             return tuple(chain), canonical([factors[f] for f in sorted(left)], known)
         k = following[0]
-        found, new = reading(*factors[k][0])
-        chain.append(found)
+        code, new = reading(*factors[k][0])
+        chain.append(code)

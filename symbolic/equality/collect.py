@@ -1,4 +1,4 @@
-"""An expression sorted by a vector: how the parameters of Eq. 20 are read off by machine."""
+"""Sort an expression by a vector, which reads off the parameters of Eq. 20."""
 
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
 
 
 def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] = ()) -> Collected:
-    """Sort an expression by a vector: the machine's way to read off the parameters of Eq. 20.
+    """Sort an expression by a vector, which reads off the parameters of Eq. 20.
 
     Args:
         expression: a vector.
@@ -98,9 +98,9 @@ def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] 
         by_activation.setdefault(word.atoms[-1], {})[_before_last(word)] = coefficient
     terms = []
     for atom, words in by_activation.items():
-        inner, bias, others = _split(atom.argument, x)
+        inner, bias, inside = _split(atom.argument, x)
         size = atom.shape[0]
-        if others:
-            bias = bias + _expression(others, atom.shape)
+        if inside:
+            bias = bias + _expression(inside, atom.shape)
         terms.append(Term(_expression(words, (form.shape[0], size)), inner, bias, atom.expression))
     return Collected(path, offset, tuple(terms))

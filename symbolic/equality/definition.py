@@ -63,7 +63,7 @@ class Definition:
                 raise SymbolicError(f"{self.left} can't be defined: an index is a number, or a variable plus a number")
 
     def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
-        """Return what the parameter stands for; False if the definition doesn't apply, True if that is open.
+        """Return the meaning of the parameter; False if the definition doesn't apply, True if that is open.
 
         Args:
             parameter: the parameter.
@@ -100,7 +100,7 @@ class Definition:
 
 
 def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
-    """Return what the first definition that applies makes of a parameter.
+    """Return the expression that the first applicable definition gives for a parameter.
 
     If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
 

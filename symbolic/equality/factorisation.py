@@ -1,4 +1,4 @@
-"""A sum of products with common left factors taken out, as one writes it by hand."""
+"""Take common left factors out of a sum of products, as in a formula written by hand."""
 
 from sympy import MatrixExpr
 

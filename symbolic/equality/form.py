@@ -1,4 +1,4 @@
-"""A sum of words, in which words that are the same in index notation are one."""
+"""Normal forms: sums of words, in which words that are the same in index notation are merged."""
 
 from collections.abc import Hashable, Iterable
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Index notation: which entries a word multiplies and which indices it sums over, however the word is written.
+"""Write words in index notation, the same for every way to write a product of the same entries.
 
 `A B` is `A_{rk} B_{kc}` and `diag(v) w` is `v_r w_r`; `vec(A)` is `A_{ij}` with the pair `ij` for its row, and where
 `A ⊗ B` meets `C ⊗ D` the pairs meet index by index. What `⊗`, `vec`, `diag`, `⊙` and transposes say about each other is
@@ -127,7 +127,7 @@ class IndexNotation:
         return Mul(*(self.sizes[i] for i in side)).expand()
 
     def read(self, side: Side) -> Side:
-        """Return indices as what they were found to be.
+        """Return indices with joined ones replaced by what they were joined with.
 
         Args:
             side: the indices.
@@ -202,7 +202,7 @@ class IndexNotation:
         return sides
 
     def activation(self, atom: ActivationAtom) -> Sides:
-        """Write an activation down; which of its indices are rows and which columns is nothing to it.
+        """Write an activation down, which doesn't depend on which of its indices are rows and which are columns.
 
         Args:
             atom: the activation.
@@ -252,7 +252,7 @@ class IndexNotation:
         return [self.sizes[i] for i in self._merged(side)[0]]
 
     def key(self, *outer: Side) -> Hashable:
-        """Return what is equal for words that differ in the names of their indices alone.
+        """Return a key that is equal for words that differ in the names of their indices alone.
 
         Args:
             outer: the indices of the whole word.
@@ -265,7 +265,7 @@ class IndexNotation:
         return written, canonical([self._numbered(views) for views in self.factors], known)
 
     def loops(self, *outer: Side) -> Expr:
-        """Return what a sum over the indices that no factor has comes to: their sizes, multiplied.
+        """Return the product of the sizes of the indices that no factor has.
 
         Args:
             outer: the indices of the whole word.
@@ -288,7 +288,7 @@ class IndexNotation:
 
 @lru_cache(maxsize=1 << 16)
 def word_key(word: Word) -> tuple[Hashable, Expr]:
-    """Return what is equal for words that are equal but for a number because of how they are wired, and that number.
+    """Return a key that is equal for words that are multiples of one another, and the number that multiplies this one.
 
     Args:
         word: a word with no sums around it; the number is what sums over indices that no factor has come to, `1ᵀ1 = N`.
@@ -320,7 +320,7 @@ def _arranged(
     parts: tuple[Expr, ...],
     arrangement: tuple[int, ...],
 ) -> Hashable:
-    """Return what is equal for equal forms with their indices in an order, rows and columns in one row."""
+    """Return a key that is equal for equal forms with their indices in an order, rows and columns in one row."""
     names = dict(environment)
     keys = []
     for word, coefficient in form.words.items():

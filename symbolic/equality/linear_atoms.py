@@ -1,4 +1,4 @@
-"""The atoms of linear algebra: parameters, transposes, Kronecker products and `vec`."""
+"""Define the atoms of linear algebra: parameters, transposes, Kronecker products and `vec`."""
 
 from __future__ import annotations
 

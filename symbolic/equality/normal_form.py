@@ -1,4 +1,4 @@
-"""A normal form of matrix expressions, which decides whether two of them are equal.
+"""Compute a normal form of matrix expressions, which decides whether two of them are equal.
 
 An expression becomes a sum of words with every product distributed over every sum. If two have the same words, but for
 names of indices, they are equal for all matrices, all sizes and every activation; no floating point is involved.
@@ -166,14 +166,14 @@ class Normaliser:
         if not names:
             return [((), exact(coefficient))]
         known = {name: part for part, name in names.items()}
-        found = []
+        total = []
         for term in Add.make_args(exact(coefficient.xreplace(names)).expand()):
             monomials: list[Monomial] = [((), S.One)]
             for factor in Mul.make_args(term):
                 of_factor = self._power(factor, known, bounds)
                 monomials = [((*a, *b), c * d) for a, c in monomials for b, d in of_factor]
-            found += monomials
-        return found
+            total += monomials
+        return total
 
     def _power(self, factor: Expr, known: dict[Expr, Expr], bounds: Bounds) -> list[Monomial]:
         """Return one factor of a coefficient, in which scalars have names."""
@@ -205,15 +205,15 @@ class Normaliser:
     def _entry(form: "NormalForm", row: Expr, column: Expr) -> list[Monomial]:
         if form.shape == (1, 1):
             return _as_monomials(form)
-        found: list[Monomial] = []
+        monomials: list[Monomial] = []
         for word, coefficient in form.words.items():
             if word.atoms:
-                found.append(
+                monomials.append(
                     ((*word.scalars, _word(EntryAtom.of((S.One, S.One), word.alone(), row, column))), coefficient)
                 )
             else:
-                found.append((word.scalars, coefficient * KroneckerDelta(row, column)))
-        return found
+                monomials.append((word.scalars, coefficient * KroneckerDelta(row, column)))
+        return monomials
 
     def _hadamard(self, left: MatrixExpr, right: MatrixExpr, bounds: Bounds) -> NormalForm:
         check_sum(left, right)
@@ -268,7 +268,7 @@ class Normaliser:
 
 
 def _offset(total: IndexedSum) -> Expr:
-    """Return the highest of what is added to the index in the summand; 0 if there is no highest."""
+    """Return the highest offset that is added to the index in the summand; 0 if there is no highest."""
     added = {
         offset
         for parameter in total.body.atoms(Parameter)

@@ -1,4 +1,4 @@
-"""The atoms that are numbers: entries and traces of words, and powers of numbers that aren't products."""
+"""Define the atoms that are numbers: entries and traces of words, and powers of numbers that aren't products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symbolic.expressions.scalar import Entry
 
 
 class _Number(Atom):
-    """What the atoms that are numbers share; each is its own transpose."""
+    """The base class of atoms that are numbers; each is its own transpose."""
 
     @cached_property
     def expression(self) -> MatrixExpr:

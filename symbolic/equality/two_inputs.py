@@ -1,4 +1,4 @@
-"""Two inputs: what a parameter is at the other one, its change `Δa = a − ã`, and its midpoint `ā = (a + ã)/2`."""
+"""Define a parameter at a second input, `ã`, its change `Δa = a − ã`, and its midpoint `ā = (a + ã)/2`."""
 
 from sympy import MatrixExpr, Rational, Symbol
 
@@ -12,8 +12,8 @@ def _accented(parameter: Parameter, accent: str) -> Parameter:
     return parameter.func(bare + accent + parameter.letter[len(bare) :], *parameter.args[1:])
 
 
-def other(parameter: Parameter) -> Parameter:
-    """Return `ã`, what a parameter `a` is at the other of two inputs.
+def second_value(parameter: Parameter) -> Parameter:
+    """Return `ã`, the value of a parameter `a` at the other of two inputs.
 
     Args:
         parameter: the parameter.
@@ -39,7 +39,7 @@ def change(parameter: Parameter) -> Parameter:
     return parameter.func("Δ" + parameter.letter, *parameter.args[1:])
 
 
-def elsewhere(expression: MatrixExpr) -> MatrixExpr:
+def at_second_input(expression: MatrixExpr) -> MatrixExpr:
     """Return an expression with every parameter as it is at the other input.
 
     Args:
@@ -48,10 +48,10 @@ def elsewhere(expression: MatrixExpr) -> MatrixExpr:
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
         >>> stack = ResidualStack()
-        >>> print(elsewhere(stack.W(1, 1) * stack.x(0) + stack.b(1, 3)))
+        >>> print(at_second_input(stack.W(1, 1) * stack.x(0) + stack.b(1, 3)))
         W̃′₁,₁ x̃′₀ + b̃′₁,₃
     """
-    return parameters_replaced(expression, lambda p: p if isinstance(p, Ones) else other(p))
+    return parameters_replaced(expression, lambda p: p if isinstance(p, Ones) else second_value(p))
 
 
 def difference_of(expression: MatrixExpr) -> MatrixExpr:
@@ -60,7 +60,7 @@ def difference_of(expression: MatrixExpr) -> MatrixExpr:
     Args:
         expression: `a`, a matrix expression.
     """
-    return MatrixSum(expression, MatrixProduct(-1, elsewhere(expression)))
+    return MatrixSum(expression, MatrixProduct(-1, at_second_input(expression)))
 
 
 def mean_of(expression: MatrixExpr) -> MatrixExpr:
@@ -69,11 +69,11 @@ def mean_of(expression: MatrixExpr) -> MatrixExpr:
     Args:
         expression: `a`, a matrix expression.
     """
-    return MatrixProduct(Rational(1, 2), MatrixSum(expression, elsewhere(expression)))
+    return MatrixProduct(Rational(1, 2), MatrixSum(expression, at_second_input(expression)))
 
 
 def moves(*parameters: Parameter, variables: tuple[Symbol, ...] = ()) -> tuple[Definition, ...]:
-    """Return what the changes and the midpoints of parameters stand for.
+    """Return the definitions of the changes and the midpoints of parameters.
 
     Args:
         parameters: the parameters.

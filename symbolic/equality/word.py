@@ -1,4 +1,4 @@
-"""Words: products of atoms; a normal form is a sum of words.
+"""Define words, which are products of atoms; a normal form is a sum of words.
 
 An atom is a class that knows how it is written, its transpose, its `vec`, and its entries in index notation.
 """

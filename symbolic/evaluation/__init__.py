@@ -1,1 +1,1 @@
-"""The values of expressions: in exact numbers, and as JAX functions."""
+"""Evaluation of expressions: in exact numbers, as JAX functions, and compared with a function."""

@@ -1,4 +1,4 @@
-"""The arrays of a block's letters: what is given, what is held in its function, and the sizes that they tell."""
+"""Find the arrays of a block's letters among the given weights and the held values, and read the sizes off them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from symbolic.theorems.residual_stack import i
 
 
 class _Read(dict[str, Array]):
-    """What a function holds, by name, which notes the names that are read."""
+    """The held values of a function by name, which notes the names that are read."""
 
     def __init__(self, held: Mapping[str, Array]) -> None:
         super().__init__(held)
@@ -116,7 +116,7 @@ def arrays_of(block: Any, k: int, recording: duat.Recording, weights: Mapping[st
 
 
 def _check_claims(block: Any, k: int, marks: list[str], claimed: set[str]) -> None:
-    """Raise if a held value of the function is no held letter's, or two of them have one name that a letter has."""
+    """Raise if a held value of the function belongs to no held letter, or two of them share the name of one."""
     still = {p.letter for p in block.weights}
     unclaimed = sorted(set(marks) - claimed)
     if both := [name for name in unclaimed if name in still]:
@@ -159,8 +159,8 @@ def numbers_of_sizes(
             continue  # which is said with what was expected, once all sizes are known
         for size, number in pairs:
             for symbol in size.free_symbols - numbers.keys() if len(size.free_symbols) == 1 else ():
-                found = (root for root in solve(size - number, symbol) if root.is_Integer and root > 0)
-                numbers[symbol] = next(found, Integer(number))
+                roots = (root for root in solve(size - number, symbol) if root.is_Integer and root > 0)
+                numbers[symbol] = next(roots, Integer(number))
     expected = tuple(size.xreplace(numbers) for size in block.stream.shape)
     if len(of_x) != 2 or expected != tuple(of_x):
         raise ShapeMismatch(f"x is {_times(x.shape)}, expected {_times(expected)}")

@@ -1,4 +1,4 @@
-"""Any derived expression as a JAX function of real parameters: the only module here that imports JAX."""
+"""Turn any derived expression into a JAX function of real parameters."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -42,14 +42,14 @@ _NOTHING = Arithmetic(**_OPERATIONS | {"activations": (_nothing, _nothing)})
 
 
 class _Reader(Interpreter):
-    """Computes nothing, and notes which parameters are asked for."""
+    """An interpreter that computes nothing, and notes which parameters it needs."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
-        self.found: dict[Parameter, str] = {}
+        self.names: dict[Parameter, str] = {}
         super().__init__(self._note, _NOTHING, definitions)
 
     def _note(self, parameter: Parameter) -> int:
-        self.found[parameter] = name_of(parameter)
+        self.names[parameter] = name_of(parameter)
         return 0
 
     def _zeros(self, like: MatrixExpr) -> int:
@@ -75,7 +75,7 @@ def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> 
     reader = _Reader(definitions)
     for expression in expressions:
         reader.value(expression)
-    return reader.found
+    return reader.names
 
 
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:

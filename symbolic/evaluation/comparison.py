@@ -1,4 +1,4 @@
-"""A block's formulas evaluated beside the function that they are said to describe."""
+"""Compare a block's formulas, evaluated, with the function that they describe."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,29 +23,29 @@ Layer = Callable[[Array], Array]
 
 
 class Row(NamedTuple):
-    """One number of a block's formulas beside the same number from elsewhere.
+    """One number of a block's formulas, compared with the same number from another source.
 
     Args:
         layer: the layer, counted from 1; the whole stack if None.
         formula: what was evaluated.
-        beside: what it was compared with.
-        difference: the absolute difference that is largest beside its tolerance.
+        reference: the source of the number that it is compared with.
+        difference: the absolute difference that is largest in proportion to its tolerance.
         tolerance: what rounding may do there.
-        holds: whether every difference is within its tolerance, and the tolerance small beside what is compared.
-        elsewhere: whether it is at the second input, which was drawn at random.
+        holds: whether every difference is within its tolerance, and the tolerance is small for what is compared.
+        at_second_input: whether it is at the second input, which was drawn at random.
     """
 
     layer: int | None
     formula: str
-    beside: str
+    reference: str
     difference: float
     tolerance: float
     holds: bool
-    elsewhere: bool = False
+    at_second_input: bool = False
 
 
 class Numbers(NamedTuple):
-    """What became of a block's formulas beside its function.
+    """The comparison of a block's formulas with its function.
 
     Args:
         rows: every comparison.
@@ -60,24 +60,24 @@ class Numbers(NamedTuple):
 
     def __str__(self) -> str:
         wide = max(len(row.formula) for row in self.rows)
-        other = max(len(row.beside) for row in self.rows)
+        wide_reference = max(len(row.reference) for row in self.rows)
         return "\n".join(
             f"{'✓' if row.holds else '✗'} {'stack' if row.layer is None else f'layer {row.layer}':8s}"
-            f" {row.formula:{wide}s}  {row.beside:{other}s}  {row.difference:.1e} of {row.tolerance:.1e}"
-            + (" at a second input" if row.elsewhere else "")
+            f" {row.formula:{wide}s}  {row.reference:{wide_reference}s}  {row.difference:.1e} of {row.tolerance:.1e}"
+            + (" at a second input" if row.at_second_input else "")
             + (", which says nothing" if row.difference <= row.tolerance and not row.holds else "")
             for row in self.rows
         )
 
 
-def _row(layer: int | None, formula: str, beside: str, value: Array, parts: Sequence[Array]) -> Row:
-    found = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
-    errors, bounds = np.abs(np.asarray(found.error)).ravel(), np.asarray(found.tolerance).ravel()
+def _row(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> Row:
+    completeness = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
+    errors, bounds = np.abs(np.asarray(completeness.error)).ravel(), np.asarray(completeness.tolerance).ravel()
     worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
     # Where all parts are zero there is nothing that a tolerance could hide.
-    told = np.asarray(found.says_something) | (np.asarray(found.largest) == 0)
-    holds = bool(np.all(np.asarray(found.within) & told))
-    return Row(layer, formula, beside, float(errors[worst]), float(bounds[worst]), holds)
+    conclusive = np.asarray(completeness.says_something) | (np.asarray(completeness.largest) == 0)
+    holds = bool(np.all(np.asarray(completeness.within) & conclusive))
+    return Row(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 
 
 def _matched(form: duat.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
@@ -88,17 +88,17 @@ def _matched(form: duat.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list
             f"the function has {len(theirs)} terms and the block {len(ours)}: mark every activation of the"
             " function with term(σ, z, name), and write every one of them in the block"
         )
-    found: list[int] = []
+    matched: list[int] = []
     for parts in ours:
         near = {
             j: sum(float(jnp.abs(a.ravel() - b.ravel()).max()) for a, b in zip(term, parts, strict=True))
             for j, term in enumerate(theirs, 1)
-            if j not in found and term[0].size == parts[0].size
+            if j not in matched and term[0].size == parts[0].size
         }
         if not near:
             raise NumbersDiffer("the function's activations have other sizes than the block's: compare their shapes")
-        found.append(min(near, key=near.__getitem__))
-    return found
+        matched.append(min(near, key=near.__getitem__))
+    return matched
 
 
 def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activation: Any) -> None:
@@ -135,7 +135,7 @@ def _probe(block: Any, k: int, term: int | None = None) -> Parameter:
     return Parameter("?", (k,) if term is None else (k, term), size, 1)
 
 
-def beside(
+def compare(
     block: Any,
     functions: Sequence[Layer],
     x: Array,
@@ -143,7 +143,7 @@ def beside(
     activation: Activate | Mapping[str, Activate],
     sizes: Mapping[Symbol, int] | None = None,
 ) -> Numbers:
-    """Evaluate a block's formulas with a function's own parameters, beside the function.
+    """Compare a block's formulas, evaluated with a function's own parameters, with the function.
 
     Of every layer: the block as it is written, and Eq. 20 with the parameters that were read off, beside the function's
     result; and each part of Eq. 20 beside the same part as record and replay read it from the function's program, the
@@ -172,9 +172,9 @@ def beside(
     rows = tuple(_rows(block, at_x, activation))
     if not all(row.holds for row in rows):
         return Numbers(rows)
-    elsewhere = _Evaluated.at(block, functions, _another(x), weights, again=True)
-    _check_still(block, at_x, elsewhere)
-    return Numbers((*rows, *(row._replace(elsewhere=True) for row in _rows(block, elsewhere, activation))))
+    at_other = _Evaluated.at(block, functions, _another(x), weights, again=True)
+    _check_still(block, at_x, at_other)
+    return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, activation))))
 
 
 def _another(x: Array) -> Array:
@@ -225,15 +225,15 @@ class _Evaluated(NamedTuple):
         return cls(forms, arrays)
 
 
-def _check_still(block: Any, one: _Evaluated, other: _Evaluated) -> None:
+def _check_still(block: Any, at_x: _Evaluated, at_other: _Evaluated) -> None:
     """Raise if a letter that stands still has other values at another input."""
     names = {
         name: parameter
-        for k in range(1, len(one.forms) + 1)
+        for k in range(1, len(at_x.forms) + 1)
         for parameter, name in letters_of(block, k)
         if not isinstance(parameter, Held)
     }
-    if moved := [name for name, p in names.items() if not np.array_equal(one.arrays[p], other.arrays[p])]:
+    if moved := [name for name, p in names.items() if not np.array_equal(at_x.arrays[p], at_other.arrays[p])]:
         raise NumbersDiffer(
             f"{', '.join(moved)} stands still in the block and has other values at a second input: write it as held(…)"
         )

@@ -1,4 +1,4 @@
-"""What flows through a program, as a matrix on a vector; one matrix for every thing that multiplies it."""
+"""Represent the values of a program that are linear in the stream as matrices times vectors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def vector_of(base: MatrixExpr, array: Any) -> Flow:
 
 
 def union(groups: Iterable[tuple]) -> tuple:
-    """Return what is in any of several tuples, once each and in order.
+    """Return the elements of several tuples, each once and in order.
 
     Args:
         groups: the tuples.
@@ -112,8 +112,8 @@ def _same_map(flow: Flow, matrix: Array) -> bool:
     if matrix.shape != (rows, columns):
         return False
     vector = jnp.asarray(np.random.default_rng(0).normal(size=columns), flow.argument.dtype)
-    found, expected = flow.carry(vector.reshape(flow.argument.shape)).reshape(-1), matrix @ vector
-    near = jnp.allclose(found, expected, rtol=0.0, atol=1e-3 * float(jnp.abs(expected).max(initial=0.0)) + 1e-30)
+    applied, expected = flow.carry(vector.reshape(flow.argument.shape)).reshape(-1), matrix @ vector
+    near = jnp.allclose(applied, expected, rtol=0.0, atol=1e-3 * float(jnp.abs(expected).max(initial=0.0)) + 1e-30)
     return bool(near) and np.array_equal(flow.dense(), matrix)
 
 
@@ -185,7 +185,7 @@ class Symbols:
     def then(
         self, flow: Flow, carry: Callable[[Array], Array], result: Any, factors: tuple[Source, ...], operation: str
     ) -> Flow:
-        """Return what a further linear operation makes of a value.
+        """Apply a further linear operation to a value.
 
         Args:
             flow: the value.
@@ -232,7 +232,7 @@ class Symbols:
         return vector_of(MatrixSum(*(MatrixProduct(sign, self.vector(value)) for sign, value in parts)), result)
 
     def alone(self) -> dict[Parameter, Parameter]:
-        """Return for every parameter what it is called at last: the only one of its letter has no number."""
+        """Return the final name of every parameter: the only one of its letter has no number."""
         return {p: type(p)(p.letter, p.lower if self._numbers[p.letter] > 1 else (), *p.shape) for p in self._entries}
 
     def values(self, at: Callable[[Array], Values]) -> Values:
@@ -244,5 +244,5 @@ class Symbols:
         return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()}, at)
 
     def legend(self) -> dict[str, Entry]:
-        """Return what every letter stands for, by its name."""
+        """Return the meaning of every letter, by its name."""
         return {name_of(last): self._entries[p][0] for p, last in self.alone().items()}

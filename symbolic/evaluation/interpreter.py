@@ -1,4 +1,4 @@
-"""The value of an expression at matrices of numbers, in any arithmetic: exact, or that of an array library."""
+"""Evaluate expressions at matrices of numbers, in any arithmetic: exact, or that of an array library."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from symbolic.vectorisation.entries import kronecker, vec
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What an expression needs of the matrices it is evaluated with; vectors are matrices of one column.
+    """The operations on matrices with which expressions are evaluated; vectors are matrices of one column.
 
     Args:
         multiply: product of two matrices.

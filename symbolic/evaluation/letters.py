@@ -1,4 +1,4 @@
-"""The arrays and marks of a function by their names, and the letters that stand for them in formulas."""
+"""Find the arrays and marks of a function by name, and choose the letters for them in formulas."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ WEIGHT, OFFSET, HELD = "weight", "offset", "held"
 
 
 class Source(NamedTuple):
-    """What a function multiplies by, or adds.
+    """The name and the kind of an array or a mark in a function.
 
     Args:
         name: of the array or the mark.
@@ -26,7 +26,7 @@ class Source(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What one letter stands for.
+    """The meaning of one letter.
 
     Args:
         sources: the arrays and marks it is made of; none if it only rearranges, sums or scales by a number.
@@ -48,7 +48,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _inside(fn: Any, home: str | None) -> dict[str, Any]:
-    """Return what a function brings along, by name; global variables only of the module that is read."""
+    """Return the variables of a function by name; global variables only of the module that is read."""
     if isinstance(fn, partial):
         inner = inspect.unwrap(fn.func)
         names = list(inspect.signature(inner).parameters) if inspect.isfunction(inner) else "0123456789"
@@ -58,11 +58,11 @@ def _inside(fn: Any, home: str | None) -> dict[str, Any]:
     if not inspect.isfunction(fn):
         return {} if isinstance(fn, type) else dict(getattr(fn, "__dict__", {}))
     variables = fn.__globals__ if fn.__module__ == home else {}
-    found = {name: variables[name] for name in sorted(_names(fn.__code__)) if name in variables}
+    variables_read = {name: variables[name] for name in sorted(_names(fn.__code__)) if name in variables}
     cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
-    found |= {name: cell.cell_contents for name, cell in cells}
+    variables_read |= {name: cell.cell_contents for name, cell in cells}
     parameters = inspect.signature(fn).parameters.values()
-    return found | {p.name: p.default for p in parameters if p.default is not p.empty}
+    return variables_read | {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _home(fn: Any) -> str | None:
@@ -79,7 +79,7 @@ class Arrays:
     """
 
     def __init__(self, fn: Any) -> None:
-        self._found: list[tuple[Any, str]] = []
+        self._arrays: list[tuple[Any, str]] = []
         self._functions: list[Any] = []
         self._home = _home(fn)
         self._visit("", fn)
@@ -94,7 +94,7 @@ class Arrays:
             inner = path[:-1] if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value") else path
             full = ".".join(filter(None, (name, jax.tree_util.keystr(inner, simple=True, separator="."))))
             if isinstance(leaf, jax.Array | np.ndarray) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
-                self._found.append((leaf, full))
+                self._arrays.append((leaf, full))
             elif callable(leaf) and not any(leaf is known for known in self._functions):
                 self._functions.append(leaf)
                 plain = inspect.unwrap(leaf)
@@ -103,15 +103,15 @@ class Arrays:
                     self._visit(".".join(filter(None, (owner, part))), brought)
 
     def sources(self, array: Any) -> tuple[Source, ...]:
-        """Return what an array of the program is called.
+        """Return the names of an array of the program.
 
         Args:
             array: an array that the function closes over.
         """
         # An array of NumPy is one of the same numbers in the program.
-        same = [name for known, name in self._found if known is array] or [
+        same = [name for known, name in self._arrays if known is array] or [
             name
-            for known, name in self._found
+            for known, name in self._arrays
             if (known.shape, known.dtype) == (array.shape, array.dtype) and np.array_equal(known, array)
         ]
         shape = " × ".join(map(str, np.shape(array)))
@@ -141,5 +141,5 @@ def letter_of(sources: tuple[Source, ...]) -> str:
     words = re.findall(r"[^\W\d_]+", source.name)
     customary = _LETTERS_OF_THE_HELD if source.kind == HELD else _LETTERS
     initials = [word[0].upper() for word in reversed(words) if word not in _COMMON]
-    found = (customary[word] for word in words if word in customary)
-    return next(found, next((c for c in initials if c in string.ascii_uppercase and c not in _SIGNS), "K"))
+    letters = (customary[word] for word in words if word in customary)
+    return next(letters, next((c for c in initials if c in string.ascii_uppercase and c not in _SIGNS), "K"))

@@ -1,4 +1,4 @@
-"""A layer in symbols, read from the program of a marked function: the code that runs is what gets derived.
+"""Read a layer in symbols from the program of a marked function.
 
 Every array and every mark that multiplies what flows becomes a matrix on `vec(x)`, together with the reshapes and sums
 around it, and every one that is added becomes a vector. That the function is affine in what flows is proved first.
@@ -106,7 +106,7 @@ def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
 
 
 class _Walk:
-    """One walk over a program, with what each of its values is in symbols."""
+    """One walk over a program, with the symbolic value of each of its variables."""
 
     def __init__(self, recording: Recording, arrays: Arrays, terms: Sequence[Step]) -> None:
         self.recording, self.arrays = recording, arrays
@@ -131,7 +131,7 @@ class _Walk:
         arguments: Sequence[Value | None],
         line: str,
     ) -> list[Any]:
-        """Return the results of a program, or of one that it calls; `None` is what nothing needs."""
+        """Return the results of a program, or of one that it calls; `None` for a result that nothing needs."""
         known = [Known(array, self.arrays.sources(array)) for array in constants]
         values: dict[Any, Value | None] = dict(zip(jaxpr.constvars, known, strict=True))
         values |= dict(zip(jaxpr.invars, arguments, strict=True))

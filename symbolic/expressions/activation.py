@@ -1,4 +1,4 @@
-"""An activation function of a matrix, entry by entry."""
+"""Represent an activation function of a matrix, entry by entry."""
 
 from typing import Any
 

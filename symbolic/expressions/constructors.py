@@ -1,4 +1,4 @@
-"""The words with which a user writes a layer: matrices, vectors, held things, activations."""
+"""Construct the expressions with which a user writes a layer: matrices, vectors, held parameters, activations."""
 
 import re
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def _letter(letter: str) -> str:
 
 
 def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
-    """Return a matrix that stands still: a weight.
+    """Return a constant matrix: a weight.
 
     Args:
         letter: its letter.
@@ -62,7 +62,7 @@ def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
 
 
 def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
-    """Return a vector that stands still: a bias.
+    """Return a constant vector: a bias.
 
     Args:
         letter: its letter.
@@ -73,7 +73,7 @@ def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
 
 
 def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
-    """Return what moves with the input and is held at its value on it: a pattern, a scale, a gate.
+    """Return a parameter that depends on the input and is held at its value on it: a pattern, a scale, a gate.
 
     Args:
         letter: its letter.
@@ -85,7 +85,7 @@ def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
 
 
 def scalar(letter: str, *indices: Any) -> Entry:
-    """Return a number that stands still, such as the `α` of `α x`.
+    """Return a constant number, such as the `α` of `α x`.
 
     Args:
         letter: its letter.
@@ -100,7 +100,7 @@ def scalar(letter: str, *indices: Any) -> Entry:
 
 
 def held_scalar(letter: str, *indices: Any) -> Entry:
-    """Return a number that moves with the input and is held at its value on it.
+    """Return a number that depends on the input and is held at its value on it.
 
     Args:
         letter: its letter.

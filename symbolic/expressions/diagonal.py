@@ -1,4 +1,4 @@
-"""The diagonal matrix of a vector."""
+"""Represent the diagonal matrix of a vector."""
 
 from typing import Any
 

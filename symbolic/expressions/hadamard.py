@@ -1,4 +1,4 @@
-"""The product of two matrices entry by entry."""
+"""Represent the product of two matrices entry by entry."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sums over layers or heads, with bounds that may be symbols."""
+"""Represent sums over layers or heads, with bounds that may be symbols."""
 
 from functools import cache
 from typing import Any

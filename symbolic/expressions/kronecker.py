@@ -1,4 +1,4 @@
-"""The Kronecker product of two matrices."""
+"""Represent the Kronecker product of two matrices."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""LaTeX of expressions and of words with formulas in them."""
+"""Typeset expressions, and words with formulas in them, as LaTeX."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sums and products of matrices that keep their order and say what doesn't fit."""
+"""Represent sums and products of matrices that keep their order and name shapes that don't fit."""
 
 from itertools import pairwise
 from typing import Any
@@ -53,7 +53,7 @@ def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
 
 
 class Matrix(MatrixExpr):
-    """What our own matrix expressions share: sums and products that keep their order and say what doesn't fit."""
+    """The base class of our matrix expressions, whose sums and products keep their order and check shapes."""
 
     _op_priority = 12.0  # so that these operators win over those of sympy's own matrices
 

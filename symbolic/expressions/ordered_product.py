@@ -1,4 +1,4 @@
-"""A product of matrices over layers, the last one first, as a stack applies them."""
+"""Represent a product of matrices over layers, the last one first, as a stack applies them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Named matrices and vectors with indices and shapes, printed in the papers' notation."""
+"""Represent named matrices and vectors with indices and shapes, printed in the papers' notation."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Scalars: entries of matrices, and coefficients in exact numbers."""
+"""Represent scalars: entries of matrices, and coefficients in exact numbers."""
 
 from sympy import Expr, Float, MatrixExpr, Rational, S
 from sympy.matrices.expressions.matexpr import MatrixElement

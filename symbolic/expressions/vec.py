@@ -1,4 +1,4 @@
-"""A matrix as the vector of its entries."""
+"""Represent the vector of a matrix's entries."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Letters of all scripts as pdflatex takes them."""
+"""Write letters of all scripts in LaTeX that pdflatex compiles."""
 
 import re
 import unicodedata
@@ -29,10 +29,10 @@ def _command(character: str) -> str:
     accents = [_ACCENTS.get(unicodedata.name(mark, "").removeprefix("COMBINING ")) for mark in marks]
     if not base.isascii() or not accents or None in accents:
         return rf"\texttt{{U+{ord(character):04X}}}"
-    found = {"i": r"\i", "j": r"\j"}.get(base, base)
+    letter = {"i": r"\i", "j": r"\j"}.get(base, base)
     for accent in accents:
-        found = rf"\{accent}{{{found}}}"
-    return rf"\text{{{found}}}"
+        letter = rf"\{accent}{{{letter}}}"
+    return rf"\text{{{letter}}}"
 
 
 def compilable(latex: str) -> str:

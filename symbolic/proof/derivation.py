@@ -1,4 +1,4 @@
-"""A derivation: equations in a row, each with the rule that gives it and whether the normal form confirms it."""
+"""Represent a derivation: equations, each with its rule and whether the normal form confirms it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,11 +34,11 @@ def equation_rows(step: Step) -> list[str]:
         relation = rf"\overset{{?}}{{{relation}}}"
     left, room, above = "" if step.left is None else typeset(step.left), ROOM - _RELATION, []
     if width(left) > _LEFT * ROOM:
-        first, *others = broken(left, ROOM)
-        above = [f"& {first}", *(rf"&\quad {line}" for line in others)]
+        first, *following = broken(left, ROOM)
+        above = [f"& {first}", *(rf"&\quad {line}" for line in following)]
         left = r"\qquad"
-    first, *others = broken(typeset(step.right), room - width(left) - _INDENT)
-    return [*above, f"{left} &{relation} {first}", *(rf"&\qquad {line}" for line in others)]
+    first, *following = broken(typeset(step.right), room - width(left) - _INDENT)
+    return [*above, f"{left} &{relation} {first}", *(rf"&\qquad {line}" for line in following)]
 
 
 def _latex_lines(step: Step) -> list[str]:
@@ -74,7 +74,7 @@ class Derivation:
 
     @property
     def verdict(self) -> str:
-        """How many checks hold, in words, and apart from them how much was defined and assumed."""
+        """The number of checks that hold, of definitions and of hypotheses, in words."""
         checks = [step.verified for step in self.steps if step.verified is not None]
         stated = [step.relation for step in self.steps if step.verified is None]
         definitions = stated.count(":=")

@@ -1,4 +1,4 @@
-"""What every letter of a derivation means: a table of exactly the letters that occur."""
+"""Make a table of the letters that occur in a derivation, with their meanings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -170,7 +170,7 @@ def _role(parameter: Parameter, letter: str) -> str:
 
 
 def kind_of(parameter: Parameter) -> str:
-    """Return what a parameter is, in words, if nothing else is known of it.
+    """Return a description of a parameter in words, if nothing else is known of it.
 
     Args:
         parameter: the parameter.
@@ -182,7 +182,7 @@ def kind_of(parameter: Parameter) -> str:
 
 
 def _parts(derivation: Derivation) -> Iterator[Any]:
-    """Yield what stands in a derivation; of a parameter's indices the letters that count, of its shape the symbols."""
+    """Yield the parts of a derivation; of a parameter's indices the letters that count, of its shape the symbols."""
     sides = (side for step in (*derivation.given, *derivation.steps) for side in (step.left, step.right))
     waiting = [side for side in sides if isinstance(side, Basic | MatrixBase)][::-1]
     while waiting:
@@ -238,27 +238,27 @@ def rows(derivations: Iterable[Derivation]) -> list[Row]:
         derivations: what they occur in.
     """
     letters: dict[tuple[str, str, str], Row] = {}
-    others: list[Row] = []
+    signs: list[Row] = []
     for derivation in derivations:
         for part in _parts(derivation):
             if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
-                others.append((r"\mathbf{1}", "", "the vector of ones"))
+                signs.append((r"\mathbf{1}", "", "the vector of ones"))
             elif isinstance(part, Parameter):
                 letter, marks = _bare(part.letter)
-                shown, words = _explained(part, letter, derivation)
-                shape = r" \times ".join(map(typeset, shown.shape))
-                letters.setdefault((letter, shape, words), (typeset(shown), shape, words))
-                others += [(latex, "", words) for latex, words in map(_DECORATED.__getitem__, sorted(marks))]
-                others += [_number(symbol, derivation) for symbol in (i, j) if symbol in shown.indices]
+                explained, words = _explained(part, letter, derivation)
+                shape = r" \times ".join(map(typeset, explained.shape))
+                letters.setdefault((letter, shape, words), (typeset(explained), shape, words))
+                signs += [(latex, "", words) for latex, words in map(_DECORATED.__getitem__, sorted(marks))]
+                signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
-                others.append((part.latex_name.rstrip("'"), "", "an activation function, entry by entry"))
-                others += [(part.latex_name, "", "its derivative")] * part.order
+                signs.append((part.latex_name.rstrip("'"), "", "an activation function, entry by entry"))
+                signs += [(part.latex_name, "", "its derivative")] * part.order
             elif isinstance(part, Symbol):
-                others.append(_number(part, derivation))
+                signs.append(_number(part, derivation))
             elif type(part) in _OPERATIONS:
                 latex, words = _OPERATIONS[type(part)]
-                others.append((latex, "", words))
-    return list(dict.fromkeys([*letters.values(), *others]))
+                signs.append((latex, "", words))
+    return list(dict.fromkeys([*letters.values(), *signs]))
 
 
 def letters_section(*derivations: Derivation) -> str:

@@ -1,4 +1,4 @@
-"""LaTeX of a formula in lines of a width in points, broken between summands, factors, and inside brackets."""
+"""Break the LaTeX of a formula into lines of a width in points, between summands and factors."""
 
 import re
 from typing import NamedTuple
@@ -77,15 +77,15 @@ def _element(text: str, start: int) -> int:
 
 def _elements(text: str) -> list[str]:
     """Return the elements of a formula in order."""
-    found, place = [], 0
+    elements, place = [], 0
     while place < len(text):
         if text[place].isspace():
             place += 1
             continue
         end = _element(text, place)
-        found.append(text[place:end])
+        elements.append(text[place:end])
         place = end
-    return found
+    return elements
 
 
 def _letters(text: str, factor: float = 1.0) -> float:
@@ -178,11 +178,11 @@ def width(latex: str, in_script: bool = False) -> float:
 
 def _pieces(latex: str) -> list[_Piece]:
     """Return a formula in pieces, each with what a line costs that begins with it."""
-    found: list[_Piece] = []
+    pieces: list[_Piece] = []
     depth = 0
     for element in _elements(latex):
         head = element.split("{")[0]
-        before = found[-1] if found else None
+        before = pieces[-1] if pieces else None
         kind = "atom"
         if re.match(r"\\left|\\bigl|[(\[]", element):
             kind = "open"
@@ -196,9 +196,9 @@ def _pieces(latex: str) -> list[_Piece]:
         if before is not None and before.kind in ("atom", "close") and not _FUNCTIONS.match(before.latex):
             cost = {"sign": 0.0, "times": 0.4, "atom": 0.6, "open": 0.6}.get(kind)
         cost = None if cost is None or head in _RELATIONS or re.match(r"[,;:]|\\[,;! ]", element) else cost + depth
-        found.append(_Piece(element, kind, _element_width(element, False), depth, cost))
+        pieces.append(_Piece(element, kind, _element_width(element, False), depth, cost))
         depth += kind == "open"
-    return found
+    return pieces
 
 
 def _first_line(pieces: list[_Piece], room: float) -> int:

@@ -1,4 +1,4 @@
-"""One equation of a derivation, and how it is decided."""
+"""Represent one equation of a derivation, and decide whether it holds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

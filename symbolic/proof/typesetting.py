@@ -1,4 +1,4 @@
-"""Derivations as LaTeX documents: what is defined, a theorem, and its proof in numbered equations."""
+"""Typeset derivations as LaTeX documents: definitions, a theorem, and its proof in numbered equations."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ _MATRIX = re.compile(r"\\left\(\\begin\{matrix\}.*?\\end\{matrix\}\\right\)", re
 def _fitted(row: str) -> str:
     """Return a row with its explicit matrices made small enough for a line."""
 
-    def one(match: re.Match) -> str:
+    def smaller(match: re.Match) -> str:
         room = ROOM - 80
         return rf"\resizebox{{{room}pt}}{{!}}{{$\displaystyle {match[0]}$}}" if width(match[0]) > room else match[0]
 
-    return _MATRIX.sub(one, row)
+    return _MATRIX.sub(smaller, row)
 
 
 def _label(place: int, number: int) -> str:
@@ -78,10 +78,12 @@ def _references(numbers: Sequence[int], place: int) -> str:
         else:
             runs.append([number])
 
-    def one(number: int) -> str:
+    def reference(number: int) -> str:
         return rf"\eqref{{{_label(place, number)}}}"
 
-    return ", ".join(one(run[0]) if len(run) == 1 else f"{one(run[0])}--{one(run[-1])}" for run in runs)
+    return ", ".join(
+        reference(run[0]) if len(run) == 1 else f"{reference(run[0])}--{reference(run[-1])}" for run in runs
+    )
 
 
 def _theorem(derivation: Derivation, place: int) -> str:

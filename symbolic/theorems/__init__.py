@@ -1,1 +1,1 @@
-"""What holds for a stack of residual terms: closed form, recursions, collapse, contributions, LoRA, pruning."""
+"""Theorems on a stack of residual terms: closed form, recursions, collapse, contributions, LoRA, pruning."""

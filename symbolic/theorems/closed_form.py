@@ -1,4 +1,4 @@
-"""The closed form at every depth, by induction over the number of layers."""
+"""Prove the closed form at every depth, by induction over the number of layers."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...
     The sum of terms alone is made of activations, and a bias inside one where a term of its own layer flows into it;
     these are activations of the input.
     """
-    found = []
+    faults = []
     for rule in (*rules, *(rule for rule in parameters if rule.left.letter in ("W'", "b'"))):
         right = normal_form(rule.right, parameters).expression()
         streams = {part for part in right.atoms(Parameter) if not part.of_layer and part.letter == s.x(0).letter}
@@ -31,8 +31,8 @@ def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...
             streams -= {s.x(0)}
             activations = {outer for outer in activations if any(inner.has(Activation) for inner in outer.args)}
         if streams or activations:
-            found.append(f"{rule.left} contains {', '.join(sorted(map(str, streams or activations)))}")
-    return found
+            faults.append(f"{rule.left} contains {', '.join(sorted(map(str, streams or activations)))}")
+    return faults
 
 
 def prove(

@@ -1,4 +1,4 @@
-"""The collapse: with every activation written as slope times pre-activation, the stack is one affine map."""
+"""Derive the collapse: with every activation written as slope times pre-activation, the stack is one affine map."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
         return Diagonal(s.vector("s", m, t))
 
     def inside(m: Any, t: int) -> MatrixExpr:
-        """Return what the stream is multiplied by in a pre-activation, through earlier terms of its layer too."""
+        """Return the matrix that multiplies the stream in a pre-activation, through earlier terms of its layer too."""
         return added(s.W(m, 2, t), (s.coupling(m, t, r) * slope(m, r) * inside(m, r) for r in s.earlier(t)))
 
     def bias(m: Any, t: int) -> MatrixExpr:

@@ -1,4 +1,4 @@
-"""Contributions: one read-out pulled back through the linear path splits the output exactly."""
+"""Derive the contributions: one read-out pulled back through the linear path splits the output exactly."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The difference form: how a stack's output moves between two inputs, and which parameters bring it."""
+"""Derive the difference form: how a stack's output changes between two inputs, and the share of each parameter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from sympy import Identity, MatrixExpr, Rational, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.factorisation import factored
-from symbolic.equality.two_inputs import change, difference_of, elsewhere, mean_of, midpoint, moves, other
+from symbolic.equality.two_inputs import at_second_input, change, difference_of, mean_of, midpoint, moves, second_value
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Held, Parameter, parameters_replaced
@@ -62,7 +62,7 @@ class TwoInputs:
         return Parameter("Phi", (k,), self.stack.width, self.stack.width, (layer,))
 
     def mu(self, k: Any) -> Parameter:
-        """Return `μ_k`, what the moved parameters of layer k bring."""
+        """Return `μ_k`, the share of the changed parameters of layer k."""
         return Parameter("mu", (k,), self.stack.width, 1)
 
     @property
@@ -85,7 +85,7 @@ class TwoInputs:
         return tuple(
             rule
             for left, right in at_one
-            for rule in (Definition(left, right, (i,)), Definition(other(left), elsewhere(right), (i,)))
+            for rule in (Definition(left, right, (i,)), Definition(second_value(left), at_second_input(right), (i,)))
         )
 
     @property
@@ -117,13 +117,13 @@ class TwoInputs:
         return added(_product(s.W(k, 1), s.x(k - 1)) + change(s.b(k, 3)), terms)
 
     def _through(self, k: Any, term: int) -> MatrixExpr:
-        """Return what `Δx'_{k−1}` is multiplied by in `Δh_k`, through earlier terms of its layer too."""
+        """Return the matrix that multiplies `Δx'_{k−1}` in `Δh_k`, through earlier terms of its layer too."""
         s = self.stack
         before = (midpoint(s.coupling(k, term, r)) * self._through(k, r) for r in s.earlier(term))
         return Diagonal(self.slope(k, term)) * added(midpoint(s.W(k, 2, term)), before)
 
     def _brought(self, k: Any, term: int) -> MatrixExpr:
-        """Return what moved parameters bring to `Δh_k`."""
+        """Return the share of changed parameters in `Δh_k`."""
         s = self.stack
         moved = change(s.W(k, 2, term)) * midpoint(s.x(k - 1)) + change(s.b(k, 2, term))
         before = (
@@ -150,7 +150,7 @@ class TwoInputs:
         )
 
     def unrolled(self, layer: Any) -> MatrixExpr:
-        """Return `Φ_0^{(i)} Δx'_0 + Σ_j Φ_j^{(i)} μ_j`: what the moved input brings, and every layer's parameters.
+        """Return `Φ_0^{(i)} Δx'_0 + Σ_j Φ_j^{(i)} μ_j`: the share of the input, and that of every layer's parameters.
 
         Args:
             layer: the layer `i`.
@@ -190,7 +190,9 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
     steps = [
         *(let(rule.left, rule.right, "at one input; so at the other") for rule in values[::2]),
         equality(s.x(k), s.general_term(k), "that is Eq. 20", values),
-        equality(other(s.x(k)), elsewhere(s.general_term(k)), "where every parameter may be another one", values),
+        equality(
+            second_value(s.x(k)), at_second_input(s.general_term(k)), "where every parameter may be another one", values
+        ),
         let(change(x), difference_of(x), "the change, and so of every letter"),
         let(midpoint(x), mean_of(x), "the midpoint, and so of every letter"),
         equality(difference_of(product), _product(s.W(k, 1), x), "a product moves in two parts", moved),
@@ -233,12 +235,16 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
     steps, put_in = [], {}
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
-        elsewhere_held = parameters_replaced(entry.right, lambda a: other(a) if isinstance(a, Held) else a)
+        held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)
         moved, middle = _in_changes(entry)
-        rules = (*moves(entry.left, *held), entry, Definition(other(entry.left), elsewhere_held, entry.variables))
+        rules = (
+            *moves(entry.left, *held),
+            entry,
+            Definition(second_value(entry.left), held_moved, entry.variables),
+        )
         steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
         steps.append(equality(change(entry.left), moved, "moves with what is held" if held else "stands still", rules))
-        put_in[other(entry.left)] = elsewhere_held
+        put_in[second_value(entry.left)] = held_moved
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))

@@ -1,4 +1,4 @@
-"""Lemma 1: a matrix times a sum of the universal approximation theorem is such a sum."""
+"""Prove Lemma 1: a matrix times a sum of the universal approximation theorem is such a sum."""
 
 from sympy import symbols
 

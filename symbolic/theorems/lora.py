@@ -1,4 +1,4 @@
-"""LoRA carried exactly through the recursions, with the part of first order in the adapters separated."""
+"""Carry LoRA updates exactly through the recursions, with the part of first order in the adapters separated."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -123,7 +123,7 @@ class Change(NamedTuple):
 
 
 def change_of(rule: Definition) -> Change:
-    """Return the exact change of what a recursion defines, `(recursion with X + ΔX) − recursion`, sorted by order.
+    """Return the exact change of a recursion's parameter, `(recursion with X + ΔX) − recursion`, sorted by order.
 
     Args:
         rule: a recursion without activations.

@@ -1,4 +1,4 @@
-"""What the letters of the closed form mean, ours and the papers' side by side."""
+"""List the letters of the closed form, ours and the papers', with their meanings."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""One layer, two layers, and the recursions of the parameters at every depth."""
+"""Derive the forms of one and two layers, and the recursions of the parameters at every depth."""
 
 from sympy import ZeroMatrix
 
@@ -78,28 +78,28 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     known, rules = (Definition(s.x(i), s.form(i)), s.equation_20), s.recursions
     path = collect(s.W(k, 1) * s.form(i) + s.b(k, 3), s.x(0))
     carried = s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1)
-    found = {
+    values = {
         s.P(k): (path.path, "updated W'_{i+1,1}"),
         s.q(k): (path.offset - carried, "updated b'_{i+1,3}"),
     }
     for t in s.terms:
         inside = collect(s.W(k, 2, t) * s.form(i) + s.b(k, 2, t), s.x(0))
         bias = added(inside.offset, (s.coupling(k, t, r) * s.activation(k, r) for r in s.earlier(t)))
-        found[s.B(k, t)] = inside.path, "updated W'_{i+1,2}"
-        found[s.c(k, t)] = bias, "updated b'_{i+1,2}, with all earlier terms"
+        values[s.B(k, t)] = inside.path, "updated W'_{i+1,2}"
+        values[s.c(k, t)] = bias, "updated b'_{i+1,2}, with all earlier terms"
     sorted_form = path.path * s.x(0) + path.offset
     for t in s.terms:
-        argument = found[s.B(k, t)][0] * s.x(0) + found[s.c(k, t)][0]
+        argument = values[s.B(k, t)][0] * s.x(0) + values[s.c(k, t)][0]
         sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, t)
-    inside_rules = [Definition(left, right) for left, (right, _) in found.items() if left.letter in "Bc"]
+    inside_rules = [Definition(left, right) for left, (right, _) in values.items() if left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = [
         Step(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", equal(s.x(k), next_layer, known)),
         Step(None, sorted_form, "sorted by x'_0", equal(next_layer, sorted_form, inside_rules)),
         *(
-            Step(rule.left, rule.right, found[rule.left][1], equal(rule.right, found[rule.left][0]))
+            Step(rule.left, rule.right, values[rule.left][1], equal(rule.right, values[rule.left][0]))
             for rule in rules
-            if rule.left in found
+            if rule.left in values
         ),
     ]
     for t in s.terms:

@@ -1,4 +1,4 @@
-"""The symbols of a stack: the papers' letters for a block's own parameters, others for the unrolled ones."""
+"""Define the symbols of a stack: the papers' letters for a block's own parameters, others for the unrolled ones."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,14 +35,14 @@ def check_depth(depth: Any) -> int:
     return depth
 
 
-def added(first: MatrixExpr, others: Iterable[MatrixExpr]) -> MatrixExpr:
+def added(first: MatrixExpr, rest: Iterable[MatrixExpr]) -> MatrixExpr:
     """Return a matrix and any number of others, added.
 
     Args:
         first: the matrix, zero if there may be nothing else.
-        others: the others.
+        rest: the others.
     """
-    return reduce(add, others, first)
+    return reduce(add, rest, first)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ResidualStack:
         return affine + self.UAT(k) if self.sizes else affine
 
     def pre_activation(self, k: Any, term: int = 1, x: MatrixExpr | None = None) -> MatrixExpr:
-        """Return `W'_{k,2} x'_{k−1} + b'_{k,2}`, and with it what earlier terms of the same layer bring.
+        """Return `W'_{k,2} x'_{k−1} + b'_{k,2}`, plus the activations of earlier terms of the same layer.
 
         Args:
             k: the layer.

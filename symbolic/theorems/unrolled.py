@@ -1,4 +1,4 @@
-"""The unrolled form at a concrete depth, every parameter written as products of the layers' own."""
+"""Derive the unrolled form at a concrete depth, with every parameter as a product of the layers' own."""
 
 from collections.abc import Iterator
 from typing import Any

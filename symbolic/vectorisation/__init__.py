@@ -1,1 +1,1 @@
-"""The matrix-vector method: what acts on a matrix as a matrix on the vector of its entries."""
+"""The matrix-vector method: linear maps of a matrix as matrices on the vector of its entries."""

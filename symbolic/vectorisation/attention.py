@@ -1,4 +1,4 @@
-"""Attention with its pattern held as a matrix on `vec(x)`, and the pattern itself."""
+"""Derive attention with its pattern held as a matrix on `vec(x)`, and the pattern itself."""
 
 from typing import NamedTuple
 

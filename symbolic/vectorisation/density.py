@@ -1,4 +1,4 @@
-"""Densities: which share of the entries of `W'` isn't zero, as exact fractions."""
+"""Compute densities, the share of nonzero entries of `W'`, as exact fractions."""
 
 from fractions import Fraction
 

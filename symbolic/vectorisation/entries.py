@@ -1,4 +1,4 @@
-"""Matrix expressions entry by entry, for small sizes, and the matrix of a linear map read off from its formula."""
+"""Write matrix expressions entry by entry, for small sizes, and read the matrix of a linear map off its formula."""
 
 from fractions import Fraction
 from typing import NamedTuple

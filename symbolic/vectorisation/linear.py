@@ -1,4 +1,4 @@
-"""Linear maps on rows and on features as matrices on `vec(x)`."""
+"""Derive linear maps on rows and on features as matrices on `vec(x)`."""
 
 from sympy import Identity, ImmutableMatrix, symbols
 

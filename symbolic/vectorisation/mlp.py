@@ -1,4 +1,4 @@
-"""The MLP in matrix-vector form, in both orientations."""
+"""Derive the matrix-vector form of the MLP, in both orientations."""
 
 from sympy import Identity, ImmutableMatrix, symbols
 

@@ -1,4 +1,4 @@
-"""Normalisation with its scale held as a matrix on `vec(x)`."""
+"""Derive normalisation with its scale held as a matrix on `vec(x)`."""
 
 from sympy import Identity, symbols
 

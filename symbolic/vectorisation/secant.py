@@ -1,11 +1,11 @@
-"""Attention between two inputs: how its pattern moves with its scores, and its output with both."""
+"""Derive how attention changes between two inputs: its pattern with its scores, and its output with both."""
 
 from collections.abc import Sequence
 
 from sympy import Expr, Identity, ImmutableMatrix, S, ZeroMatrix, cancel, exp, factor, log, symbols
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.two_inputs import change, difference_of, elsewhere, mean_of, midpoint, moves, other
+from symbolic.equality.two_inputs import at_second_input, change, difference_of, mean_of, midpoint, moves, second_value
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.kronecker import Kronecker
@@ -74,7 +74,7 @@ def attention_difference(keys: int = 3) -> Derivation:
     """
     check_sizes(keys=keys)
     n, m, size = symbols("N M m", integer=True, positive=True)
-    ones, one = Ones("1", (), n, 1), Identity(1)
+    ones, unit = Ones("1", (), n, 1), Identity(1)
     s, log_p, p, mean = (Parameter(letter, (), n, 1) for letter in ("s", "l", "p", "L"))
     log_total, total, inverse = (Parameter(letter, (), 1, 1) for letter in ("z", "r", "w"))
     row = (
@@ -82,9 +82,9 @@ def attention_difference(keys: int = 3) -> Derivation:
         Definition(p, Activation(log_p, 0, "exp")),
         Definition(total, ones.T * p),
     )
-    row_elsewhere = tuple(Definition(other(rule.left), elsewhere(rule.right)) for rule in row)
-    known = (*moves(s, log_p, p, log_total, total), *row, *row_elsewhere)
-    sums_to_one = (*moves(total), Definition(total, one), Definition(other(total), one))
+    second_row = tuple(Definition(second_value(rule.left), at_second_input(rule.right)) for rule in row)
+    known = (*moves(s, log_p, p, log_total, total), *row, *second_row)
+    sums_to_one = (*moves(total), Definition(total, unit), Definition(second_value(total), unit))
     weights = Diagonal(mean)
     logarithms = Definition(change(log_p), change(s) - ones * change(log_total))
     means = Definition(change(p), weights * change(log_p))
@@ -100,15 +100,15 @@ def attention_difference(keys: int = 3) -> Derivation:
         let(log_p, row[0].right, "a row of the pattern, in logarithms: z is that of the sum of exponentials"),
         let(p, row[1].right, "the row"),
         let(total, row[2].right, "its sum"),
-        suppose(total, one, "hypothesis: this is what z is for, at both inputs"),
+        suppose(total, unit, "hypothesis: this is what z is for, at both inputs"),
         equality(logarithms.left, logarithms.right, "the logarithms move", known),
         suppose(means.left, means.right, "hypothesis: slopes of the secants of exp, the logarithmic means"),
         equality(change(total), ones.T * change(p), "the row's sum would move by this", known),
         equality(change(total), ZeroMatrix(1, 1), "but stands still", sums_to_one),
-        suppose(inverse * ones.T * weights * ones, one, "hypothesis: w is one over the sum of L, all positive"),
+        suppose(inverse * ones.T * weights * ones, unit, "hypothesis: w is one over the sum of L, all positive"),
         equality(
             divided.right - divided.left,
-            inverse * ones.T * change(p) + (inverse * ones.T * weights * ones - one) * divided.left,
+            inverse * ones.T * change(p) + (inverse * ones.T * weights * ones - unit) * divided.left,
             "both summands are zero, so this is how z moves",
             (means, logarithms),
         ),

@@ -33,7 +33,7 @@ def test_a_gated_block_is_the_function():
     found = GATED.verify([gated, gated, gated], X, WEIGHTS, jax.nn.silu)
     assert found.holds
     assert {row.layer for row in found.rows} == {1, 2, 3, None}
-    assert {row.beside for row in found.rows} == {"the function", "record and replay", "the functions"}
+    assert {row.reference for row in found.rows} == {"the function", "record and replay", "the functions"}
     assert all(row.tolerance < 1e-12 for row in found.rows)
 
 

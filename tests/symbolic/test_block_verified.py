@@ -91,7 +91,10 @@ def test_two_marks_of_one_name_are_told():
 
 def test_a_block_that_was_read_is_read_again_at_the_second_input():
     block = Block.of(attention, X)
-    assert {row.elsewhere for row in block.verify(attention, X, block.values, block.functions).rows} == {False, True}
+    assert {row.at_second_input for row in block.verify(attention, X, block.values, block.functions).rows} == {
+        False,
+        True,
+    }
     with pytest.raises(SymbolicError, match=r"block\.values"):
         block.verify(attention, X, dict(block.values), block.functions)
 

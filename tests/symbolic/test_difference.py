@@ -21,7 +21,7 @@ from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import derive
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
-from symbolic.equality.two_inputs import change, difference_of, midpoint, other
+from symbolic.equality.two_inputs import change, difference_of, midpoint, second_value
 from symbolic.evaluation.bridge import name_of, to_jax
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.latex import typeset
@@ -54,7 +54,7 @@ def network_rules(stack):
     """The network at both inputs in every layer, with every activation written by its secant."""
     form = TwoInputs(stack)
     secants = [
-        Definition(h, other(h) + Diagonal(form.slope(K, t)) * difference_of(form.z(K, t)), (i,))
+        Definition(h, second_value(h) + Diagonal(form.slope(K, t)) * difference_of(form.z(K, t)), (i,))
         for t in stack.terms
         for h in (form.h(K, t),)
     ]
@@ -83,7 +83,7 @@ def test_every_block_has_its_difference_form(name, gated):
     # At both inputs themselves the block's own matrices stand, and not those of any stack.
     sides = [side for step in derivation.steps for side in (step.left, step.right)]
     assert not {parameter for side in sides for parameter in side.atoms(Parameter)} & {
-        letter for parameter in FORM.parameters for letter in (parameter, other(parameter))
+        letter for parameter in FORM.parameters for letter in (parameter, second_value(parameter))
     }
 
 
@@ -203,10 +203,12 @@ class Evaluated:
         depth = len(terms)
         arrays = arrays_of(terms, x, lambda p: p) | arrays_of(terms_elsewhere, y, other)
         layers = range(1, depth + 1)
-        inside = {name_of(p): p for k in layers for p in (FORM.z(k), other(FORM.z(k)))}
+        inside = {name_of(p): p for k in layers for p in (FORM.z(k), second_value(FORM.z(k)))}
         z = to_jax(inside, sigma, FORM.values)(arrays)
         for k in layers:
-            arrays[name_of(FORM.slope(k))] = slopes(sigma, *(z[name_of(p)] for p in (FORM.z(k), other(FORM.z(k)))))
+            arrays[name_of(FORM.slope(k))] = slopes(
+                sigma, *(z[name_of(p)] for p in (FORM.z(k), second_value(FORM.z(k))))
+            )
         wanted = {}
         for k in layers:
             wanted |= {f"input {k}": FORM.Phi(0, k) * change(S.x(0)), f"whole {k}": FORM.unrolled(k)}

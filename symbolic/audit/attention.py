@@ -1,6 +1,6 @@
 """Decide the claims about attention as a matrix: Eq. 7–10 and 35, and Appendices A and C."""
 
-from functools import cache
+from functools import cache, partial
 
 from sympy import ImmutableMatrix, Integer, Rational, Symbol
 
@@ -110,6 +110,8 @@ def _softmax(scores: str) -> str:
 _W_QK = r"\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}"
 
 
+_claim = partial(Claim, notation=heads.WHOLE)
+
 CLAIMS = (
     Claim(
         "7",
@@ -133,28 +135,25 @@ CLAIMS = (
         remark="The papers' own variant: heads see slices of the features, and scores are divided by the root"
         " of M, where others take the head's width. Only H changes with that.",
     ),
-    Claim(
+    _claim(
         "9",
         r"\mathring{\mathbf{H}}'=" + bold(r"(W'_{HVO})^{T}x'"),
         _matrix_of_attention,
-        notation=heads.WHOLE,
         remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it moves with the"
         " input through H_k.",
     ),
-    Claim(
+    _claim(
         "shape in Section 3.2",
         bold(r"(W'_{HV})^{T}x'=") + rf"({_HEADS})^{{T}}",
         row_agrees(),
-        notation=heads.WHOLE,
         remark="A column on the left and a row on the right; the caption of Figure 5 prints it without that T.",
         correct=((rf"({_HEADS})^{{T}}", _HEADS),),
         correction=_mended_lines,
     ),
-    Claim(
+    _claim(
         "caption in Appendix A",
         bold("W'_{HV}x'=") + _HEADS,
         row_agrees(),
-        notation=heads.WHOLE,
         readings={"W'_{HV} stands for its transpose, as Section 3.1 does it with W'_i": _for_its_transpose},
         remark="The text beside it and the caption of Figure 5 have the T.",
         correct=((bold("W'_{HV}x'"), bold("(W'_{HV})^{T}x'")),),
@@ -167,22 +166,20 @@ CLAIMS = (
         notation=heads.ONE,
         remark="It looks like a wrong order, and holds: H ⊗ I and I ⊗ W_V^T commute. One bracket is printed too many.",
     ),
-    Claim(
+    _claim(
         "order of factors",
         bold(r"W'_{HVO}=W'_{O}W'_{HV}"),
         row_agrees(),
-        notation=heads.WHOLE,
         remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' in the same sentence the order is the other one, as version 001"
         " has it; for the matrices without the T, the order is as printed.",
         correct=((bold("W'_{O}W'_{HV}"), bold("W'_{HV}W'_{O}")),),
         correction=every(row_agrees(), independent(order_of_transposed)),
     ),
     *density.CLAIMS,
-    Claim(
+    _claim(
         "10",
         r"\mathring{\mathbf{H}}'=" + bold("W'x'"),
         _matrix_of_attention,
-        notation=heads.WHOLE,
         remark="Eq. 9 with W' for (W'_{HVO})^T.",
     ),
     Claim(

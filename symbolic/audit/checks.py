@@ -5,7 +5,7 @@ from typing import Any
 
 from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S, ZeroMatrix
 
-from symbolic.audit.claim import Check
+from symbolic.audit.claim import Check, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
@@ -74,6 +74,15 @@ def row_agrees(*using: Definition) -> Check:
         using: what parameters stand for.
     """
     return lambda claim: lines_agree(claim.row, using)
+
+
+def rows_agree(claim: Claim) -> Outcome:
+    """Decide whether the sides of every printed row of equations are equal.
+
+    Args:
+        claim: the claim.
+    """
+    return both(*map(lines_agree, claim.says))
 
 
 def independent(decide: Callable[[], Outcome]) -> Check:

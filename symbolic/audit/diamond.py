@@ -8,7 +8,7 @@ from sympy import Identity, Tuple, symbols
 from symbolic.audit import heads
 from symbolic.audit.attention import order_of_transposed
 from symbolic.audit.bold import bold
-from symbolic.audit.checks import both, chain, every, expect, independent, lines_agree, row_agrees
+from symbolic.audit.checks import both, chain, every, expect, independent, lines_agree, row_agrees, rows_agree
 from symbolic.audit.claim import DEFINED, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond_product import column_sums, diamond
@@ -74,37 +74,37 @@ def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
     )
 
 
-def _diamond_is_transposed(claim: Claim) -> Outcome:
+def _columns_are_summed(claim: Claim) -> Outcome:
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    entrywise = Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
-    return both(lines_agree(claim.row), entrywise)
+    return Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
+
+
+_diamond_is_transposed = every(row_agrees(), _columns_are_summed)
 
 
 def _transposed_and_shaped(claim: Claim) -> Outcome:
-    first = claim.row
-    w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(claim)["y"])
-    product, transposed, y = first.equated
+    product, transposed, y = claim.row.equated
     expect(product == diamond(_W, _X) and y == _Y, "W ⋄ x = W^T x = y")
-    return both(
-        identity(product, transposed),
-        Outcome(
-            same(column_sums(w, x), w.T * x) and rows == (2, 1),
-            "column sums and W^T x are equal entry by entry, n of them",
-        ),
-    )
+    rows = tuple(size.subs({index("m"): 3, index("n"): 2}) for size in _declared(claim)["y"])
+    summed = _columns_are_summed(claim)
+    return both(identity(product, transposed), Outcome(summed.holds and rows == (2, 1), f"{summed.how}, n of them"))
+
+
+def _both_ways(claim: Claim) -> tuple[Outcome, Outcome]:
+    """Decide a row of equations bracketed from the left, and from the right."""
+    return lines_agree(claim.row), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
 
 
 def _from_left(claim: Claim) -> Outcome:
     """Decide an identity printed without brackets from the left, as usual, and say what it is from the right."""
-    left, right = lines_agree(claim.row), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    left, right = _both_ways(claim)
     how = f"from the left {left.how}; from the right {right.how}"
     return Outcome(left.holds if right.holds is False else None, how)
 
 
 def _neither_way(claim: Claim) -> Outcome:
     """Decide a row of equations in either bracketing; it fails if both do."""
-    left, right = lines_agree(claim.row), lines_agree(read(claim.printed, _FROM_RIGHT)[0])
+    left, right = _both_ways(claim)
     if left.holds or right.holds:
         return left if left.holds else right
     return Outcome(
@@ -112,29 +112,25 @@ def _neither_way(claim: Claim) -> Outcome:
     )
 
 
+def _refuted(outcome: Outcome, words: str = "") -> Outcome:
+    """Return the outcome that an identity doesn't hold."""
+    return Outcome(None if outcome.holds is None else not outcome.holds, words + outcome.how)
+
+
 def _no_associativity(claim: Claim) -> Outcome:
     first, second = _TWO.values()
-    associates = identity(diamond(diamond(first, second), _X), diamond(first, diamond(second, _X)))
-    return Outcome(None if associates.holds is None else not associates.holds, associates.how)
+    return _refuted(identity(diamond(diamond(first, second), _X), diamond(first, diamond(second, _X))))
 
 
 def _no_distributivity(claim: Claim) -> Outcome:
     distributes = identity(diamond(_W, _X + _Y), diamond(_W, _X) + diamond(_W, _Y))
-    return Outcome(
-        None if distributes.holds is None else not distributes.holds,
-        f"W ⋄ (x + y) = W ⋄ x + W ⋄ y is {distributes.how}",
-    )
+    return _refuted(distributes, "W ⋄ (x + y) = W ⋄ x + W ⋄ y is ")
 
 
 def _distributes(claim: Claim) -> Outcome:
     left, right = claim.row.equated
     expect(left == diamond(_W, _X + _Y), "W ⋄ (x + y)")
     return identity(left, right)
-
-
-def _missing_x(claim: Claim) -> Outcome:
-    """Decide `W_1 ⋄ [x ⋄ W_2] = W_{12}` as printed, a vector and a matrix."""
-    return both(*(lines_agree(statement) for statement in claim.says))
 
 
 def _with_x(claim: Claim) -> Outcome:
@@ -171,73 +167,72 @@ _DECLARED = table(
     }
 )
 
+_DEFINITION = Claim(
+    "4",
+    rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
+    _diamond_shape,
+    source="001",
+    notation=_DECLARED,
+    readings={"W is square": partial(_diamond_shape, m=3, n=3)},
+    kind=DEFINED,
+    remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
+    correct=_DEFINITION_MENDED,
+    correction=_transposed_and_shaped,
+)
+
+_square_claim = partial(Claim, source="001", notation=SQUARE)
+
+_PRINTED_WITHOUT_BRACKETS = (
+    "Printed without brackets: read from the left, as usual. The product isn't associative, and from the right it"
+    " fails."
+)
+
+_WITHOUT_THE_TRANSPOSE = (
+    "The line without the transpose equals neither neighbour; the last line is the identity, bracketed from the left."
+)
+
 CLAIMS = (
-    Claim(
-        "4",
-        rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
-        _diamond_shape,
-        source="001",
-        notation=_DECLARED,
-        readings={"W is square": partial(_diamond_shape, m=3, n=3)},
-        kind=DEFINED,
-        remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
-        correct=_DEFINITION_MENDED,
-        correction=_transposed_and_shaped,
-    ),
-    Claim(
+    _DEFINITION,
+    _square_claim(
         "diamond and transpose",
         bold(r"W\diamond x=W^{T}x=x\diamond W"),
         _diamond_is_transposed,
-        source="001",
-        notation=SQUARE,
         remark="The second equation is a definition.",
     ),
-    Claim(
+    _square_claim(
         "diamond not associative",
         r"\text{the Diamond Matrix Multiplication does not possess the properties of associativity}\ldots",
         _no_associativity,
-        source="001",
-        notation=SQUARE,
     ),
-    Claim(
+    _square_claim(
         "diamond not distributive",
         r"\ldots\text{and distributivity}",
         _no_distributivity,
-        source="001",
-        notation=SQUARE,
         remark="It is linear in both factors, as W^T x is.",
         correct=bold(r"W\diamond(x+y)=W\diamond x+W\diamond y"),
         correction=_distributes,
     ),
-    Claim(
+    _square_claim(
         "first diamond identity",
         bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{2}^{T}\diamond W_{1}\diamond x"),
         _from_left,
-        source="001",
-        notation=SQUARE,
-        remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
-        " right it fails.",
+        remark=_PRINTED_WITHOUT_BRACKETS,
     ),
-    Claim(
+    _square_claim(
         "second diamond identity",
         bold(r"[W_{1}\diamond x]\diamond W_{2}=W_{1}^{T}\diamond W_{2}\diamond x"),
         _from_left,
-        source="001",
-        notation=SQUARE,
-        remark="Printed without brackets: read from the left, as usual. The product isn't associative, and from the"
-        " right it fails.",
+        remark=_PRINTED_WITHOUT_BRACKETS,
     ),
-    Claim(
+    _square_claim(
         "W_12 in Appendix A",
         bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12},\quad W_{12}=W_{1}^{T}W_{2}^{T}"),
-        _missing_x,
-        source="001",
-        notation=SQUARE,
+        rows_agree,
         readings={"x is left out after W_{12}, as in Eq. 13": _with_x},
         correct=bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12}x"),
         correction=row_agrees(),
     ),
-    Claim(
+    _square_claim(
         "13",
         bold(
             r"\begin{aligned}W_{1}\diamond[x\diamond W_{2}]&=W_{1}\diamond[W_{2}^{T}x]=W_{1}^{T}[W_{2}^{T}x]"
@@ -245,17 +240,14 @@ CLAIMS = (
             r"=W_{2}^{T}\diamond W_{1}\diamond x\end{aligned}"
         ),
         _neither_way,
-        source="001",
-        notation=SQUARE,
-        remark="The line without the transpose equals neither neighbour; the last line is the identity,"
-        " bracketed from the left.",
+        remark=_WITHOUT_THE_TRANSPOSE,
         correct=(
             (bold(r"=W_{2}\diamond W_{1}\diamond x"), ""),
             (bold(r"W_{2}^{T}\diamond W_{1}\diamond x"), bold(r"(W_{2}^{T}\diamond W_{1})\diamond x")),
         ),
         correction=row_agrees(),
     ),
-    Claim(
+    _square_claim(
         "14",
         bold(
             r"\begin{aligned}[W_{1}\diamond x]\diamond W_{2}&=[W_{1}^{T}x]\diamond W_{2}=W_{2}^{T}[W_{1}^{T}x]"
@@ -263,10 +255,7 @@ CLAIMS = (
             r"=W_{1}^{T}\diamond W_{2}\diamond x\end{aligned}"
         ),
         _neither_way,
-        source="001",
-        notation=SQUARE,
-        remark="The line without the transpose equals neither neighbour; the last line is the identity,"
-        " bracketed from the left.",
+        remark=_WITHOUT_THE_TRANSPOSE,
         correct=(
             (bold(r"=W_{1}\diamond W_{2}\diamond x"), ""),
             (bold(r"W_{1}^{T}\diamond W_{2}\diamond x"), bold(r"(W_{1}^{T}\diamond W_{2})\diamond x")),
@@ -290,17 +279,7 @@ CLAIMS = (
         remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest"
         " version exchanges.",
     ),
-    Claim(
-        "4",
-        rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
-        _diamond_shape,
-        source="003",
-        notation=_DECLARED,
-        readings={"W is square": partial(_diamond_shape, m=3, n=3)},
-        kind=DEFINED,
-        correct=_DEFINITION_MENDED,
-        correction=_transposed_and_shaped,
-    ),
+    replace(_DEFINITION, source="003", remark=""),
     Claim(
         "5",
         bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),

@@ -184,29 +184,28 @@ _COLUMNS = r"\\".join(
 
 _SUM_BEFORE = bold(r"UAT_{i}=W'_{i+1,1}UAT_{i}")
 
+_claim_001, _claim_003 = partial(Claim, source="001"), partial(Claim, source="003")
+
 CLAIMS = (
-    Claim(
+    _claim_001(
         "2",
         r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
         cited,
-        source="001",
         kind=CITED,
         remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here.",
     ),
-    Claim(
+    _claim_001(
         "8",
         r"\mathring{\mathbf{H}}=" + bold(r"(W'_{HVO})^{T}(x_{i})'"),
         every(row_agrees(), independent(attention_moves)),
-        source="001",
         notation=_HEADS_001,
         remark="It moves with the input through H_k. The left side is a vector here, as the sentence below it says.",
     ),
-    Claim(
+    _claim_001(
         "H as a parameter",
         bold(r"H_{i}\text{ is derived based on the parameters }W_{Qi}\text{ and }W_{Ki}")
         + r"\text{, and can be directly regarded as parameters matrix now}",
         _pattern_is_parameter,
-        source="001",
         notation=heads.ATTENTION,
         readings={"held at its value on this input": independent(held_pattern)},
         remark="Its Section 3.5 says itself that H should be regarded as generated in response to the input.",
@@ -214,51 +213,46 @@ CLAIMS = (
         r"\text{, held at its value on this input}",
         correction=_held_as_printed,
     ),
-    Claim(
+    _claim_001(
         "12",
         _pruned("j=1}^{N_{1}", "j=1}^{N_{2}"),
         _two_sums,
-        source="001",
         notation=EARLIER,
         readings={"the terms of each of the two sets are numbered anew": _renumbered},
         correct=_pruned(_KEPT, _DROPPED),
         correction=concludes,
     ),
-    Claim(
+    _claim_001(
         "15",
         r"\mathbf{W}\mathbf{x}=\mathbf{y}\rightarrow\left(\begin{array}{ccc}"
         + _COLUMNS
         + r"\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
         _columns_as_printed,
-        source="001",
         notation=_LINEAR,
     ),
-    Claim(
+    _claim_001(
         "sparsity of Linear",
         r"\text{the sparsity of the parameter matrix corresponding to the Linear operation is }1/M",
         _sparsity,
-        source="001",
         notation=heads.WHOLE,
         readings={"'sparsity' is the share of entries that aren't zero, its density": _share},
         correct=r"\text{density }1/M",
         correction=_share,
     ),
-    Claim(
+    _claim_001(
         "premise of pruning",
         rf"\left|{_sum(_KEPT)}\right|\to 0\text{{, where $\Lambda_1$ is kept and $\Lambda_2$ removed}}",
         _wrong_set,
-        source="001",
         notation=EARLIER,
         remark="The set that is removed has to be the small one; the newest version prints Λ_2.",
         correct=((r"\Lambda_{1}", r"\Lambda_{2}"),),
         correction=_right_set,
     ),
-    Claim(
+    _claim_003(
         "Lemma 2",
         bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
         + r"\text{, stacked, has the form of the UAT}",
         _fixed_biases,
-        source="003",
         readings={
             "biases may depend on the input, which the newest version calls DUAT, and one affine term is"
             " added": _dynamic_biases
@@ -266,23 +260,21 @@ CLAIMS = (
         correct=CLOSED,
         correction=closed,
     ),
-    Claim(
+    _claim_003(
         "general term in C.2",
         r"\text{with }"
         + bold(r"W'_{i+1,2}=W'_{i+1,2}W'_{i+1,1}\text{: }")
         + bold(r"x'_{i+1}=(W'_{i+1,1}x_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x_{i}+b'_{i+1,2})"),
         eq_31,
-        source="003",
         remark="The index of W'_{i,3} is one too low, as in Eq. 31 of the newest version.",
         unprimed=("x_i", "x_i"),
         correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"), (r"\mathbf{x}_{i}", r"\mathbf{x}'_{i}")),
         correction=eq_31,
     ),
-    Claim(
+    _claim_003(
         "UAT of layer i+1",
         rf"\text{{with }}{_SUM_BEFORE}\text{{: }}" + bold(r"UAT_{i+1}=UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x_{0}+b'_{i+1,2})"),
         partial(_sum_of_the_next, settings=False),
-        source="003",
         readings={
             "UAT_i on the right was already set to W'_{i+1,1} UAT_i, as the line above it says": partial(
                 _sum_of_the_next, settings=True
@@ -292,22 +284,20 @@ CLAIMS = (
         correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
         correction=two_indices,
     ),
-    Claim(
+    _claim_003(
         "bias below 11",
         bold(r"b'_{j,2}=(W'_{j,2}b'_{j-1,3}+b'_{j,2})+W'_{j,2}UAT_{j-1}"),
         _own_bias,
-        source="003",
         readings={"on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated": bias_two_indices},
         correct=bold(r"c_{j}=W'_{j,2}q_{j-1}+b'_{j,2}+W'_{j,2}UAT_{j-1}"),
         correction=bias_in_two_indices,
     ),
-    Claim(
+    _claim_003(
         "dynamic parameters",
         r"\text{all }"
         + bold(r"W'_{j,1}\text{, }W'_{j,2}\text{ and }W'_{j,3}")
         + r"\text{ for the $i$-th layer, }j=1,\ldots,i\text{, are dynamically changing with the input}",
         partial(dynamic_parameters, own=True),
-        source="003",
         readings={"the symbols are the updated ones, of the i + 1 layers of its Eq. 11": dynamic_parameters},
         remark="A layer's own W'_{j,3} stands still, and so does the last one's in the closed form.",
         correct=bold(

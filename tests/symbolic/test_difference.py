@@ -88,7 +88,7 @@ def test_every_block_has_its_difference_form(name, gated):
 
 
 def test_the_letters_of_two_inputs_are_typeset():
-    letters = [typeset(letter(S.W(K, 1))) for letter in (other, midpoint, change)]
+    letters = [typeset(letter(S.W(K, 1))) for letter in (second_value, midpoint, change)]
     accents = [r"\widetilde{\mathbf{W}}", r"\overline{\mathbf{W}}", r"\Delta \mathbf{W}"]
     assert letters == [accent + "'_{i + 1,1}" for accent in accents]
     assert str(midpoint(S.W(K, 1))) == "W\u0304′ᵢ₊₁,₁"
@@ -201,7 +201,7 @@ class Evaluated:
 
     def __init__(self, terms, x, terms_elsewhere, y, sigma, slopes=secant_slopes, recursions=FORM.recursions):
         depth = len(terms)
-        arrays = arrays_of(terms, x, lambda p: p) | arrays_of(terms_elsewhere, y, other)
+        arrays = arrays_of(terms, x, lambda p: p) | arrays_of(terms_elsewhere, y, second_value)
         layers = range(1, depth + 1)
         inside = {name_of(p): p for k in layers for p in (FORM.z(k), second_value(FORM.z(k)))}
         z = to_jax(inside, sigma, FORM.values)(arrays)

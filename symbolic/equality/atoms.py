@@ -35,11 +35,6 @@ class ActivationAtom(Atom):
         """The activation."""
         return Activation(self.argument.expression(), self.order, self.function)
 
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its argument."""
-        return self.argument.free
-
     @cached_property
     def weight(self) -> int:
         """A number for its function."""
@@ -78,11 +73,6 @@ class DiagonalAtom(Atom):
     def expression(self) -> MatrixExpr:
         """The diagonal matrix."""
         return Diagonal(self.vector.expression())
-
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its vector."""
-        return self.vector.free
 
     def transposed(self) -> Atom:
         """Return itself."""

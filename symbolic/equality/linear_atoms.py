@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import MatrixExpr, Symbol
+from sympy import MatrixExpr
 
-from symbolic.equality.word import Atom, Notation, Sides, Word, indices_of
+from symbolic.equality.word import Atom, Notation, Sides, Word
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import Transposed
 from symbolic.expressions.parameter import Ones, Parameter, Variable
@@ -28,11 +28,6 @@ class ParameterAtom(Atom):
     def expression(self) -> MatrixExpr:
         """The parameter."""
         return self.parameter
-
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums in its indices."""
-        return indices_of(self.parameter)
 
     @cached_property
     def weight(self) -> int:
@@ -73,11 +68,6 @@ class TransposeAtom(Atom):
         """The transpose."""
         return Transposed(self.inner.expression)
 
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The same as without the transpose."""
-        return self.inner.free
-
     def transposed(self) -> Atom:
         """Return what is transposed."""
         return self.inner
@@ -99,11 +89,6 @@ class PairAtom(Atom):
 
     left: Word
     right: Word
-
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in a factor."""
-        return self.left.free | self.right.free
 
     def transposed(self) -> Atom:
         """Return the same product of `Aᵀ` and `Bᵀ`."""
@@ -139,11 +124,6 @@ class VecAtom(Atom):
     def expression(self) -> MatrixExpr:
         """The vector."""
         return Vec(self.matrix.expression())
-
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its matrix."""
-        return self.matrix.free
 
     @property
     def data(self) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Expr, Identity, MatrixExpr, Pow, Symbol, Trace, srepr
+from sympy import Expr, Identity, MatrixExpr, Pow, Trace, srepr
 
 from symbolic.equality.atoms import ActivationAtom
-from symbolic.equality.word import Atom, Form, Notation, Sides, Word, indices_of
+from symbolic.equality.word import Atom, Form, Notation, Sides, Word
 from symbolic.expressions.matrix import MatrixProduct
 from symbolic.expressions.scalar import Entry
 
@@ -45,11 +45,6 @@ class EntryAtom(_Number):
         """The entry."""
         return Entry(self.matrix.expression(), self.row, self.column)
 
-    @cached_property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its matrix or its place."""
-        return self.matrix.free | indices_of(self.row, self.column)
-
     def sides(self, notation: Notation) -> Sides:
         """Write `A_{rc}` with values for `r` and `c`."""
         rows, columns = notation.word(self.matrix)
@@ -72,11 +67,6 @@ class TraceAtom(_Number):
     def number(self) -> Expr:
         """The trace."""
         return Trace(self.matrix.expression())
-
-    @property
-    def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in its matrix."""
-        return self.matrix.free
 
     def sides(self, notation: Notation) -> Sides:
         """Write `A_{rr}`."""

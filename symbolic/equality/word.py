@@ -211,10 +211,12 @@ class Atom(ABC):
     def expression(self) -> MatrixExpr:
         """The atom as a sympy expression."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def free(self) -> frozenset[Symbol]:
-        """The indices of sums around it that occur in it."""
+        """The indices of sums around it that occur in its parts."""
+        parts = [getattr(self, field.name) for field in fields(self) if field.name != "shape"]
+        inside = (part.free for part in parts if hasattr(part, "free"))
+        return indices_of(*(part for part in parts if isinstance(part, Basic))).union(*inside)
 
     @property
     def number(self) -> Expr | None:

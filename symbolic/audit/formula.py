@@ -289,6 +289,7 @@ def read(latex: str, notation: Notation, unprimed: tuple[str, ...] = ()) -> tupl
 
     Example:
         >>> from sympy import symbols
+        >>> from symbolic.audit.letters import table
         >>> from symbolic.expressions.parameter import Parameter
         >>> d = symbols("d", integer=True, positive=True)
         >>> names = {"W": Parameter("W", (), d, d), "x": Parameter("x", (), d, 1)}

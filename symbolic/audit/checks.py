@@ -23,7 +23,7 @@ def derived(derivation: Derivation, what: str) -> Outcome:
 
     Args:
         derivation: the derivation.
-        what: what it proves, in words.
+        what: the theorem that it proves, in words.
     """
     return Outcome(derivation.verified, f"{what}: {derivation.verdict}")
 
@@ -42,9 +42,9 @@ def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Defini
     """Decide a row of equations, line by line.
 
     Args:
-        first: what all lines should equal.
+        first: the expression that all lines should equal.
         lines: the lines.
-        using: what parameters stand for.
+        using: definitions of parameters.
     """
     using = tuple(using)
     for number, line in enumerate(lines, 1):
@@ -61,7 +61,7 @@ def lines_agree(statement: Statement, using: Iterable[Definition] = ()) -> Outco
 
     Args:
         statement: the row.
-        using: what parameters stand for.
+        using: definitions of parameters.
     """
     first, *lines = statement.equated
     return chain(first, lines, using)
@@ -71,7 +71,7 @@ def row_agrees(*using: Definition) -> Check:
     """Return a check that decides whether all sides of the first printed row of equations are equal.
 
     Args:
-        using: what parameters stand for.
+        using: definitions of parameters.
     """
     return lambda claim: lines_agree(claim.row, using)
 
@@ -108,7 +108,7 @@ def expect(good: bool, what: str) -> None:
 
     Args:
         good: whether it is.
-        what: what is expected to be printed, in words.
+        what: the expected formula, in words.
 
     Raises:
         SymbolicError: if it isn't.
@@ -122,7 +122,7 @@ def rewritten(expression: Any, rule: Callable[[Parameter], MatrixExpr]) -> Any:
 
     Args:
         expression: an expression.
-        rule: what to put for a parameter.
+        rule: the replacement of a parameter.
     """
     if isinstance(expression, Parameter):
         return rule(expression)

@@ -90,9 +90,9 @@ class Claim:
         printed: its LaTeX as printed.
         literal: decides the claim with every symbol meaning one thing.
         source: the version of the paper.
-        notation: what its letters stand for.
+        notation: the expressions that its letters stand for.
         readings: other fair readings, in words, with their checks.
-        kind: what it is if its check holds: `PROVED`; `DEFINED` for a definition, whose check is that the rest of the
+        kind: its verdict if its check holds: `PROVED`; `DEFINED` for a definition, whose check is that the rest of the
             theory uses just that; or `CITED` for a theorem of others.
         unprimed: names that are printed without the prime that they have elsewhere, once for every place.
         remark: a sentence that belongs to it whatever the verdict.

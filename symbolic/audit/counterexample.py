@@ -49,7 +49,7 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
     Args:
         left: one side.
         right: the other side.
-        using: what parameters stand for, such as the network itself.
+        using: definitions of parameters, such as the network itself.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
@@ -99,7 +99,7 @@ def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = 
     Args:
         left: left side.
         right: right side.
-        using: what parameters stand for.
+        using: definitions of parameters.
 
     Example:
         >>> from sympy import symbols

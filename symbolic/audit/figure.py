@@ -28,7 +28,7 @@ class Row(NamedTuple):
         layer: the number of layers.
         printed: the papers' symbol, which is the same before and after.
         updated: the letter of the closed form.
-        value: what it is, in the layers' own parameters and the activations `s_j`.
+        value: its value, in the layers' own parameters and the activations `s_j`.
     """
 
     layer: int

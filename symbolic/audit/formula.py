@@ -280,7 +280,7 @@ def read(latex: str, notation: Notation, unprimed: tuple[str, ...] = ()) -> tupl
 
     Args:
         latex: LaTeX in the papers' notation; `\text{…}` is skipped.
-        notation: what the letters stand for.
+        notation: the expressions that the letters stand for.
         unprimed: the names whose prime is left out, once for every place; each is read as the primed one.
 
     Raises:

@@ -68,7 +68,7 @@ def table(names: Mapping[str, Any], **options: Any) -> Notation:
     """Return a notation with finitely many names.
 
     Args:
-        names: what each name stands for, such as `"W'_HV"` or `"x_i+1"`.
+        names: the expression for each name, such as `"W'_HV"` or `"x_i+1"`.
         options: the other fields of the notation.
     """
 

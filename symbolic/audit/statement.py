@@ -10,7 +10,7 @@ class Statement(NamedTuple):
 
     Args:
         sides: the expressions.
-        relations: what stands between them, one fewer.
+        relations: the relations between them, one fewer.
     """
 
     sides: tuple[Any, ...]

@@ -25,8 +25,8 @@ class Assignment(NamedTuple):
     """`target ← value`, both in symbols that the program changes.
 
     Args:
-        target: what is set.
-        value: to what.
+        target: the parameter that is set.
+        value: its new value.
     """
 
     target: Parameter
@@ -48,7 +48,7 @@ def assignments(statements: Iterable[Statement]) -> list[Assignment]:
     """Return the printed equations that set a parameter of a layer, in their order.
 
     Args:
-        statements: what is printed.
+        statements: the printed statements.
     """
     letters = ("W'", "b'", "UAT")
     return [Assignment(*s.equated) for s in statements if getattr(s.sides[0], "letter", "") in letters]
@@ -112,10 +112,10 @@ class Rules(NamedTuple):
     """The printed update rules, read.
 
     Args:
-        start: what is set for the first layer.
+        start: the settings of the first layer.
         first: the first value of j.
         last: the last value of j, in i.
-        each: what is set for every j.
+        each: the settings for every j.
         bias: Eq. 12 (Eq. 34), for j = 2, …, depth.
         form: Eq. 33 (Eq. 11), at layer i + 1.
     """

@@ -39,7 +39,7 @@ class Block:
     Args:
         layer: a function from the stream to what the layer makes of it.
         shape: rows and columns of the stream: `(d, 1)` for a vector, `(N, M)` for tokens and features.
-        name: what to call it.
+        name: its name.
         shared: letters of parameters that all layers have in common, such as an encoder's memory.
 
     Raises:
@@ -164,14 +164,14 @@ class Block:
             steps.append(Step(s.x(k), self.layer.right, "on x' = vec(x)", equal(Vec(self.written), whole)))
         steps += [let(entry.left, entry.right, "read off") for entry in self.parameters]
         steps.append(equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters)))
-        remark = self._what_is_held()
+        remark = self._held_remark()
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
             remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}."
         terms = Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip())
         return self._printed(self._explained(terms))
 
-    def _what_is_held(self) -> str:
+    def _held_remark(self) -> str:
         held = ", ".join(map(str, self.held))
         return f"Held at their values on this input: {held}." if held else ""
 
@@ -302,7 +302,7 @@ class Block:
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
-        parts = [replace(self.residual_terms(), remark=self._what_is_held()), self.prove(letters=True)]
+        parts = [replace(self.residual_terms(), remark=self._held_remark()), self.prove(letters=True)]
         parts += [] if depth is None else [self.unroll(depth)]
         return article(*parts)
 

@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
     Args:
         stack: the symbols of a stack of such layers, with as many terms as the layer has activations.
-        parameters: what `W'_{i+1,k}` and `b'_{i+1,k}` are.
+        parameters: the definitions of `W'_{i+1,k}` and `b'_{i+1,k}`.
     """
 
     stack: ResidualStack

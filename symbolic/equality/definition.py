@@ -39,7 +39,7 @@ class Definition:
 
     Args:
         left: a parameter whose indices are integers, or a variable plus an integer.
-        right: what it stands for.
+        right: its meaning.
         variables: the symbols in `left` that may take any value from 0 on; without any it holds at one place only.
         where: pairs `(a, b)` with `a ≤ b`, which must be known for the definition to apply.
 

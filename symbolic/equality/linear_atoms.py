@@ -69,7 +69,7 @@ class TransposeAtom(Atom):
         return Transposed(self.inner.expression)
 
     def transposed(self) -> Atom:
-        """Return what is transposed."""
+        """Return the matrix that is transposed."""
         return self.inner
 
     def sides(self, notation: Notation) -> Sides:

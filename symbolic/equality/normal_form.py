@@ -60,7 +60,7 @@ class Normaliser:
     """Normal forms under the same definitions, which share what they have in common.
 
     Args:
-        definitions: what parameters stand for, and hypotheses, tried in this order.
+        definitions: definitions of parameters, and hypotheses, tried in this order.
     """
 
     def __init__(self, definitions: Iterable[Definition] = ()) -> None:
@@ -293,7 +293,7 @@ def normal_form(expression: MatrixExpr, definitions: Iterable[Definition] = ()) 
 
     Args:
         expression: a matrix expression.
-        definitions: what its parameters stand for, and hypotheses, tried in this order.
+        definitions: definitions of its parameters, and hypotheses, tried in this order.
 
     Raises:
         ShapeMismatch: if factors don't multiply, summands don't add, or a symbol has two shapes.
@@ -320,7 +320,7 @@ def equal(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition]
     Args:
         left: one expression.
         right: the other expression.
-        definitions: what their parameters stand for, and hypotheses.
+        definitions: definitions of their parameters, and hypotheses.
 
     Raises:
         ShapeMismatch: if they don't have the same shape, or one of them has none.

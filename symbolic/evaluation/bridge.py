@@ -70,7 +70,7 @@ def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> 
 
     Args:
         expressions: matrix expressions whose indices and bounds are numbers.
-        definitions: what other parameters stand for.
+        definitions: definitions of other parameters.
     """
     reader = _Reader(definitions)
     for expression in expressions:
@@ -83,7 +83,7 @@ def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = 
 
     Args:
         expressions: matrix expressions whose indices and bounds are numbers.
-        definitions: what other parameters stand for.
+        definitions: definitions of other parameters.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
@@ -162,7 +162,7 @@ def to_jax(
         expression: a matrix expression whose indices and bounds are numbers, or several by name, which are evaluated
             together.
         activation: `σ`, entry by entry; a function for every name where expressions have several.
-        definitions: what parameters stand for; their arrays needn't be given.
+        definitions: definitions of parameters; their arrays needn't be given.
 
     Returns:
         A function of a mapping from names (`name_of`), or from parameters, to arrays, matrices `[rows, columns]` and

@@ -27,10 +27,10 @@ class Row(NamedTuple):
 
     Args:
         layer: the layer, counted from 1; the whole stack if None.
-        formula: what was evaluated.
+        formula: the formula that was evaluated.
         reference: the source of the number that it is compared with.
         difference: the absolute difference that is largest in proportion to its tolerance.
-        tolerance: what rounding may do there.
+        tolerance: the difference that rounding may make there.
         holds: whether every difference is within its tolerance, and the tolerance is small for what is compared.
         at_second_input: whether it is at the second input, which was drawn at random.
     """

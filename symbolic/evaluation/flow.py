@@ -44,7 +44,7 @@ class Flow:
         argument: the array of which it is `vec`.
         result: the array that the map makes of it.
         carry: the map, from array to array.
-        sources: what it multiplies by.
+        sources: the factors that multiply it.
         operations: the primitives that it consists of.
     """
 
@@ -89,8 +89,8 @@ class Values(Mapping[str, Array]):
     """The array of every letter by its name, computed when it is asked for: matrices grow like the stream's square.
 
     Args:
-        sources: what computes each.
-        at: what reads them again, at another input.
+        sources: the computation of each.
+        at: reads them again, at another input.
     """
 
     def __init__(self, sources: Mapping[str, Callable[[], Array]], at: Callable[[Array], "Values"]) -> None:
@@ -191,7 +191,7 @@ class Symbols:
             flow: the value.
             carry: the operation.
             result: anything with the shape and dtype of its result.
-            factors: what the operation multiplies by; it begins a matrix of its own where there already is one.
+            factors: the factors of the operation; it begins a matrix of its own where there already is one.
             operation: its name.
         """
         if factors and flow.sources:
@@ -239,7 +239,7 @@ class Symbols:
         """Return the array of every letter, by its name.
 
         Args:
-            at: what reads them again, at another input.
+            at: reads them again, at another input.
         """
         return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()}, at)
 

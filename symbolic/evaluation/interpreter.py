@@ -105,7 +105,7 @@ class Interpreter:
     Args:
         values: the matrix of every parameter that has no definition.
         arithmetic: how matrices are computed with.
-        definitions: what parameters stand for.
+        definitions: definitions of parameters.
         sizes: the number that every symbol in a size stands for, where identities and zeros need it.
     """
 

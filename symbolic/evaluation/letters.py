@@ -129,7 +129,7 @@ def letter_of(sources: tuple[Source, ...]) -> str:
     """Return the capital letter for a matrix that is made of something: the field's own, or the name's initial.
 
     Args:
-        sources: what it is made of.
+        sources: its arrays and marks.
 
     Example:
         >>> letter_of((Source("attention.pattern", HELD),)), letter_of((Source("mlp.input.kernel", WEIGHT),))

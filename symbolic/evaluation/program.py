@@ -40,7 +40,7 @@ _NO_SYMBOL = {
     "cond": "use a Python branch, or jnp.where with a condition that is held",
     "shard_map": "read the function on one device",
 }
-"""What is affine and isn't followed, and what to write instead."""
+"""Affine operations that aren't followed, and what to write instead."""
 
 
 class Layer(NamedTuple):
@@ -48,10 +48,10 @@ class Layer(NamedTuple):
 
     Args:
         stream: the stream that goes in, as a vector.
-        result: what the layer makes of it.
+        result: the layer's output.
         values: the array of every letter by its name.
         functions: the activation functions by name.
-        legend: what every letter stands for.
+        legend: the meaning of every letter.
     """
 
     stream: Parameter
@@ -289,7 +289,7 @@ def _activation(equations: Sequence[core.JaxprEqn], z: Any, result: Any, known: 
     """Return the function that some equations are of one of their variables.
 
     Args:
-        equations: what is computed.
+        equations: the computation.
         z: the variable.
         result: the last one.
         known: the other variables, by their values.

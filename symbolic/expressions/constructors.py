@@ -56,7 +56,7 @@ def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
         letter: its letter.
         rows: number of rows.
         columns: number of columns.
-        indices: what else it is counted by, such as a head.
+        indices: further indices, such as a head.
     """
     return Parameter(_letter(letter), indices, rows, columns)
 
@@ -67,7 +67,7 @@ def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
     Args:
         letter: its letter.
         rows: its length.
-        indices: what else it is counted by.
+        indices: further indices.
     """
     return Parameter(_letter(letter), indices, rows, 1)
 
@@ -79,7 +79,7 @@ def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
         letter: its letter.
         rows: number of rows.
         columns: number of columns.
-        indices: what else it is counted by, such as a head.
+        indices: further indices, such as a head.
     """
     return Held(_letter(letter), indices, rows, columns)
 
@@ -89,7 +89,7 @@ def scalar(letter: str, *indices: Any) -> Entry:
 
     Args:
         letter: its letter.
-        indices: what else it is counted by, such as a head.
+        indices: further indices, such as a head.
 
     Example:
         >>> d, = sizes("d")
@@ -104,7 +104,7 @@ def held_scalar(letter: str, *indices: Any) -> Entry:
 
     Args:
         letter: its letter.
-        indices: what else it is counted by.
+        indices: further indices.
     """
     return Entry(Held(_letter(letter), indices, 1, 1), 0, 0)
 

@@ -35,7 +35,7 @@ def bound_index(level: int, name: str) -> Index:
 
     Args:
         level: number of sums around it.
-        name: what it is called on paper, which says nothing about it.
+        name: its printed name, which has no meaning of its own.
     """
     index = _Canonical(name, integer=True)
     index.level = level

@@ -64,7 +64,7 @@ class Letter(NamedTuple):
 
     @property
     def printed(self) -> str:
-        """What is read as the same letter, whether it is changed, at another input, a midpoint or none of these."""
+        """The letter without the marks of a change, of another input or of a midpoint."""
         return _UNICODE_NAMES.get(self.bare, GREEK.get(self.bare, self.bare)) + "′" * len(self.primes)
 
 
@@ -160,7 +160,7 @@ def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any
 
     Args:
         expression: a matrix expression; anything without parameters is returned as it is.
-        put: what stands for a parameter.
+        put: the replacement of a parameter.
 
     Example:
         >>> from sympy import symbols

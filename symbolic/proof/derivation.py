@@ -54,11 +54,11 @@ class Derivation:
     """A list of steps with a title.
 
     Args:
-        title: what is derived.
+        title: its title.
         steps: the equations, in order.
         remark: one sentence on what it says or assumes.
         given: definitions that the steps rest on, which a document states before them.
-        words: what letters mean, where a table of letters doesn't know them.
+        words: the meanings of letters that the table of letters doesn't know.
     """
 
     title: str
@@ -91,7 +91,7 @@ class Derivation:
         """Return the derivation with something else in the place of its parameters.
 
         Args:
-            put: what stands for a parameter.
+            put: the replacement of a parameter.
         """
 
         def put_in(step: Step) -> Step:

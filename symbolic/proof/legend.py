@@ -235,7 +235,7 @@ def rows(derivations: Iterable[Derivation]) -> list[Row]:
     """Return LaTeX, shape and meaning of every letter that occurs, each once.
 
     Args:
-        derivations: what they occur in.
+        derivations: the derivations.
     """
     letters: dict[tuple[str, str, str], Row] = {}
     signs: list[Row] = []

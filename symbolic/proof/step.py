@@ -18,7 +18,7 @@ class Step:
     Args:
         left: left side; None continues the line above.
         right: right side.
-        rule: what gives it, in words.
+        rule: the rule that gives it, in words.
         verified: whether a check confirmed it; None for a definition and a hypothesis, which need none.
         relation: `=`, `:=` for a definition, `≈` for a first order, `≤` or `<`.
     """
@@ -36,7 +36,7 @@ def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Def
     Args:
         left: left side.
         right: right side.
-        rule: what gives it, in words.
+        rule: the rule that gives it, in words.
         using: the definitions and hypotheses that it rests on.
     """
     return Step(left, right, rule, equal(left, right, using))
@@ -47,7 +47,7 @@ def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition") -> Step:
 
     Args:
         left: the name.
-        right: what it stands for.
+        right: its meaning.
         rule: a word on it.
 
     Raises:

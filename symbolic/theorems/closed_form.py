@@ -49,8 +49,8 @@ def prove(
     Args:
         stack: the symbols.
         recursions: the recursions to prove; the derived ones if absent.
-        layer: what a layer computes, `x'_{i+1}` from `x'_i`; Eq. 20 if absent.
-        parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
+        layer: the function of a layer, `x'_{i+1}` from `x'_i`; Eq. 20 if absent.
+        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is a block of another kind.
         title: title of the derivation.
 
     Raises:

@@ -230,7 +230,7 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
 
     Args:
         derivation: the difference form of any stack, with the block's parameters put in at one input.
-        parameters: what `W'_{i+1,k}` and `b'_{i+1,k}` are; what is held in them moves with the input, the rest doesn't.
+        parameters: the definitions of `W'_{i+1,k}` and `b'_{i+1,k}`; held parameters in them move with the input.
     """
     steps, put_in = [], {}
     for entry in parameters:

@@ -17,7 +17,7 @@ class Meaning(NamedTuple):
     Args:
         ours: the letter here, which stands for one thing.
         papers: the letter in the papers, which there stands for a layer's own parameter too; the same with a hat.
-        words: what it is.
+        words: its meaning.
     """
 
     ours: Parameter

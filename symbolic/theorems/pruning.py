@@ -16,7 +16,7 @@ def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
     """Tell whether an expression in real numbers and absolute values is nonnegative for every combination of signs.
 
     Args:
-        difference: what should be at least 0.
+        difference: the expression that should be at least 0.
         variables: its real variables.
     """
     sizes = symbols(f"t1:{len(variables) + 1}", nonnegative=True)

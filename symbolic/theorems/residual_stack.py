@@ -161,7 +161,7 @@ class ResidualStack:
         Args:
             k: the layer.
             term: which of its terms.
-            x: what stands for `x'_{k−1}`.
+            x: the expression that stands for `x'_{k−1}`.
         """
         x = self.x(k - 1) if x is None else x
         before = ((r, self.activated(self.pre_activation(k, r, x), r)) for r in self.earlier(term))
@@ -173,7 +173,7 @@ class ResidualStack:
 
         Args:
             k: the layer.
-            x: what stands for `x'_{k−1}`.
+            x: the expression that stands for `x'_{k−1}`.
         """
         x = self.x(k - 1) if x is None else x
         terms = (self.W(k, 3, t) * self.activated(self.pre_activation(k, t, x), t) for t in self.terms)

@@ -62,8 +62,8 @@ def unroll(
     Args:
         depth: number of layers.
         stack: the symbols; sizes `d` and `n` if absent.
-        layer: what a layer computes; Eq. 20 if absent.
-        parameters: what `W'_{i,k}` and `b'_{i,k}` stand for, if the layer is a block of another kind.
+        layer: the function of a layer; Eq. 20 if absent.
+        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is a block of another kind.
         title: title of the derivation, to which the depth is added.
 
     Raises:

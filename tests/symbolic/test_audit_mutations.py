@@ -1,4 +1,4 @@
-"""What the audit prints is what it decides: every formula of it, changed in one place, is noticed."""
+"""The audit decides the formulas that it prints: a change of any formula in one place is noticed."""
 
 import re
 from dataclasses import replace

@@ -89,7 +89,7 @@ def general_term(outer):
 
 
 def after_32(outer):
-    """What stands below Eq. 32 for layer 4 of Eq. 20, all symbols set at once, with `W'_{outer,3}`."""
+    """The settings below Eq. 32 for layer 4 of Eq. 20, all symbols set at once, with `W'_{outer,3}`."""
     p, q, _, _, carried, s = parts(3)
     uat = sum(carried[m] @ s[m] for m in carried)
     new = W3[outer] @ sigma(W2[4] @ p @ X0 + W2[4] @ q + B2[4] + W2[4] @ uat)

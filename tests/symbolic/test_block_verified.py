@@ -1,4 +1,4 @@
-"""What `verify` refuses: a pattern that stands still, a mark that nobody claims, arrays of another shape."""
+"""`verify` refuses a pattern that stands still, a mark that nobody claims, and arrays of another shape."""
 
 from functools import partial
 

@@ -94,7 +94,7 @@ BLOCK = [
 
 
 def logits(weight: str, bias: str) -> list[Entry]:
-    """Return the entries of an unembedding of its own and of its bias.
+    """Return the entries of a separate unembedding and of its bias.
 
     Args:
         weight: its stored name.

@@ -156,7 +156,7 @@ ODD = {
     "a similarity": ({"target": duat.Similarity([1])}, "is no encoder"),
     "a short direction": ({"target": duat.Direction([1.0])}, "the direction must be 12 finite"),
     "a direction of no numbers": ({"target": duat.Direction(np.full(12, np.nan))}, "the direction must be 12 finite"),
-    "a stream beyond": ({"target": duat.Direction(np.ones(12), stream=4)}, "stream 4 is none of the model's"),
+    "a stream beyond": ({"target": duat.Direction(np.ones(12), stream=4)}, "stream 4 isn't one of the model's"),
     "words": ({"given": ["a"]}, "must be whole numbers in one row"),
     "nothing": ({"given": None}, "must be whole numbers in one row"),
     "truths": ({"given": [True]}, "must be whole numbers in one row"),

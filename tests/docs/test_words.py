@@ -1,0 +1,41 @@
+"""Headlines are the field's standard English, and names say what they hold."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(file for folder in ("duat_jax", "symbolic", "experiments") for file in (ROOT / folder).rglob("*.py"))
+COINED = re.compile(
+    r"^(What|Who|Why|How|By what|Where|When)\b|user's object|\basked of\b|\bsays? nothing of\b|\bput in words\b",
+    re.IGNORECASE,
+)
+"""Beginnings and phrases that leave open what a module, class or function is or does."""
+PRONOUNS = {"one", "found", "said", "asked", "others", "shown", "beside", "subject", "words"}
+"""Names that don't say what they hold."""
+
+
+def headlines(tree):
+    """Yield the line and the first line of the docstring of a module and of its public classes and functions."""
+    nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef))]
+    for node in nodes:
+        if not getattr(node, "name", "").startswith("_") and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text.splitlines()[0]
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_headline_names_its_object(file):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    wrong = [f"line {line}: {text}" for line, text in headlines(tree) if COINED.search(text)]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_a_module_is_named_by_what_it_holds():
+    assert not [file for file in MODULES if file.stem in PRONOUNS]
+
+
+def test_a_coined_headline_is_seen():
+    tree = ast.parse('"""What is asked of a pruner."""\n\ndef f():\n    """Return a number."""\n')
+    assert [text for _, text in headlines(tree) if COINED.search(text)] == ["What is asked of a pruner."]

@@ -1,1 +1,1 @@
-"""Pruning: which terms of the closed form may go, what is put in their place, and what it costs."""
+"""Pruning of neurons, heads and layers: ranking, compensation, and the loss of the pruned model."""

@@ -1,4 +1,4 @@
-"""How many neurons each layer loses."""
+"""Budgets: the number of neurons to remove from each layer."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,25 +9,25 @@ from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.models.transformer import Transformer
 
 Scores = Mapping[int, Float[np.ndarray, "neurons"]]
-"""Of each layer that is pruned its neurons' scores."""
+"""The scores of the neurons of every pruned layer, by layer index."""
 
 MEASURED = "measured"
-TRIED = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 1.0)
-"""The shares at which a layer's cost is measured; between two of them it is a straight line."""
+FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 1.0)
+"""The fractions at which a layer's loss is measured; between them it is interpolated linearly."""
 
 
 def equally(ranked: Scores, fraction: float) -> dict[int, int]:
-    """Return how many neurons of each layer go where every layer loses the same share.
+    """Return how many neurons to remove from each layer if every layer loses the same fraction.
 
     Args:
         ranked: every neuron's score.
-        fraction: the share.
+        fraction: the fraction to remove.
     """
     return {layer: round(fraction * len(of_layer)) for layer, of_layer in ranked.items()}
 
 
 def together(ranked: Scores, fraction: float) -> dict[int, int]:
-    """Return how many neurons of each layer go where those of all layers are ranked as one list.
+    """Return how many neurons to remove from each layer if the neurons of all layers are ranked as one list.
 
     Args:
         ranked: every neuron's score.
@@ -39,31 +39,31 @@ def together(ranked: Scores, fraction: float) -> dict[int, int]:
 
 
 BUDGETS: dict[str, Callable[[Scores, float], dict[int, int]]] = {"equal": equally, "together": together}
-"""The budgets that scores alone decide."""
+"""The budgets that depend on the scores alone."""
 
 
 def cheapest(
     costs: Mapping[int, Float[np.ndarray, "tried"]], sizes: Mapping[int, int], fraction: float
 ) -> dict[int, int]:
-    """Return how many neurons of each layer go where all together cost least, the costs of layers added up.
+    """Return how many neurons to remove from each layer so that the sum of the layers' costs is smallest.
 
-    The cost of a layer is taken as the largest convex function below what was measured, so that always taking the next
-    neuron where it costs least is the best choice.
+    The cost of a layer is replaced by the largest convex function below its measured points, so that always removing
+    the next neuron where it costs least is optimal.
 
     Args:
-        costs: what each layer costs at the shares of `TRIED`.
-        sizes: its number of neurons.
+        costs: the loss with each layer pruned alone, at the fractions `FRACTIONS`.
+        sizes: each layer's number of neurons.
         fraction: which share of all goes.
 
     Example:
-        >>> free = np.zeros(len(TRIED))
-        >>> cheapest({0: free, 1: free + np.array(TRIED)}, {0: 100, 1: 100}, 0.45)
+        >>> free = np.zeros(len(FRACTIONS))
+        >>> cheapest({0: free, 1: free + np.array(FRACTIONS)}, {0: 100, 1: 100}, 0.45)
         {0: 90, 1: 0}
     """
     slopes, layer_of = [], []
     for layer, cost in costs.items():
         shares = np.arange(sizes[layer] + 1) / sizes[layer]
-        lower = np.interp(shares, *_lower_hull(np.array(TRIED), cost))
+        lower = np.interp(shares, *_lower_hull(np.array(FRACTIONS), cost))
         slopes.append(np.diff(lower))
         layer_of.append(np.full(sizes[layer], layer))
     of_all = np.concatenate(layer_of)
@@ -72,7 +72,7 @@ def cheapest(
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of the largest convex function below some points."""
+    """Return the vertices of the largest convex function below some points."""
     corners: list[int] = []
     for i in range(len(x)):
         while len(corners) > 1 and (y[corners[-1]] - y[corners[-2]]) * (x[i] - x[corners[-2]]) >= (
@@ -89,17 +89,17 @@ def measured(
     without: Callable[[Mapping[int, int]], Transformer],
     ids: Int[np.ndarray, "texts tokens"],
 ) -> dict[int, int]:
-    """Return how many neurons of each layer go by what the loss is where each layer is pruned alone.
+    """Return how many neurons to remove from each layer, by the loss measured with each layer pruned alone.
 
     Args:
         ranked: every neuron's score.
         fraction: which share of all goes.
-        without: returns the model without so many neurons of each layer.
+        without: returns the model with a given number of neurons of each layer removed.
         ids: calibration text, token ids `[texts, tokens]`.
     """
     none = dict.fromkeys(ranked, 0)
     costs = {
-        layer: np.array([mean_loss(without(none | {layer: round(share * len(of_layer))}), ids) for share in TRIED])
+        layer: np.array([mean_loss(without(none | {layer: round(share * len(of_layer))}), ids) for share in FRACTIONS])
         for layer, of_layer in ranked.items()
     }
     return cheapest(costs, {layer: len(of_layer) for layer, of_layer in ranked.items()}, fraction)

@@ -1,4 +1,4 @@
-"""What a model's neurons do on calibration text, gathered into sums of which every score and every refit is made."""
+"""Moments of a model's neurons on calibration text, from which scores and refits are computed."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -20,21 +20,21 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
 
 BATCH = 4
-"""How many texts are read at once."""
+"""Largest number of texts in one batch."""
 
 
 class Moments(NamedTuple):
-    """Means over all tokens of calibration text, of one layer's neurons with activations `a`.
+    """Moments of one layer's activations `a`: means over all tokens of calibration text.
 
-    The weights `w` say by how much the loss moves with a neuron's activation: `g`, with everything after it computed
-    anew, or `u`, with every parameter held.
+    The weights `w` are the rate at which the loss changes with a neuron's activation: `g`, with everything after it
+    computed anew, or `u`, with every parameter held.
 
     Args:
         mean: `E a`.
         products: `E a aᵀ`.
         absolute: `E |w a|`.
         squares: `E w²`, `E w² a` and `E w² a²`.
-        tokens: how many.
+        tokens: the number of tokens.
     """
 
     mean: Float[np.ndarray, "neurons"]
@@ -54,17 +54,17 @@ Weights = Callable[[Transformer, Array], tuple[list[Array], list[Array]]]
 
 
 def losses(logits: Float[Array, "... tokens vocab"], ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens"]:
-    """Return `−log p` of every token.
+    """Return the cross-entropy `−log p` of every token, in nats.
 
     Args:
-        logits: what was predicted for it, `[..., tokens, vocab]`.
+        logits: the logits that predict each token, `[..., tokens, vocab]`.
         ids: the tokens, `[..., tokens]`.
     """
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], -1)[..., 0]
 
 
 def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
-    """Return each layer's activations, and the gradients of each text's loss in them: `w = g = ∂loss/∂a`.
+    """Return each layer's activations, and the gradients of each text's loss with respect to them: `w = g = ∂loss/∂a`.
 
     Args:
         model: a language model.
@@ -74,17 +74,17 @@ def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list
     x = model.embed(ids[:, :-1])
 
     def loss(added: list[Array]) -> tuple[Array, list[Array]]:
-        edits = {site: Edit(added=one) for site, one in zip(sites, added, strict=True)}
+        edits = {site: Edit(added=value) for site, value in zip(sites, added, strict=True)}
         recording = record_kinds(edit(model.output, edits), x, (marks.POINT,))
         return losses(recording.value, ids[:, 1:]).sum(), [recording.seen[site] for site in sites]
 
     zeros = [jnp.zeros((*x.shape[:-1], block.neurons), x.dtype) for block in model.config.blocks]
-    found, activations = jax.grad(loss, has_aux=True)(zeros)
-    return activations, found
+    weights, activations = jax.grad(loss, has_aux=True)(zeros)
+    return activations, weights
 
 
 def held_coefficients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
-    """Return each layer's activations, and what carries them to the loss while every parameter is held: `w = u`.
+    """Return each layer's activations, and their coefficients in the loss with every dynamic parameter held: `w = u`.
 
     The read-out is the loss's own gradient in the logits, `r = p − 1[next token]`; pulled back through the linear path
     it is `u`, and with `C_j` the term's outer weight, `u_j = C_jᵀ r`: the contribution of a neuron is `u a`.
@@ -98,12 +98,12 @@ def held_coefficients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tu
     sites = [places.neurons(layer) for layer in range(model.config.layers)]
     recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.POINT))
     readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
-    found = coefficients(recording, sites, readout)
-    return [recording.seen[site] for site in sites], [found[site] for site in sites]
+    covectors = coefficients(recording, sites, readout)
+    return [recording.seen[site] for site in sites], [covectors[site] for site in sites]
 
 
 WEIGHTS: dict[str, Weights] = {"gradient": gradients, "contribution": held_coefficients}
-"""What a neuron's activation may be weighted with."""
+"""The weights of a neuron's activation, by name."""
 
 
 def in_batches(
@@ -112,7 +112,7 @@ def in_batches(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[np.ndarray]:
-    """Return sums over all texts, a batch at a time, added up in double precision.
+    """Add up sums over all texts, a batch at a time, in double precision.
 
     Args:
         sums: returns the sums over some texts, `[batch, tokens]`.
@@ -123,13 +123,13 @@ def in_batches(
         BadText: if there are none.
     """
     if len(ids) < 1 or ids.shape[1] < 2:
-        raise BadText("there is no calibration text: give at least one piece of two tokens")
+        raise BadText("there is no calibration text: give at least one text of two tokens")
     totals: list[np.ndarray] = []
-    # Batches of one size are read by one program.
+    # All batches have one size, so that one compiled program reads them.
     batch = next(size for size in range(min(BATCH, len(ids)), 0, -1) if len(ids) % size == 0)
     for start in range(0, len(ids), batch):
-        found = [np.array(part, np.float64) for part in sums(jnp.asarray(ids[start : start + batch]))]
-        totals = [total + part for total, part in zip(totals, found, strict=True)] if totals else found
+        batch_sums = [np.array(part, np.float64) for part in sums(jnp.asarray(ids[start : start + batch]))]
+        totals = [total + part for total, part in zip(totals, batch_sums, strict=True)] if totals else batch_sums
         progress(start + batch, len(ids))
     return totals
 
@@ -155,8 +155,8 @@ def moments(
 
     Args:
         model: a language model.
-        ids: token ids, `[texts, tokens]`; the last token of each is predicted only.
-        weights: what activations are weighted with, a name in `WEIGHTS`.
+        ids: token ids, `[texts, tokens]`; the last token of each text is predicted but not read.
+        weights: the weights of the activations, a name in `WEIGHTS`.
         progress: called with the number of texts read and that of all.
 
     Raises:
@@ -164,12 +164,12 @@ def moments(
 
     Example:
         >>> import duat_jax as duat, numpy as np
-        >>> found = moments(duat.load(), np.arange(12, dtype=np.int32).reshape(2, 6), "contribution")
-        >>> len(found), found[0].products.shape
+        >>> layers = moments(duat.load(), np.arange(12, dtype=np.int32).reshape(2, 6), "contribution")
+        >>> len(layers), layers[0].products.shape
         (6, (768, 768))
     """
     sums = in_batches(partial(_sums, model, weights=WEIGHTS[weights]), ids, progress=progress)
     tokens = ids.shape[0] * (ids.shape[1] - 1)
     means = [total / tokens for total in sums]
-    four = [means[i : i + 4] for i in range(0, len(means), 4)]
-    return [Moments(mean, products, absolute, squares, tokens) for mean, products, absolute, squares in four]
+    chunks = [means[i : i + 4] for i in range(0, len(means), 4)]
+    return [Moments(mean, products, absolute, squares, tokens) for mean, products, absolute, squares in chunks]

@@ -1,4 +1,4 @@
-"""A pruned model as a checkpoint that loads like any other."""
+"""Saving of a pruned model as an ordinary checkpoint."""
 
 import json
 import re
@@ -28,49 +28,53 @@ FIELDS = {
     "opt": ("ffn_dim", "num_hidden_layers"),
     **dict.fromkeys(_AS_LLAMA, ("intermediate_size", "num_hidden_layers")),
 }
-"""Of each family that is written, what its numbers of neurons and of layers are called."""
+"""The configuration fields with the numbers of neurons and of layers, by family."""
 
-SAID_BIAS = ("llama", "granite", "smollm3")
-"""Families whose configuration says whether MLPs have biases; those of the others have what their family has."""
+STATES_BIAS = ("llama", "granite", "smollm3")
+"""Families whose configuration states whether MLPs have biases; in other families it is fixed."""
 
 
 def require_writable(model: Transformer, compensation: str = "none") -> None:
-    """Raise unless a model's family can be written, with what takes the place of what goes.
+    """Raise an error unless a pruned model of this family can be saved, with its compensation.
 
     Args:
         model: the model, before it is pruned.
-        compensation: what takes the place: all but `"none"` give MLPs biases.
+        compensation: a name in `COMPENSATIONS`; all but `"none"` give MLPs biases.
 
     Raises:
-        BadCheckpoint: naming the families that can, or the compensation.
+        BadCheckpoint: if it can't; the message names the families that can, or the compensation.
     """
     family = model.config.family
     if family not in FIELDS:
         raise BadCheckpoint(f"a pruned model of the family {family} can't be saved: only {', '.join(FIELDS)} can")
-    if compensation != "none" and family not in SAID_BIAS and not all(block.mlp_bias for block in model.config.blocks):
+    if (
+        compensation != "none"
+        and family not in STATES_BIAS
+        and not all(block.mlp_bias for block in model.config.blocks)
+    ):
         raise BadCheckpoint(
-            f"a model of the family {family} that is pruned with compensation {compensation!r} can't be saved: its MLPs"
-            " get biases, which that family's config.json can't say; choose compensation 'none'"
+            f"a model of the family {family} pruned with compensation {compensation!r} can't be saved: its MLPs"
+            " get biases, which that family's config.json has no field for; choose compensation 'none'"
         )
 
 
 def save_pruned(
     model: Transformer, source: Path | str | None, directory: Path, *, dtype: DTypeLike = np.float16
 ) -> None:
-    """Write a pruned model as a checkpoint directory, whole or not at all.
+    """Write a pruned model as a checkpoint directory; if that fails, nothing is left behind.
 
-    `config.json` is that of the model it was made from with its new numbers of layers and neurons: one number where all
+    `config.json` is that of the source model with the new numbers of layers and neurons: one number where all
     layers have as many, and otherwise a list with one for each layer.
 
     Args:
         model: the pruned model.
         source: the checkpoint that it was made from, for its configuration and tokenizer; the embedded model if absent.
-        directory: where to write; it is made.
-        dtype: what the tensors' entries are stored as; half precision if absent.
+        directory: the directory to create.
+        dtype: the stored data type; half precision if absent.
 
     Raises:
-        BadCheckpoint: if the family can't be written, or its configuration can't say what the layers are; if the
-            directory is there already or can't be made; if a number is too large for the precision.
+        BadCheckpoint: if the family can't be written, or its configuration can't describe the layers; if the
+            directory exists already or can't be created; if a number is too large for the precision.
     """
     require_writable(model)
     check_new_directory(directory)
@@ -80,7 +84,7 @@ def save_pruned(
     sizes = [block.neurons for block in config.blocks]
     settings |= {neurons: sizes[0] if len(set(sizes)) == 1 else sizes, layers: config.layers}
     settings |= {"torch_dtype": np.dtype(dtype).name}
-    if config.family in SAID_BIAS:
+    if config.family in STATES_BIAS:
         settings["mlp_bias"] = config.blocks[0].mlp_bias
     tensors: dict[str, np.ndarray] = {}
     family = FAMILIES[config.family]
@@ -91,21 +95,21 @@ def save_pruned(
         tensors |= {_full_name(family, name): value for name, value in zip(entry.names, packed, strict=True)}
     if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
         raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: store float32")
-    with new_directory(directory) as made:
-        (made / "config.json").write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
-        told = load_config(made)
-        if [block.mlp_bias for block in told.blocks] != [block.mlp_bias for block in config.blocks]:
+    with new_directory(directory) as folder:
+        (folder / "config.json").write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
+        stored = load_config(folder)
+        if [block.mlp_bias for block in stored.blocks] != [block.mlp_bias for block in config.blocks]:
             raise BadCheckpoint(
-                f"{checkpoint.settings_path} can't say that the MLPs have biases, which stand for what was removed:"
+                f"{checkpoint.settings_path} can't say that the MLPs have biases, which compensate for removed neurons:"
                 " save a model that was pruned with compensation 'none'"
             )
-        if told != config:
+        if stored != config:
             raise BadCheckpoint(
-                f"{checkpoint.settings_path} with other sizes doesn't say what these layers are: what else a layer is"
-                " there depends on its number, so whole layers can't go"
+                f"{checkpoint.settings_path} can't describe these layers: its other settings"
+                " depend on the layer's number, so whole layers can't be removed"
             )
-        save_file(tensors, made / "model.safetensors", metadata={"format": "pt"})
-        checkpoint.tokenizer().save(str(made / "tokenizer.json"))
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        checkpoint.tokenizer().save(str(folder / "tokenizer.json"))
 
 
 def _full_name(family: Family, name: str) -> str:

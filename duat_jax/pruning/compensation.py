@@ -1,4 +1,4 @@
-"""What is put in the place of what is removed: nothing, its mean, or the rest refitted by least squares."""
+"""Compensation for removed neurons: none, their mean, or a least-squares refit of the outer weights."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -8,24 +8,24 @@ from duat_jax.pruning.calibration import Moments
 COMPENSATIONS = ("none", "mean", "refit")
 
 RIDGE = 1e-6
-"""What is added to the covariance's diagonal, as a share of its mean: in float32 less than that is rounding."""
+"""Ridge added to the covariance's diagonal, as a fraction of its mean: in float32 anything smaller is rounding."""
 
 FEW, STRONG = 4, 0.1
-"""Of fewer tokens than so many for each neuron the covariance is a poor estimate, and so much is added to it."""
+"""With fewer than `FEW` tokens per neuron the covariance is a poor estimate, and the ridge is `STRONG` instead."""
 
 
 def refitted(
     covariance: Float[np.ndarray, "kept kept"], with_target: Float[np.ndarray, "kept outputs"], tokens: int
 ) -> Float[np.ndarray, "kept outputs"]:
-    """Return the weights with which activations come closest to a target, in squares about their means: `C⁻¹ C_y`.
+    """Return the least-squares weights from centred activations to a centred target: `C⁻¹ C_y`.
 
     Args:
         covariance: `C`, of the activations.
         with_target: `C_y`, of activations and target.
-        tokens: of how many tokens both are means.
+        tokens: the number of tokens that both are means over.
     """
     diagonal = np.diag(covariance)
-    # Neurons that never move have no covariance with anything: they stay as they are.
+    # Where no activation varies, the mean of the diagonal is 0: a ridge of 1 keeps the system solvable.
     ridge = (STRONG if tokens < FEW * len(diagonal) else RIDGE) * diagonal.mean() or 1.0
     return np.linalg.solve(covariance + ridge * np.eye(len(diagonal)), with_target)
 
@@ -36,16 +36,16 @@ def compensated(
     moments: Moments,
     compensation: str,
 ) -> tuple[Float[np.ndarray, "neurons features"], Float[np.ndarray, "features"]]:
-    """Return the outer weights, zero where a neuron is removed, and what is added to the bias.
+    """Return the compensated outer weights, zero for removed neurons, and the change of the bias.
 
-    With `K` kept and `R` removed, `m = E a` and `C` the covariance of the activations: the mean adds `m_R W_R` to the
-    bias.  The refit adds `X = C_KK⁻¹ C_KR W_R` to `W_K`, and `m_R W_R − m_K X` to the bias: of all outer weights and
-    biases those that come closest, in squares over calibration text, to what all neurons wrote.
+    With `K` kept and `R` removed, `m = E a` and `C` the covariance of the activations: `"mean"` adds `m_R W_R` to the
+    bias. `"refit"` adds `X = C_KK⁻¹ C_KR W_R` to `W_K`, and `m_R W_R − m_K X` to the bias: the outer weights and
+    bias closest, by least squares over calibration text, to the output of all neurons.
 
     Args:
         outer: `W`, `[neurons, features]`.
-        kept: which neurons stay.
-        moments: of the neurons.
+        kept: which neurons are kept.
+        moments: the neurons' moments.
         compensation: a name in `COMPENSATIONS`.
 
     Example:

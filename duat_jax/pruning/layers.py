@@ -1,4 +1,4 @@
-"""Remove whole layers: what each adds to the stream, scores, and what an earlier layer's weights can take over."""
+"""Pruning of whole layers: scores, and compensation by an earlier layer's weights."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -21,18 +21,18 @@ from duat_jax.pruning import places
 from duat_jax.pruning.calibration import in_batches, losses
 from duat_jax.pruning.compensation import COMPENSATIONS, refitted
 from duat_jax.pruning.resizing import resized, rewrite
-from duat_jax.pruning.validation import not_shares, unknown
+from duat_jax.pruning.validation import fraction_problems, name_problems
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
 
 def _contributions(model: Transformer, ids: Array, before: Array, after: Array) -> Array:
-    """Return the sum over tokens of `⟨u_i, x_i − x_{i−1}⟩²`, the square of what a layer contributes to the loss."""
+    """Return the sum over tokens of `⟨u_i, x_i − x_{i−1}⟩²`, the squared contribution of each layer to the loss."""
     sites = places.streams(model.config.layers)
     recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.STREAM))
     readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
-    found = coefficients(recording, sites[1:], readout)
-    covectors = jnp.stack([found[site] for site in sites[1:]])
+    by_site = coefficients(recording, sites[1:], readout)
+    covectors = jnp.stack([by_site[site] for site in sites[1:]])
     return ((covectors * (after - before)).sum(-1) ** 2).sum((1, 2))
 
 
@@ -46,12 +46,12 @@ METHODS: dict[str, Callable[[Transformer, Array, Array, Array], Array]] = {
     "contributions": _contributions,
     "block influence": _block_influence,
 }
-"""Every method that ranks layers: a layer's contribution to the loss, its mean square over tokens with every parameter
+"""The ranking methods for layers: a layer's contribution to the loss, its mean square over tokens with every parameter
 held, or the mean of `1 − cos(x_{i−1}, x_i)` (Men et al., "ShortGPT", 2024, Eq. 1)."""
 
 RANDOM = "random"
 RANKINGS = (*METHODS, RANDOM)
-"""Beside them: layers drawn from a seed."""
+"""The ranking methods and a random choice."""
 
 
 @partial(jax.jit, static_argnames="method")
@@ -63,7 +63,7 @@ def _score(model: Transformer, ids: Array, method: str) -> list[Array]:
 
 
 def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], method: str) -> Float[np.ndarray, "layers"]:
-    """Return a number for each layer; what is smallest is removed first.
+    """Return a score for each layer; the layer with the smallest score is removed first.
 
     Args:
         model: a language model.
@@ -74,17 +74,17 @@ def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], metho
     return total / (ids.shape[0] * (ids.shape[1] - 1))
 
 
-def least(
+def least_important(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int, method: str, *, seed: int = 0
 ) -> list[int]:
-    """Return which layers go first, by their numbers; the first layer stays.
+    """Return the indices of the layers with the smallest scores, sorted; the first layer is never among them.
 
     Args:
         model: a language model.
         ids: calibration text, token ids `[texts, tokens]`.
-        count: how many.
+        count: the number of layers.
         method: a name in `METHODS`, or `RANDOM`.
-        seed: of a random choice.
+        seed: the seed of a random choice.
     """
     drawn = np.random.default_rng(seed).random(model.config.layers)
     scores = drawn if method == RANDOM else layer_scores(model, ids, method)
@@ -92,11 +92,11 @@ def least(
 
 
 def how_many_layers(model: Transformer, fraction: float) -> int:
-    """Return how many layers a share of them is, all but the first at most.
+    """Return how many layers a fraction amounts to, at most all but the first.
 
     Args:
         model: the model.
-        fraction: the share.
+        fraction: the fraction to remove.
     """
     return min(round(fraction * model.config.layers), model.config.layers - 1)
 
@@ -110,18 +110,18 @@ def prune_layers(
     compensation: str = "refit",
     seed: int = 0,
 ) -> Transformer:
-    """Return a smaller model: the layers that matter least on calibration text are removed, as by `remove_layers`.
+    """Return a smaller model without the layers of smallest score on calibration text, as by `remove_layers`.
 
     Args:
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
-        fraction: which share of the layers goes, of `[0, 1)`, to the nearest whole number; the first layer stays.
-        method: how layers are ranked, a name in `METHODS`, or `RANDOM`.
-        compensation: what takes their place: `"none"`, `"mean"` or `"refit"`.
-        seed: of a random choice.
+        fraction: the fraction of layers to remove, in `[0, 1)`, rounded to whole layers; the first layer is kept.
+        method: the ranking, a name in `METHODS`, or `RANDOM`.
+        compensation: the compensation for removed layers: `"none"`, `"mean"` or `"refit"`.
+        seed: the seed of a random choice.
 
     Raises:
-        DuatError: naming everything that is wrong with these.
+        DuatError: if an argument is wrong; the message names every problem.
         BadText: if there is no calibration text.
 
     Example:
@@ -130,16 +130,16 @@ def prune_layers(
         >>> prune_layers(duat.load(), ids, 1 / 3, method="block influence", compensation="mean").config.layers
         4
     """
-    if problems := not_shares([fraction]) + unknown("method", [method], RANKINGS):
+    if problems := fraction_problems([fraction]) + name_problems("method", [method], RANKINGS):
         raise DuatError("; ".join(problems))
     count = how_many_layers(model, fraction)
     if count == 0:
         return nnx.clone(model)
-    return remove_layers(model, ids, least(model, ids, count, method, seed=seed), compensation=compensation)
+    return remove_layers(model, ids, least_important(model, ids, count, method, seed=seed), compensation=compensation)
 
 
-def uncompensated(model: Transformer, compensation: str) -> list[str]:
-    """Return what keeps an earlier layer from taking a removed one's place.
+def compensation_problems(model: Transformer, compensation: str) -> list[str]:
+    """Return an error message if an earlier layer can't compensate for a removed layer.
 
     Args:
         model: the model.
@@ -148,34 +148,35 @@ def uncompensated(model: Transformer, compensation: str) -> list[str]:
     normed = (block.arrangement == "post-norm" or block.output_norms for block in model.config.blocks)
     if compensation == "none" or not any(normed):
         return []
-    return ["a norm stands between the MLP's output and the stream: choose compensation 'none'"]
+    return ["a norm stands between the MLP's output and the residual stream: choose compensation 'none'"]
 
 
 @partial(jax.jit, static_argnames=("layer", "end"))
 def _missing(model: Transformer, ids: Array, layer: int, end: int) -> list[Array]:
-    """Return sums over tokens, `a, aaᵀ, y, ayᵀ`, of a layer's neurons and of what the next layers, up to `end`, add."""
+    """Return sums over tokens, `a, aaᵀ, y, ayᵀ`, of a layer's activations and the sum of the next layers' updates."""
     streams, site = places.streams(model.config.layers), places.neurons(layer)
     seen = record_kinds(model.output, model.embed(ids[:, :-1]), (marks.STREAM, marks.POINT)).seen
     a, y = (x.reshape(-1, x.shape[-1]) for x in (seen[site], seen[streams[end]] - seen[streams[layer + 1]]))
-    return [total for one in (a, y) for total in (one.sum(0), jnp.matmul(a.T, one, precision=PRECISION))]
+    return [total for values in (a, y) for total in (values.sum(0), jnp.matmul(a.T, values, precision=PRECISION))]
 
 
 def remove_layers(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], layers: Iterable[int], *, compensation: str = "refit"
 ) -> Transformer:
-    """Return a smaller model, without some of its layers.
+    """Return a smaller model without some of its layers.
 
-    What neighbouring layers added, `y = x_end − x_begin`, is left to the layer before them: its mean is folded into
-    that one's bias, `b_3 + E y`, or `W_3` and `b_3` are refitted by least squares to what they and `y` wrote together.
+    The update of neighbouring removed layers, `y = x_end − x_begin`, is compensated in the layer before them: its mean
+    is folded into that layer's bias, `b_3 + E y`, or its `W_3` and `b_3` are refitted by least squares to its own
+    output plus `y`.
 
     Args:
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
-        layers: which layers go; the first one stays, for nothing before it could take its place.
-        compensation: what takes their place: `"none"`, `"mean"` or `"refit"`.
+        layers: the layers to remove, from 0; the first layer can't be removed, since no earlier layer could compensate.
+        compensation: the compensation for removed layers: `"none"`, `"mean"` or `"refit"`.
 
     Raises:
-        DuatError: naming everything that is wrong with these.
+        DuatError: if an argument is wrong; the message names every problem.
         BadText: if there is no calibration text.
 
     Example:
@@ -183,19 +184,21 @@ def remove_layers(
         >>> remove_layers(duat.load(), np.arange(40, dtype=np.int32).reshape(2, 20), [2, 3]).config.layers
         4
     """
-    gone = places.chosen(model, layers)
-    problems = places.problems_of(model, gone)
-    if 0 in gone:
-        problems.append("the first layer stays: nothing before it could take its place")
-    problems += unknown("compensation", [compensation], COMPENSATIONS) or uncompensated(model, compensation)
+    removed = places.chosen(model, layers)
+    problems = places.problems_of(model, removed)
+    if 0 in removed:
+        problems.append("the first layer can't be removed: no earlier layer could compensate for it")
+    problems += name_problems("compensation", [compensation], COMPENSATIONS) or compensation_problems(
+        model, compensation
+    )
     if problems:
         raise DuatError("; ".join(problems))
-    rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
-    stay = [layer for layer in range(model.config.layers) if layer not in gone]
-    for layer, after in pairwise([*stay, model.config.layers]):
+    smaller = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
+    kept = [layer for layer in range(model.config.layers) if layer not in removed]
+    for layer, after in pairwise([*kept, model.config.layers]):
         if compensation == "none" or after == layer + 1:
             continue
-        output = places.mlps(rest)[layer].output
+        output = places.mlps(smaller)[layer].output
         total = in_batches(partial(_missing, model, layer=layer, end=after), ids)
         tokens = ids.shape[0] * (ids.shape[1] - 1)
         mean, products, target, with_target = (part / tokens for part in total)
@@ -203,6 +206,6 @@ def remove_layers(
         if compensation == "refit":
             added = refitted(products - np.outer(mean, mean), with_target - np.outer(mean, target), tokens)
         rewrite(output, np.asarray(output.kernel[...], np.float64) + added, target - mean @ added)
-    rest.stack = Stack(rest.stack.blocks[layer] for layer in stay)
-    rest.config = dataclasses.replace(rest.config, blocks=tuple(rest.config.blocks[layer] for layer in stay))
-    return rest
+    smaller.stack = Stack(smaller.stack.blocks[layer] for layer in kept)
+    smaller.config = dataclasses.replace(smaller.config, blocks=tuple(smaller.config.blocks[layer] for layer in kept))
+    return smaller

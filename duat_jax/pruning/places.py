@@ -1,4 +1,4 @@
-"""Where a model's neurons, heads and streams are marked, and which models have what is pruned."""
+"""Marks of a model's neurons, heads and streams, and a check that the model can be pruned."""
 
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ def attentions(model: Transformer) -> list[Attention | SlicedAttention]:
 
 
 def neurons(layer: int) -> Site:
-    """Return the mark of a layer's neurons, as the outer map reads them: `σ(z)`, or with a gate `σ(g) u`.
+    """Return the mark of a layer's neurons, the input of the outer map: `σ(z)`, or with a gate `σ(g) u`.
 
     Args:
         layer: the layer, from 0.
@@ -47,7 +47,7 @@ def neurons(layer: int) -> Site:
 
 
 def heads(layer: int) -> Site:
-    """Return the mark of what each head of a layer mixes.
+    """Return the mark of the mixed values of a layer's heads, before the output map.
 
     Args:
         layer: the layer, from 0.
@@ -56,7 +56,7 @@ def heads(layer: int) -> Site:
 
 
 def streams(layers: int) -> list[Site]:
-    """Return the marks of the stream before the first block and after every one.
+    """Return the marks of the residual stream before the first block and after every block.
 
     Args:
         layers: number of blocks.
@@ -65,9 +65,9 @@ def streams(layers: int) -> list[Site]:
 
 
 def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list[str]:
-    """Return everything that keeps layers of a model from being pruned.
+    """Return an error message for every reason why layers of a model can't be pruned.
 
-    It has to predict the next token, and to have one MLP in every layer, each with parameters of its own.
+    The model has to predict the next token, and to have one MLP in every layer, each with parameters of its own.
 
     Args:
         model: the model.
@@ -75,24 +75,28 @@ def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list
     """
     problems, known = [], range(model.config.layers)
     if model.config.head.kind != "next token":
-        problems.append(f"the model reads out {model.config.head.kind}, but its loss is that of the next token")
+        problems.append(
+            f"pruning needs a model that predicts the next token; this one reads out {model.config.head.kind}"
+        )
     if len(mlps(model)) < model.config.layers:
-        problems.append("a layer has experts, whose neurons aren't one list: only plain and gated MLPs are pruned")
+        problems.append("a layer has a mixture of experts: only plain and gated MLPs can be pruned")
     if model.config.stored_layers < model.config.layers:
-        problems.append("layers share their parameters: what is removed of one would be removed of others")
+        problems.append("layers share their parameters: removing a neuron of one layer would remove it from the others")
     named = chosen(model, layers)
     if missing := [str(layer) for layer in named if layer not in known]:
         problems.append(f"there is no layer {', '.join(missing)}: the model has layers 0 to {len(known) - 1}")
     if not named:
-        problems.append("no layer is named: name at least one, or leave layers out for all of them")
+        problems.append(
+            "the list of layers is empty: name at least one layer, or leave layers out to prune all of them"
+        )
     return problems
 
 
 def chosen(model: Transformer, layers: Iterable[int] | None) -> list[int]:
-    """Return layers in order, each once; all of a model's if none are named.
+    """Return layer indices sorted and without duplicates; all of the model's layers if none are given.
 
     Args:
         model: the model.
-        layers: which ones, from 0.
+        layers: the layer indices, from 0; all if absent.
     """
     return sorted(set(range(model.config.layers) if layers is None else layers))

@@ -1,4 +1,4 @@
-"""What pruned models lose, as one picture."""
+"""Plot of the loss of pruned models."""
 
 from collections.abc import Mapping
 
@@ -12,24 +12,31 @@ COLOURS = 10
 
 
 def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
-    """Return the loss over the share of neurons or layers that is gone, a line for each ranking and compensation.
+    """Plot the loss against the fraction of neurons or layers removed, a line for each ranking and compensation.
 
     Args:
-        dense: the loss of the whole model.
-        losses: those of the pruned ones.
+        dense: the loss of the unpruned model.
+        losses: the losses of the pruned models.
     """
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     axis = figure.subplots()
-    methods = list(dict.fromkeys(one.method for one in losses))
-    for method, how in dict.fromkeys((one.method, one.compensation) for one in losses):
-        line = sorted((one.fraction, loss) for one, loss in losses.items() if one[:2] == (method, how))
+    methods = list(dict.fromkeys(pruner.method for pruner in losses))
+    for method, compensation in dict.fromkeys((pruner.method, pruner.compensation) for pruner in losses):
+        line = sorted(
+            (pruner.fraction, loss) for pruner, loss in losses.items() if pruner[:2] == (method, compensation)
+        )
         shares, heights = zip((0.0, dense), *line, strict=True)
         colour = f"C{methods.index(method) % COLOURS}"
         axis.plot(
-            [100 * share for share in shares], heights, STYLES[how], marker=".", color=colour, label=f"{method}, {how}"
+            [100 * share for share in shares],
+            heights,
+            STYLES[compensation],
+            marker=".",
+            color=colour,
+            label=f"{method}, {compensation}",
         )
     axis.axhline(dense, color="black", linewidth=0.6)
-    axis.set_xlabel(f"% of {' and '.join(dict.fromkeys(one.what for one in losses))} removed")
+    axis.set_xlabel(f"% of {' and '.join(dict.fromkeys(pruner.what for pruner in losses))} removed")
     axis.set_ylabel("loss on other text, nats per token")
     axis.legend(frameon=False, fontsize="small")
     return figure

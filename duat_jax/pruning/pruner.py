@@ -1,4 +1,4 @@
-"""Prune a model's neurons: moments, scores, how many of each layer, the cut; all at once or in rounds."""
+"""Pruning of a model's neurons: moments, scores, budget, removal and compensation, at once or in rounds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -15,10 +15,10 @@ from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.compensation import COMPENSATIONS, compensated
 from duat_jax.pruning.resizing import Kept, resized, rewrite
 from duat_jax.pruning.scores import METHODS, neurons_of
-from duat_jax.pruning.validation import not_shares, unknown
+from duat_jax.pruning.validation import fraction_problems, name_problems
 
 KNOWN: dict[str, Iterable[str]] = {"neurons": METHODS, "layers": of_layers.RANKINGS}
-"""What may go, and how it may be ranked."""
+"""The parts of a model that can be pruned, with their ranking methods."""
 
 
 def check(
@@ -30,115 +30,121 @@ def check(
     layers: Sequence[int] | None,
     what: str = "neurons",
 ) -> None:
-    """Raise for ways to prune that there aren't.
+    """Validate pruning arguments.
 
     Args:
         model: the model.
-        fractions: which shares of their neurons or layers go.
-        methods: how these are ranked.
-        compensations: what takes their place.
-        budget: how many each layer loses.
+        fractions: the fractions to remove.
+        methods: the rankings, names in `METHODS` or in `layers.RANKINGS`.
+        compensations: names in `COMPENSATIONS`.
+        budget: a name in `BUDGETS`, or `MEASURED`.
         layers: which layers are pruned; all if absent.
-        what: what goes, a name in `KNOWN`.
+        what: what is pruned, a name in `KNOWN`.
 
     Raises:
-        DuatError: naming everything that is wrong with these.
+        DuatError: if an argument is wrong; the message names every problem.
     """
-    problems = not_shares(fractions)
-    asked: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
-        ("part of a model that could go", [what], KNOWN),
+    problems = fraction_problems(fractions)
+    choices: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
+        ("prunable part", [what], KNOWN),
         ("method", methods, KNOWN.get(what, METHODS)),
         ("compensation", compensations, COMPENSATIONS),
         ("budget", [budget], (*BUDGETS, MEASURED)),
     )
-    for kind, names, known in asked:
-        problems += unknown(kind, names, known)
+    for kind, names, known in choices:
+        problems += name_problems(kind, names, known)
     problems += places.problems_of(model, layers)
     if what == "layers":
         if budget != "equal" or layers is not None:
-            problems.append("where whole layers go, no layer and no budget is chosen: leave them out")
-        problems += [problem for how in compensations for problem in of_layers.uncompensated(model, how)]
+            problems.append("whole layers are pruned without a budget or a list of layers: leave both out")
+        problems += [
+            problem
+            for compensation in compensations
+            for problem in of_layers.compensation_problems(model, compensation)
+        ]
     if problems:
         raise DuatError("; ".join(dict.fromkeys(problems)))
 
 
 def scores(
     model: Transformer,
-    found: Sequence[Moments],
+    layer_moments: Sequence[Moments],
     method: str,
     compensation: str,
     *,
     layers: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Scores:
-    """Return a number for each neuron; what is smallest is removed first.
+    """Return a score for each neuron; the neurons with the smallest scores are removed first.
 
     Args:
         model: the model.
-        found: the moments of every layer's neurons.
+        layer_moments: the moments of every layer's neurons.
         method: a name in `METHODS`.
-        compensation: a name in `COMPENSATIONS`: where there is any, what is removed leaves its mean.
+        compensation: a name in `COMPENSATIONS`; with any but `"none"` a removed neuron is replaced by its mean.
         layers: which layers are scored; all if absent.
-        seed: of random scores.
+        seed: the seed of random scores.
     """
     random, replaced = np.random.default_rng(seed), compensation != "none"
     return {
         layer: METHODS[method].score(
-            neurons_of(places.mlps(model)[layer], found[layer], replaced=replaced, random=random)
+            neurons_of(places.mlps(model)[layer], layer_moments[layer], replaced=replaced, random=random)
         )
         for layer in places.chosen(model, layers)
     }
 
 
-def smallest_go(ranked: Scores, removed: Mapping[int, int]) -> Kept:
-    """Return which neurons stay where so many of each layer go, those of the smallest scores; one stays in any case.
+def keep_largest(ranked: Scores, counts: Mapping[int, int]) -> Kept:
+    """Return which neurons are kept if those with the smallest scores are removed; each layer keeps at least one.
 
     Args:
         ranked: every neuron's score.
-        removed: how many go, of each layer.
+        counts: the number of neurons to remove from each layer.
     """
     kept = {}
     for layer, of_layer in ranked.items():
         kept[layer] = np.ones(len(of_layer), bool)
-        kept[layer][np.argsort(of_layer, kind="stable")[: min(removed[layer], len(of_layer) - 1)]] = False
+        kept[layer][np.argsort(of_layer, kind="stable")[: min(counts[layer], len(of_layer) - 1)]] = False
     return kept
 
 
-def silenced(model: Transformer, kept: Kept, found: Sequence[Moments], compensation: str) -> Transformer:
-    """Return a model of the same size in which removed neurons write nothing, compensated.
+def silenced(model: Transformer, kept: Kept, layer_moments: Sequence[Moments], compensation: str) -> Transformer:
+    """Return a model of the same size whose removed neurons have zero outer weights, with compensation.
 
-    Where means or refits go into a bias that the model doesn't have, every MLP gets biases; the others are zero.
+    If the compensation needs a bias that the model doesn't have, every MLP gets biases, zero where they aren't needed.
 
     Args:
         model: the model; it stays as it is.
-        kept: which neurons stay, of each layer that is pruned.
-        found: the moments of every layer's neurons.
+        kept: which neurons are kept, of each pruned layer.
+        layer_moments: the moments of every layer's neurons.
         compensation: a name in `COMPENSATIONS`.
     """
     rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
     for layer, stays in kept.items():
         output = places.mlps(rest)[layer].output
-        rewrite(output, *compensated(np.asarray(output.kernel[...], np.float64), stays, found[layer], compensation))
+        rewrite(
+            output, *compensated(np.asarray(output.kernel[...], np.float64), stays, layer_moments[layer], compensation)
+        )
     return rest
 
 
-def how_many(
+def removal_counts(
     model: Transformer,
-    found: Sequence[Moments],
+    layer_moments: Sequence[Moments],
     ranked: Scores,
     compensation: str,
     fraction: float,
     budget: str,
     ids: Int[np.ndarray, "texts tokens"],
 ) -> dict[int, int]:
-    """Return how many neurons of each layer go.
+    """Return how many neurons to remove from each layer.
 
     Args:
         model: the model.
-        found: the moments of every layer's neurons.
-        ranked: every neuron's score, of each layer that is pruned.
-        compensation: what takes their place, a name in `COMPENSATIONS`.
-        fraction: which share of all of them goes.
+        layer_moments: the moments of every layer's neurons.
+        ranked: every neuron's score, by pruned layer.
+        compensation: a name in `COMPENSATIONS`.
+        fraction: the fraction of all these neurons to remove.
         budget: a name in `BUDGETS`, or `MEASURED`.
         ids: calibration text, token ids `[texts, tokens]`.
     """
@@ -146,29 +152,29 @@ def how_many(
         return BUDGETS[budget](ranked, fraction)
 
     def without(removed: Mapping[int, int]) -> Transformer:
-        return silenced(model, smallest_go(ranked, removed), found, compensation)
+        return silenced(model, keep_largest(ranked, removed), layer_moments, compensation)
 
     return measured(ranked, fraction, without, ids)
 
 
 def pruned(
     model: Transformer,
-    found: Sequence[Moments],
+    layer_moments: Sequence[Moments],
     ranked: Scores,
     removed: Mapping[int, int],
     compensation: str,
 ) -> Transformer:
-    """Return a smaller model, without the neurons of the smallest scores.
+    """Return a smaller model without the neurons of the smallest scores.
 
     Args:
         model: the model; it stays as it is.
-        found: the moments of every layer's neurons.
-        ranked: every neuron's score, of each layer that is pruned.
-        removed: how many go, of each of these.
-        compensation: what takes their place, a name in `COMPENSATIONS`.
+        layer_moments: the moments of every layer's neurons.
+        ranked: every neuron's score, by pruned layer.
+        removed: the number of neurons to remove from each layer.
+        compensation: a name in `COMPENSATIONS`.
     """
-    kept = smallest_go(ranked, removed)
-    return resized(silenced(model, kept, found, compensation), kept)
+    kept = keep_largest(ranked, removed)
+    return resized(silenced(model, kept, layer_moments, compensation), kept)
 
 
 def prune(
@@ -184,26 +190,26 @@ def prune(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Transformer:
-    """Return a smaller model: the MLP neurons that matter least on calibration text are removed.
+    """Return a smaller model without the MLP neurons of the smallest scores on calibration text.
 
-    `W_3 σ(W_2 x + b_2) + b_3` keeps some neurons; of those that go, the means on calibration text are folded into
-    `b_3`, or `W_3` and `b_3` are refitted by least squares to what all neurons wrote.
+    `W_3 σ(W_2 x + b_2) + b_3` keeps some neurons; the means of the removed ones on calibration text are folded into
+    `b_3`, or `W_3` and `b_3` are refitted by least squares to the output of all neurons.
 
     Args:
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
-        fraction: which share of the neurons goes, of `[0, 1)`; one neuron stays in every layer.
-        method: how neurons are ranked, a name in `METHODS`.
-        compensation: what takes their place: `"none"`, `"mean"` or `"refit"`.
-        budget: how many each layer loses: the same share (`"equal"`), those of the smallest scores `"together"`, or
-            what costs least when each layer is pruned alone (`"measured"`).
-        rounds: in how many rounds they go, moments and scores taken anew in each.
+        fraction: the fraction of neurons to remove, in `[0, 1)`; every layer keeps at least one.
+        method: the ranking, a name in `METHODS`.
+        compensation: the compensation for removed neurons: `"none"`, `"mean"` or `"refit"`.
+        budget: how many each layer loses: the same fraction (`"equal"`), by one list of all scores (`"together"`), or
+            by the loss measured with each layer pruned alone (`"measured"`).
+        rounds: the number of rounds, with moments and scores computed anew in each.
         layers: which layers are pruned; all if absent.
-        seed: of random scores.
-        progress: called with the number of texts read and that of all rounds.
+        seed: the seed of random scores.
+        progress: called with the number of texts read and their number over all rounds.
 
     Raises:
-        DuatError: naming everything that is wrong with these.
+        DuatError: if an argument is wrong; the message names every problem.
         BadText: if there is no calibration text.
 
     Example:
@@ -213,23 +219,23 @@ def prune(
         >>> [block.neurons for block in smaller.config.blocks]
         [384, 384, 384, 384, 384, 384]
 
-    Source: Wang & Li, Section 4.3, for what may go; see `METHODS` for the rankings.
+    Source: Wang & Li, Section 4.3, for the terms that can be removed; see `METHODS` for the rankings.
     """
     check(model, [fraction], [method], [compensation], budget, layers)
     if rounds < 1:
-        raise DuatError(f"rounds are at least 1, not {rounds}")
+        raise DuatError(f"rounds must be at least 1, not {rounds}")
     chosen = places.chosen(model, layers)
-    all_of_them = sum(model.config.blocks[layer].neurons for layer in chosen)
+    total_neurons = sum(model.config.blocks[layer].neurons for layer in chosen)
     for done in range(rounds):
         left = sum(model.config.blocks[layer].neurons for layer in chosen)
-        # Each round takes as many, so its share of what is left grows.
-        share = 1 - all_of_them * (1 - fraction * (done + 1) / rounds) / left
+        # Each round removes the same number, so its fraction of the remaining neurons grows.
+        share = 1 - total_neurons * (1 - fraction * (done + 1) / rounds) / left
 
         def report(texts: int, total: int, done: int = done) -> None:
             progress(done * total + texts, rounds * total)
 
-        found = moments(model, ids, METHODS[method].weights, progress=report)
-        ranked = scores(model, found, method, compensation, layers=chosen, seed=seed)
-        removed = how_many(model, found, ranked, compensation, share, budget, ids)
-        model = pruned(model, found, ranked, removed, compensation)
+        layer_moments = moments(model, ids, METHODS[method].weights, progress=report)
+        ranked = scores(model, layer_moments, method, compensation, layers=chosen, seed=seed)
+        removed = removal_counts(model, layer_moments, ranked, compensation, share, budget, ids)
+        model = pruned(model, layer_moments, ranked, removed, compensation)
     return model

@@ -1,4 +1,4 @@
-"""Models with fewer neurons, and models whose MLPs have biases."""
+"""Resizing of MLPs: fewer neurons, and biases where there were none."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from duat_jax.nn.linear import Linear
 from duat_jax.pruning import places
 
 Kept = Mapping[int, Bool[np.ndarray, "neurons"]]
-"""Of each layer that is pruned which neurons stay."""
+"""Which neurons are kept, by pruned layer."""
 
 
 def resized(model: Transformer, kept: Kept, *, bias: bool = False) -> Transformer:
-    """Return a model in which neurons of some layers are no longer there.
+    """Return a smaller model without the removed neurons.
 
     Args:
         model: the model; it stays as it is.
-        kept: which neurons stay, of each layer in which some don't.
-        bias: whether MLPs that have no biases get some, zero at first.
+        kept: which neurons are kept, by pruned layer.
+        bias: whether MLPs without biases get biases, initialised with zero.
     """
     smaller = nnx.clone(model)
     parts = []
@@ -34,10 +34,10 @@ def resized(model: Transformer, kept: Kept, *, bias: bool = False) -> Transforme
         for name in ("input", "factor", "output"):
             if not hasattr(before, name):
                 continue
-            into, of, outer = getattr(after, name), getattr(before, name), name == "output"
-            into.kernel.set_value(of.kernel[...][stays] if outer else of.kernel[...][:, stays])
-            if of.bias is not None:
-                into.bias.set_value(of.bias[...] if outer else of.bias[...][stays])
+            new, old, outer = getattr(after, name), getattr(before, name), name == "output"
+            new.kernel.set_value(old.kernel[...][stays] if outer else old.kernel[...][:, stays])
+            if old.bias is not None:
+                new.bias.set_value(old.bias[...] if outer else old.bias[...][stays])
         parts.append(part)
     smaller.config = dataclasses.replace(model.config, blocks=tuple(parts))
     return smaller
@@ -46,12 +46,12 @@ def resized(model: Transformer, kept: Kept, *, bias: bool = False) -> Transforme
 def rewrite(
     output: Linear, kernel: Float[np.ndarray, "neurons features"], added: Float[np.ndarray, "features"]
 ) -> None:
-    """Put other weights into an outer map, and add to its bias if it has one.
+    """Replace the weights of an outer map in place, and add to its bias if it has one.
 
     Args:
-        output: the map; it is changed.
+        output: the map; it is modified.
         kernel: its new weights.
-        added: what is added to its bias.
+        added: the change of its bias.
     """
     dtype = output.kernel.dtype
     output.kernel.set_value(jnp.asarray(kernel, dtype))

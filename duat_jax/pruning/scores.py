@@ -1,4 +1,4 @@
-"""Scores of MLP neurons: how much is lost, by different accounts, where a neuron is removed."""
+"""Scores of MLP neurons: estimates of the loss caused by removing a neuron."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,46 +11,47 @@ from duat_jax.pruning.calibration import Moments
 
 
 class Neurons(NamedTuple):
-    """Everything that a layer's neurons are scored by.
+    """Inputs of the scores of a layer's neurons.
 
     Args:
-        inner: the weights that a neuron reads with, those of a gate and of its factor one after the other.
-        outer: the weights that it writes with.
-        moments: what it does on calibration text.
-        instead: what a removed neuron's activation is replaced by: its mean where that is folded into the bias, or 0.
+        inner: the neurons' input weights; with a gate those of the gate and of the factor, concatenated.
+        outer: the neurons' output weights.
+        moments: the moments of their activations on calibration text.
+        replacement: the value that replaces a removed neuron's activation: its mean if that is folded into the bias,
+            else 0.
         random: a source of random numbers.
     """
 
     inner: Float[np.ndarray, "inputs neurons"]
     outer: Float[np.ndarray, "neurons features"]
     moments: Moments
-    instead: Float[np.ndarray, "neurons"]
+    replacement: Float[np.ndarray, "neurons"]
     random: np.random.Generator
 
 
 def neurons_of(mlp: MLP | GatedMLP, moments: Moments, *, replaced: bool, random: np.random.Generator) -> Neurons:
-    """Return what the neurons of an MLP are scored by.
+    """Collect the inputs of the scores of an MLP's neurons.
 
     Args:
         mlp: the MLP.
-        moments: of its neurons.
+        moments: the moments of its neurons.
         replaced: whether a removed neuron is replaced by its mean.
         random: a source of random numbers.
     """
     maps = [mlp.input, mlp.factor] if isinstance(mlp, GatedMLP) else [mlp.input]
-    inner = np.concatenate([np.asarray(one.kernel[...], np.float64) for one in maps])
+    inner = np.concatenate([np.asarray(linear.kernel[...], np.float64) for linear in maps])
     outer = np.asarray(mlp.output.kernel[...], np.float64)
     return Neurons(inner, outer, moments, moments.mean * replaced, random)
 
 
-def _weighted(one: Neurons) -> np.ndarray:
-    """Return `E w² (a − c)²`, the square of what the loss moves by where `a` becomes `c`."""
-    squares, first, second = one.moments.squares
-    return second - 2 * one.instead * first + one.instead**2 * squares
+def _weighted(neurons: Neurons) -> np.ndarray:
+    """Return `E w² (a − c)²`, the squared first-order change of the loss when `a` is replaced by `c`."""
+    squares, first, second = neurons.moments.squares
+    return second - 2 * neurons.replacement * first + neurons.replacement**2 * squares
 
 
-def _fluctuation(one: Neurons) -> np.ndarray:
-    return np.diag(one.moments.covariance) * (one.outer**2).sum(1)
+def _fluctuation(neurons: Neurons) -> np.ndarray:
+    return np.diag(neurons.moments.covariance) * (neurons.outer**2).sum(1)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
@@ -61,8 +62,8 @@ class Method(NamedTuple):
     """A way to score neurons.
 
     Args:
-        weights: what it takes the moments with, a name in `WEIGHTS`; where it needs none, those that cost less.
-        score: one number for each neuron; what is smallest is removed first.
+        weights: the weights of the moments, a name in `WEIGHTS`; the cheaper ones if the score uses none.
+        score: returns a score for each neuron; the smallest are removed first.
     """
 
     weights: str
@@ -72,15 +73,18 @@ class Method(NamedTuple):
 METHODS = {
     "contributions": Method("contribution", _weighted),
     "fisher": Method("gradient", _weighted),
-    "taylor": Method("gradient", lambda one: one.moments.absolute),
+    "taylor": Method("gradient", lambda neurons: neurons.moments.absolute),
     "fluctuation": Method("contribution", _fluctuation),
-    "flap": Method("contribution", lambda one: _standardised(_fluctuation(one))),
-    "wanda": Method("contribution", lambda one: np.sqrt(np.diag(one.moments.products)) * np.abs(one.outer).sum(1)),
-    "magnitude": Method("contribution", lambda one: np.sqrt((one.inner**2).sum(0) + (one.outer**2).sum(1))),
-    "random": Method("contribution", lambda one: one.random.random(len(one.outer))),
+    "flap": Method("contribution", lambda neurons: _standardised(_fluctuation(neurons))),
+    "wanda": Method(
+        "contribution", lambda neurons: np.sqrt(np.diag(neurons.moments.products)) * np.abs(neurons.outer).sum(1)
+    ),
+    "magnitude": Method("contribution", lambda neurons: np.sqrt((neurons.inner**2).sum(0) + (neurons.outer**2).sum(1))),
+    "random": Method("contribution", lambda neurons: neurons.random.random(len(neurons.outer))),
 }
-"""Every method by its name. With a neuron's activation `a`, `c` what replaces it (its mean, or 0 where nothing does),
-`g` the gradient of the loss in it, `u` its coefficient in the closed form, and `W_3` what it writes with, a score is
+"""The scoring methods, by name. With a neuron's activation `a`, its replacement `c` (its mean, or 0),
+`g` the gradient of the loss with respect to it, `u` its coefficient in the closed form, and `W_3` its output weights, a
+score is
 
 | method | score |
 |---|---|
@@ -90,7 +94,7 @@ METHODS = {
 | fluctuation | `Var(a) ‖W_3‖²` |
 | flap | the same, less its mean over the layer and divided by its standard deviation there |
 | wanda | `√(E a²) Σ|W_3|` |
-| magnitude | the length of all its weights |
+| magnitude | the Euclidean norm of all its weights |
 | random | numbers drawn from a seed |
 
 `E` is the mean over the tokens of the calibration text, and a square or an absolute value is taken of every token by

@@ -1,4 +1,4 @@
-"""Pruners compared: every ranking with every compensation, by the loss on text that none of them has seen."""
+"""Comparison of pruning methods and compensations, by the loss on held-out text."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
@@ -12,19 +12,19 @@ from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.layers import prune_layers
-from duat_jax.pruning.pruner import how_many, pruned, scores
+from duat_jax.pruning.pruner import pruned, removal_counts, scores
 from duat_jax.pruning.scores import METHODS
 
 
 class Pruner(NamedTuple):
-    """One way to prune.
+    """The settings of one pruned model.
 
     Args:
-        method: how they are ranked, a name in `METHODS` of what goes.
-        compensation: what takes their place, a name in `COMPENSATIONS`.
-        fraction: which share of them goes.
-        budget: how many each layer loses, a name in `BUDGETS` or `MEASURED`.
-        what: `"neurons"`, or whole `"layers"`, for which there is no budget.
+        method: the ranking, a name in `METHODS` for what is pruned.
+        compensation: a name in `COMPENSATIONS`.
+        fraction: the fraction to remove.
+        budget: the budget of each layer, a name in `BUDGETS` or `MEASURED`.
+        what: what is pruned: `"neurons"`, or whole `"layers"`, which have no budget.
     """
 
     method: str
@@ -34,8 +34,8 @@ class Pruner(NamedTuple):
     what: str = "neurons"
 
     def __str__(self) -> str:
-        how = self.what if self.what == "layers" else self.budget
-        return f"{self.method}, {self.compensation}, {100 * self.fraction:.12g}%, {how}"
+        suffix = self.what if self.what == "layers" else self.budget
+        return f"{self.method}, {self.compensation}, {100 * self.fraction:.12g}%, {suffix}"
 
 
 def losses_of(
@@ -49,36 +49,38 @@ def losses_of(
     journal: Journal | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[Pruner, float]:
-    """Return the loss that each pruned model has on held-out text; what removes neurons reads calibration text once.
+    """Return each pruned model's loss on held-out text, in nats per token.
+
+    Calibration text is read once for all methods with the same weights.
 
     Args:
         model: a language model.
-        pruners: the ways to prune it.
+        pruners: the settings of the pruned models.
         ids: calibration text, token ids `[texts, tokens]`.
-        held_out: other text, `[others, length]`.
+        held_out: held-out text, token ids `[others, length]`.
         layers: which layers are pruned; all if absent.
-        seed: of random scores.
-        journal: keeps what is finished.
-        progress: called with the number of pruned models that were run and that of all.
+        seed: the seed of random scores.
+        journal: stores finished results.
+        progress: called with the number of pruned models evaluated and their total number.
     """
 
     @cache
-    def found(weights: str) -> list[Moments]:
+    def moments_with(weights: str) -> list[Moments]:
         return moments(model, ids, weights)
 
-    def loss(one: Pruner) -> float:
-        if one.what == "layers":
+    def loss(pruner: Pruner) -> float:
+        if pruner.what == "layers":
             smaller = prune_layers(
-                model, ids, one.fraction, method=one.method, compensation=one.compensation, seed=seed
+                model, ids, pruner.fraction, method=pruner.method, compensation=pruner.compensation, seed=seed
             )
             return mean_loss(smaller, held_out)
-        seen = found(METHODS[one.method].weights)
-        ranked = scores(model, seen, one.method, one.compensation, layers=layers, seed=seed)
-        removed = how_many(model, seen, ranked, one.compensation, one.fraction, one.budget, ids)
-        return mean_loss(pruned(model, seen, ranked, removed, one.compensation), held_out)
+        layer_moments = moments_with(METHODS[pruner.method].weights)
+        ranked = scores(model, layer_moments, pruner.method, pruner.compensation, layers=layers, seed=seed)
+        removed = removal_counts(model, layer_moments, ranked, pruner.compensation, pruner.fraction, pruner.budget, ids)
+        return mean_loss(pruned(model, layer_moments, ranked, removed, pruner.compensation), held_out)
 
-    journal, every, results = journal or Journal(None, {}), list(pruners), {}
-    for i, one in enumerate(every):
-        results[one] = journal.once(f"seed {seed}, {one}", partial(loss, one))
-        progress(i + 1, len(every))
+    journal, pruners, results = journal or Journal(None, {}), list(pruners), {}
+    for i, pruner in enumerate(pruners):
+        results[pruner] = journal.once(f"seed {seed}, {pruner}", partial(loss, pruner))
+        progress(i + 1, len(pruners))
     return results

@@ -1,28 +1,28 @@
-"""What may be asked of a pruner: a share, a known name."""
+"""Validation of pruning arguments."""
 
 from collections.abc import Iterable
 
 
-def not_shares(fractions: Iterable[float]) -> list[str]:
-    """Return what is wrong with shares that are to go.
+def fraction_problems(fractions: Iterable[float]) -> list[str]:
+    """Return an error message for every fraction outside of `[0, 1)`.
 
     Args:
-        fractions: the shares, of `[0, 1)`.
+        fractions: the fractions to remove.
     """
     return [
-        f"the fraction that goes is from 0 up to 1, without 1 itself: not {fraction}"
+        f"the fraction to remove must be at least 0 and less than 1, not {fraction}"
         for fraction in fractions
         if not 0 <= fraction < 1
     ]
 
 
-def unknown(kind: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return what is wrong with names.
+def name_problems(kind: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return an error message for every unknown name.
 
     Args:
-        kind: what they are names of.
-        names: the names.
-        known: those that there are.
+        kind: the kind of thing that is named, for the message.
+        names: the names to check.
+        known: the valid names.
     """
     known = tuple(known)
     return [f"there is no {kind} {name!r}: choose one of {', '.join(known)}" for name in names if name not in known]

@@ -24,7 +24,7 @@ from duat_jax.pruning import layers as of_layers
 from duat_jax.pruning.budget import equally
 from duat_jax.pruning.calibration import moments
 from duat_jax.pruning.compensation import COMPENSATIONS
-from duat_jax.pruning.pruner import prune, scores, silenced, smallest_go
+from duat_jax.pruning.pruner import keep_largest, prune, scores, silenced
 from duat_jax.pruning.removal import Terms, removal, without
 from duat_jax.pruning.resizing import resized
 from duat_jax.pruning.scores import METHODS
@@ -180,7 +180,7 @@ def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
 
                 def measure(method: str = method, count: int = count, how: str = how) -> dict:
                     ids = subject.ids(seed)
-                    gone = of_layers.least(subject.model, ids, count, method, seed=seed)
+                    gone = of_layers.least_important(subject.model, ids, count, method, seed=seed)
                     smaller = of_layers.remove_layers(subject.model, ids, gone, compensation=how)
                     return {"loss": subject.loss(smaller), "layers": gone}
 
@@ -195,7 +195,7 @@ def _inequality(subject: Subject) -> Iterator[Piece]:
 
             def measure(fraction: float = fraction, how: str = how) -> dict:
                 ranked = scores(model, found(), "contributions", how)
-                kept = smallest_go(ranked, equally(ranked, fraction))
+                kept = keep_largest(ranked, equally(ranked, fraction))
                 return _compared(model, silenced(model, kept, found(), how), ids)
 
             yield f"inequality, neurons, {fraction:.0%}, {how}", measure

@@ -11,10 +11,10 @@ import duat_jax as duat
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.pruning import layers as of_layers
-from duat_jax.pruning.budget import TRIED, cheapest, equally, together
+from duat_jax.pruning.budget import FRACTIONS, cheapest, equally, together
 from duat_jax.pruning.calibration import WEIGHTS, Moments, losses, moments
 from duat_jax.pruning.compensation import COMPENSATIONS, compensated
-from duat_jax.pruning.pruner import prune, pruned, scores, silenced, smallest_go
+from duat_jax.pruning.pruner import keep_largest, prune, pruned, scores, silenced
 from duat_jax.pruning.removal import Terms, removal, without
 from duat_jax.pruning.resizing import resized
 from duat_jax.pruning.scores import METHODS
@@ -283,7 +283,7 @@ def test_the_refit_is_the_least_squares_of_numpy():
 def test_a_smaller_model_says_what_the_one_with_silent_neurons_says(settings, compensation):
     model = model_of(**settings)
     found = moments(model, IDS, "contribution")
-    kept = smallest_go(scores(model, found, "contributions", compensation), {0: 3, 1: NEURONS, 2: 0})
+    kept = keep_largest(scores(model, found, "contributions", compensation), {0: 3, 1: NEURONS, 2: 0})
     silent = silenced(model, kept, found, compensation)
     smaller = resized(silent, kept)
     assert [block.neurons for block in smaller.config.blocks] == [5, 1, 8]
@@ -321,16 +321,16 @@ def test_budgets_of_scores():
     ranked = {0: np.array([1.0, 2.0, 3.0, 4.0]), 2: np.array([0.5, 0.6, 0.7, 9.0])}
     assert equally(ranked, 0.5) == {0: 2, 2: 2}
     assert together(ranked, 0.5) == {0: 1, 2: 3}
-    kept = smallest_go(ranked, {0: 1, 2: 3})
+    kept = keep_largest(ranked, {0: 1, 2: 3})
     assert kept[0].tolist() == [False, True, True, True] and kept[2].tolist() == [False, False, False, True]
 
 
 def test_the_cheapest_budget_is_that_of_all_budgets():
-    costs = {0: np.array(TRIED) ** 2, 1: 3 * np.array(TRIED) ** 2}
-    cost = {layer: np.interp(np.arange(21) / 20, TRIED, of_layer) for layer, of_layer in costs.items()}
+    costs = {0: np.array(FRACTIONS) ** 2, 1: 3 * np.array(FRACTIONS) ** 2}
+    cost = {layer: np.interp(np.arange(21) / 20, FRACTIONS, of_layer) for layer, of_layer in costs.items()}
     found = cheapest(costs, {0: 20, 1: 20}, 0.4)
     best = min(((cost[0][n] + cost[1][16 - n], n) for n in range(17)), key=lambda pair: pair[0])[1]
     assert found == {0: best, 1: 16 - best} and best == 12
     # A cost that rises at once and then hardly is a straight line to its end: its end alone can't be had.
-    costs = {0: 0.4 * np.array(TRIED), 1: 0.5 * np.sqrt(TRIED)}
+    costs = {0: 0.4 * np.array(FRACTIONS), 1: 0.5 * np.sqrt(FRACTIONS)}
     assert cheapest(costs, {0: 20, 1: 20}, 0.25) == {0: 10, 1: 0}

@@ -21,7 +21,7 @@ import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
 from duat_jax.pruning.checkpoint import FIELDS, require_writable, save_pruned
-from duat_jax.pruning.layers import least, remove_layers
+from duat_jax.pruning.layers import least_important, remove_layers
 from duat_jax.pruning.plot import draw
 from duat_jax.pruning.pruner import prune
 from duat_jax.pruning.resizing import resized
@@ -116,7 +116,7 @@ def test_what_cannot_be_saved_is_said_and_leaves_nothing(tmp_path):
     first, *rest = model.config.blocks
     model.config = dataclasses.replace(model.config, blocks=(first, *(dataclasses.replace(b, scale=0.1) for b in rest)))
     output.set_value(output[...] / 1e9)
-    with pytest.raises(duat.BadCheckpoint, match="depends on its number"):
+    with pytest.raises(duat.BadCheckpoint, match="depend on the layer.s number"):
         save_pruned(model, GOLDEN / "gpt2", tmp_path / "by number")
     with pytest.raises(duat.BadCheckpoint, match="family bert can't be saved"):
         save_pruned(duat.load(GOLDEN / "bert"), GOLDEN / "bert", tmp_path / "other")
@@ -178,7 +178,7 @@ def test_layers_go_whole(text, tmp_path):
     (row,) = json.loads(saved.stdout)["pruned"]
     assert duat.load(tmp_path / "shorter").config.layers == 4
     drawn = windows(stream(duat.load_tokenizer(), [TEXT]), 6, 12, seed=0)
-    removed = least(duat.load(), drawn[:3], 2, "block influence")
+    removed = least_important(duat.load(), drawn[:3], 2, "block influence")
     expected = mean_loss(remove_layers(duat.load(), drawn[:3], removed, compensation="mean"), drawn[3:])
     # What is saved has the entries of the file: half precision.
     assert losses["mean"] == pytest.approx(expected, rel=1e-5) == pytest.approx(row["loss"], rel=1e-3)
@@ -238,8 +238,8 @@ def test_mistakes_are_one_line_and_leave_nothing(text, tmp_path):
         arguments=("--text", text, *wrong),
     )
     layers = ("--what", "layers", "--method", "wanda", "--budget", "together")
-    says("no method 'wanda'", "no budget is chosen", arguments=("--text", text, "--fraction", 0.5, *layers))
-    says("could go 'heads'", arguments=("--text", text, "--fraction", 0.5, "--what", "heads"))
+    says("no method 'wanda'", "without a budget", arguments=("--text", text, "--fraction", 0.5, *layers))
+    says("prunable part 'heads'", arguments=("--text", text, "--fraction", 0.5, "--what", "heads"))
     (tmp_path / "empty").write_text("\n")
     says("empty is empty", arguments=("--text", tmp_path / "empty", "--fraction", 0.5))
     says("and 128 pieces of 128 are asked for", arguments=("--text", text, "--fraction", 0.5))

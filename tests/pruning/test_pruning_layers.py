@@ -28,8 +28,8 @@ def test_a_layer_that_adds_the_same_everywhere_is_removed_exactly():
         assert smaller.config.layers == 2
         close(said(smaller, ids), said(model, ids), layers=50)
     assert of_layers.layer_scores(model, IDS, "block influence").argmin() == 1
-    assert of_layers.least(model, IDS, 1, "block influence") == [1]
-    assert of_layers.least(model, IDS, 9, "random") == [1, 2]
+    assert of_layers.least_important(model, IDS, 1, "block influence") == [1]
+    assert of_layers.least_important(model, IDS, 9, "random") == [1, 2]
 
 
 @pytest.mark.slow
@@ -74,14 +74,14 @@ def test_what_cannot_be_pruned_is_said():
         prune(model, IDS, 1.0, method="guess", compensation="hope", layers=[9, 3, 0])
     with pytest.raises(duat.DuatError, match="not -0.1"):
         prune(model, IDS, -0.1)
-    with pytest.raises(duat.DuatError, match="rounds are at least 1"):
+    with pytest.raises(duat.DuatError, match="rounds must be at least 1"):
         prune(model, IDS, 0.1, rounds=0)
     with pytest.raises(duat.BadText, match="no calibration text"):
         prune(model, IDS[:0], 0.1)
     with pytest.raises(duat.DuatError, match=r"not -0.3.*no method 'guess'"):
         of_layers.prune_layers(model, IDS, -0.3, method="guess")
     assert of_layers.prune_layers(model, IDS, 0.1).config.layers == of_layers.how_many_layers(model, 0.9) + 1 == LAYERS
-    with pytest.raises(duat.DuatError, match="the first layer stays"):
+    with pytest.raises(duat.DuatError, match="the first layer can't be removed"):
         of_layers.remove_layers(model, IDS, [0])
     with pytest.raises(duat.DuatError, match=r"no layer 3.*no compensation 'hope'"):
         of_layers.remove_layers(model, IDS, [3], compensation="hope")

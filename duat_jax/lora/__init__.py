@@ -1,4 +1,4 @@
-"""Low-rank adapters: where they stand in a model, a model with them, and their files."""
+"""Low-rank adapters (LoRA): adapted and merged models, and adapter files."""
 
 from duat_jax.lora.adapter import Adapter as Adapter
 from duat_jax.lora.adapter import adapt as adapt

@@ -1,4 +1,4 @@
-"""A low-rank adapter, and a model with adapters: beside its kernels, or in them."""
+"""Low-rank adapters, and models with adapters beside their kernels or merged into them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, final
@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.lora.places import Place, chosen, places
+from duat_jax.lora.places import Place, module_names, places
 from duat_jax.models.families.tensor_map import part_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, Linear, alike, computed_in
@@ -22,7 +22,7 @@ class Adapter(NamedTuple):
     Args:
         down: `A`, `[inputs, rank]`.
         up: `B`, `[rank, outputs]`.
-        scale: `s`, what the product is multiplied by, in float32 at least.
+        scale: `s`, the factor of the product, in float32 at least.
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, Eq. 3; Wang & Li, Eq. 17.
     """
@@ -39,17 +39,17 @@ Adapters = dict[str, Adapter]
 def new_adapters(
     model: Transformer, modules: Iterable[str] = (), *, rank: int = 8, alpha: float = 16.0, seed: int = 0
 ) -> Adapters:
-    """Return adapters that change nothing yet: `A` is random, `B` is zero, `s = α / rank`.
+    """Return newly initialised adapters, which don't change the model: `A` is random, `B` is zero, `s = α / rank`.
 
     Args:
         model: a loaded model.
         modules: which layers, by the ends of their stored names, such as `"c_attn"`; all of the blocks if empty.
-        rank: of every update.
+        rank: the rank of every update.
         alpha: `α`.
-        seed: of `A`, whose entries lie evenly in `±1/√inputs`.
+        seed: the seed of `A`, whose entries are uniform in `±1/√inputs`.
 
     Raises:
-        BadText: naming every module that isn't there.
+        BadText: naming every module that the model doesn't have.
         DuatError: if the rank isn't positive.
 
     Example:
@@ -59,8 +59,8 @@ def new_adapters(
         ((192, 4), (4, 576))
     """
     if rank < 1:
-        raise DuatError(f"rank = {rank}: an adapter has at least rank 1")
-    names, known = chosen(model, modules), places(model)
+        raise DuatError(f"rank = {rank}: an adapter needs at least rank 1")
+    names, known = module_names(model, modules), places(model)
     dtype = jax.tree.leaves(model)[0].dtype
     random = np.random.default_rng(seed)
 
@@ -75,14 +75,14 @@ def new_adapters(
 
 
 def scaled(adapters: Adapters, by: Any) -> Adapters:
-    """Return adapters whose updates are multiplied by numbers.
+    """Return adapters with their updates multiplied by factors.
 
     Args:
         adapters: the adapters.
-        by: one number for all, or one for each by name.
+        by: one factor for all adapters, or a mapping from names to factors.
     """
     factors = by if isinstance(by, Mapping) else dict.fromkeys(adapters, by)
-    return {name: one._replace(scale=one.scale * factors[name]) for name, one in adapters.items()}
+    return {name: adapter._replace(scale=adapter.scale * factors[name]) for name, adapter in adapters.items()}
 
 
 @final
@@ -129,11 +129,11 @@ class AdaptedLinear(nnx.Module):
 
 
 def adapt(model: Transformer, adapters: Adapters) -> Transformer:
-    """Return a model with adapters beside its kernels, which stay as they are; it can be differentiated in them.
+    """Return a model with adapters beside its unchanged kernels; it can be differentiated with respect to the adapters.
 
     Args:
         model: the model.
-        adapters: what `new_adapters` or `load_adapters` returns.
+        adapters: the adapters, from `new_adapters` or `load_adapters`.
 
     Raises:
         DuatError: naming every adapter that doesn't fit the model.
@@ -148,18 +148,18 @@ def adapt(model: Transformer, adapters: Adapters) -> Transformer:
     changed = jax.tree.map(lambda leaf: leaf, model)
     for name, path, part in _parts(model, adapters):
         parent, _, attribute = path.rpartition(".")
-        one = adapters[name]
+        adapter = adapters[name]
         module = part_at(changed, parent)
-        setattr(module, attribute, AdaptedLinear(getattr(module, attribute), one.down, part, one.scale))
+        setattr(module, attribute, AdaptedLinear(getattr(module, attribute), adapter.down, part, adapter.scale))
     return changed
 
 
 def merge(model: Transformer, adapters: Adapters) -> Transformer:
-    """Return a model of the base's own shape with adapters added to its kernels, `W + s A B`.
+    """Return a model of the same shape with the adapters added to its kernels, `W + s A B`.
 
     Args:
         model: the model.
-        adapters: what `new_adapters` or `load_adapters` returns.
+        adapters: the adapters, from `new_adapters` or `load_adapters`.
 
     Raises:
         DuatError: naming every adapter that doesn't fit the model.
@@ -176,7 +176,7 @@ def merge(model: Transformer, adapters: Adapters) -> Transformer:
 
 
 def _parts(model: Transformer, adapters: Adapters) -> list[tuple[str, str, Array]]:
-    """Return of each adapter its name, and for each of our layers its path and its `B`."""
+    """Return the adapter's name, the layer's path and its part of `B`, for every adapted layer of the model."""
     known = places(model)
     problems = [f"{name} is no linear layer of this {model.config.family} model" for name in adapters.keys() - known]
     for name in adapters.keys() & known.keys():
@@ -190,15 +190,15 @@ def _parts(model: Transformer, adapters: Adapters) -> list[tuple[str, str, Array
         raise DuatError("; ".join(sorted(problems)))
     return [
         (name, path, part)
-        for name, one in adapters.items()
-        for path, part in zip(known[name].paths, known[name].split(one.up), strict=True)
+        for name, adapter in adapters.items()
+        for path, part in zip(known[name].paths, known[name].split(adapter.up), strict=True)
     ]
 
 
 def parameters_of(adapters: Adapters) -> int:
-    """Return how many numbers are trained.
+    """Return the number of trained parameters.
 
     Args:
         adapters: the adapters.
     """
-    return sum(int(np.prod(one.down.shape)) + int(np.prod(one.up.shape)) for one in adapters.values())
+    return sum(int(np.prod(adapter.down.shape)) + int(np.prod(adapter.up.shape)) for adapter in adapters.values())

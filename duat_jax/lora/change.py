@@ -1,4 +1,4 @@
-"""What adapters change in a number that a model computes, split exactly."""
+"""Exact decomposition of the change of a metric by adapters."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,38 +41,38 @@ def lora_change(
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> LoraChange:
-    """Split the change of a number by adapters exactly, over the terms of the closed form and over the adapters.
+    """Decompose the change of a metric by adapters exactly, over the terms of the closed form and over the adapters.
 
-    A number is computed from weights `W` and dynamic parameters `d`: attention patterns, norms, gates, and what reads
-    it where that moves too.  Of the base and the adapted run each gives one of either, so that there are four numbers
-    `f(W, d)`, each the sum of its closed form's parts, and
+    The metric is computed from weights `W` and dynamic parameters `d`: attention patterns, norms, gates, and the
+    read-out where that is dynamic too. The base and the adapted run each have their own `W` and `d`, which gives four
+    numbers `f(W, d)`, each the sum of its closed form's parts, and
 
         f(W₁, d₁) − f(W₀, d₀) = [f(W₀, d₁) − f(W₀, d₀)] + [f(W₁, d₀) − f(W₀, d₀)] + rest:
 
-    the base's weights under moved dynamics, the adapters' own, and the interaction of both, part by part.  Activations
-    are neither: in each of the four they are computed anew.  Adapters of queries and keys alone are in the first column
-    alone, since with the pattern held they change nothing.
+    the base's weights with the adapted run's dynamics, the adapted weights with the base's dynamics, and the
+    interaction, part by part. Activations belong to neither: in each of the four they are computed anew. Adapters of
+    queries and keys alone are in the first column alone, since with the pattern held they change nothing.
 
-    Over the adapters the same change is split by the secant in their scales, `f(1) − f(0) = Σ_m D_m`; beside it
-    stand `∂f/∂s_m` at the base, and the model run again with each adapter alone.
+    Over the adapters the same change is split by the secant in their scales, `f(1) − f(0) = Σ_m D_m`. For comparison
+    the result has `∂f/∂s_m` at the base, and the change of the model run with each adapter alone.
 
     Args:
         model: the base model.
-        adapters: what `new_adapters`, `load_adapters` or `train` returns.
+        adapters: the adapters, from `new_adapters`, `load_adapters` or `train`.
         given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
-        target: what is asked for, as in `duat.explain`; the most probable one of the adapted model if absent.
+        target: the metric, as in `duat.explain`; the most probable output of the adapted model if absent.
         contrast: the token id or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
-        tokenizer: makes tokens readable and knows the mask.
+        tokenizer: for readable tokens and the mask token.
 
     Returns:
         The `LoraChange`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: for a text or target that the model can't take, or no adapter.
+        BadText: if the text or target isn't valid for the model, or there is no adapter.
         DuatError: naming every adapter that doesn't fit the model.
-        NotFinite: if the number isn't, with the adapters or without.
+        NotFinite: if the metric isn't finite, with or without the adapters.
 
     Example:
         >>> import duat_jax as duat
@@ -84,8 +84,8 @@ def lora_change(
         >>> head = Head(kind="next token", outputs=11, tied=True)
         >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
         >>> model = duat.Transformer(config, rngs=nnx.Rngs(0))
-        >>> found = lora_change(model, new_adapters(model, ["c_fc"], rank=2), [5, 6, 7], target=4)
-        >>> found.difference, found.totals
+        >>> change = lora_change(model, new_adapters(model, ["c_fc"], rank=2), [5, 6, 7], target=4)
+        >>> change.difference, change.totals
         (0.0, {'moved': 0.0, 'adapter': 0.0, 'interaction': 0.0})
 
     Source: Wang & Li, Eq. 17 and 18; the split is of two factors, weights and dynamic parameters.
@@ -94,7 +94,7 @@ def lora_change(
         raise BadText("there is no adapter: give at least one")
     inputs, target = check_one(model.config, given, target, contrast, against, position, tokenizer)
     if target.stream is not None:
-        raise BadText("what is read inside of the model is read by duat.explain: ask for one of its outputs")
+        raise BadText("only duat.explain reads targets inside of the model: choose one of the model's outputs")
     labels = labels_of(model.config, inputs, tokenizer)
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
     of_base, of_adapted = (readers_of(run, [target])[0] for run in runs)
@@ -121,15 +121,15 @@ def lora_change(
         numbers = [_read(run, inputs, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
         return numbers[1] - numbers[0]
 
-    before_and_after = (predicted_before, predicted_after)
-    says = [() if each is None else labels.predictions(*jax.device_get(each)) for each in before_and_after]
+    predictions = (predicted_before, predicted_after)
+    labelled = [() if pair is None else labels.predictions(*jax.device_get(pair)) for pair in predictions]
     return LoraChange(
         family=model.config.family,
         tokens=labels.names,
         target=label,
         before=numbers["without adapters"],
         after=numbers["with them"],
-        predictions=(says[0], says[1]),
+        predictions=(labelled[0], labelled[1]),
         columns=columns,
         effects=tuple(
             Effect(
@@ -151,17 +151,17 @@ def lora_change(
 
 
 @jax.jit
-def _read(model: Transformer, one: Inputs, reader: Any) -> tuple[Reading, Any]:
-    """Return the number and what the model says, from the plain forward pass."""
-    x, real = model.embed(one.given, one.segments), jnp.asarray(one.real)
+def _read(model: Transformer, inputs: Inputs, reader: Any) -> tuple[Reading, Any]:
+    """Return the metric and the model's predictions, from the plain forward pass."""
+    x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
     return read(model, reader, ForwardPass(real, model.states(x, real), {}))
 
 
 @jax.jit
-def _dynamics(model: Transformer, one: Inputs) -> Seen:
-    """Return every dynamic parameter of a run."""
-    real = jnp.asarray(one.real)
-    return record_kinds(lambda x: model.states(x, real), model.embed(one.given, one.segments), (marks.HOLD,)).seen
+def _dynamics(model: Transformer, inputs: Inputs) -> Seen:
+    """Return all dynamic parameters of a run."""
+    real = jnp.asarray(inputs.real)
+    return record_kinds(lambda x: model.states(x, real), model.embed(inputs.given, inputs.segments), (marks.HOLD,)).seen
 
 
 class _Corner(NamedTuple):
@@ -170,7 +170,7 @@ class _Corner(NamedTuple):
 
 
 def _under(model: Transformer, real: Array, held: Seen) -> Any:
-    """Return the function from the embeddings to the states of the read-out, with dynamic parameters as they are held.
+    """Return the function from embeddings to last hidden states with held dynamic parameters.
 
     Args:
         model: the model.
@@ -182,14 +182,14 @@ def _under(model: Transformer, real: Array, held: Seen) -> Any:
 
 
 @jax.jit
-def _corner(model: Transformer, one: Inputs, held: Seen, reading: Reading) -> _Corner:
-    """Return the parts of the number of a model's weights under the dynamic parameters and the reader of a run."""
-    x = model.embed(one.given, one.segments)
-    recording = record_kinds(_under(model, jnp.asarray(one.real), held), x, decomposition.KINDS)
-    found = decomposition.contributions(recording, reading.readout)
-    terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in found.terms.items()})
+def _corner(model: Transformer, inputs: Inputs, held: Seen, reading: Reading) -> _Corner:
+    """Return the parts of the metric for a model's weights with the dynamic parameters and the reader of a run."""
+    x = model.embed(inputs.given, inputs.segments)
+    recording = record_kinds(_under(model, jnp.asarray(inputs.real), held), x, decomposition.KINDS)
+    parts = decomposition.contributions(recording, reading.readout)
+    terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in parts.terms.items()})
     reader = reading.constant if reading.entropy is None else reading.constant - reading.entropy
-    return _Corner(Parts(found.input.sum(-1), terms, found.offsets, reader), found.completeness)
+    return _Corner(Parts(parts.input.sum(-1), terms, parts.offsets, reader), parts.completeness)
 
 
 def _columns(base: Parts, moved: Parts, adapted: Parts, both: Parts) -> Columns:
@@ -203,16 +203,16 @@ def _columns(base: Parts, moved: Parts, adapted: Parts, both: Parts) -> Columns:
 
 @jax.jit
 def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Completeness:
-    """Return how exactly all parts of the three columns sum to the difference of the plain forward passes."""
+    """Return the completeness of the three columns' parts against the difference of the plain forward passes."""
     parts = [jnp.asarray(leaf) for leaf in jax.tree.leaves(columns[1:])]
     rounded = [jnp.asarray(leaf) for leaf in jax.tree.leaves([corner.parts for corner in corners])]
     return completeness_of(difference, parts, rounded)
 
 
-def _number(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> Callable[[Any], Array]:
-    """Return the number as a function of the adapters' scales."""
-    real = jnp.asarray(one.real)
-    x = model.embed(one.given, one.segments)
+def _number(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> Callable[[Any], Array]:
+    """Return the metric as a function of the adapters' scales."""
+    real = jnp.asarray(inputs.real)
+    x = model.embed(inputs.given, inputs.segments)
 
     def number(scales: Any) -> Array:
         changed = adapt(model, scaled(adapters, scales))
@@ -222,27 +222,27 @@ def _number(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) ->
 
 
 def _scales(adapters: Adapters, value: int) -> dict[str, Array]:
-    return {name: jnp.full_like(one.scale, value) for name, one in adapters.items()}
+    return {name: jnp.full_like(adapter.scale, value) for name, adapter in adapters.items()}
 
 
-# Each a program of its own: together they would take their memory together.
+# Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
-def _split(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> Secant:
-    """Return the secant between no adapters and all of them."""
-    return secant(_number(model, adapters, one, reader))(_scales(adapters, 1), _scales(adapters, 0))
-
-
-@jax.jit
-def _first_order(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> dict[str, Array]:
-    """Return the derivative in every adapter's scale at the base."""
-    return jax.grad(_number(model, adapters, one, reader))(_scales(adapters, 0))
+def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> Secant:
+    """Return the secant from no adapters to all adapters."""
+    return secant(_number(model, adapters, inputs, reader))(_scales(adapters, 1), _scales(adapters, 0))
 
 
 @jax.jit
-def _first_order_held(model: Transformer, adapters: Adapters, one: Inputs, held: Seen, before: Reading) -> Array:
-    """Return the derivative in all scales together at the base, its dynamic parameters held."""
-    real = jnp.asarray(one.real)
-    x = model.embed(one.given, one.segments)
+def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> dict[str, Array]:
+    """Return the derivative with respect to every adapter's scale at the base."""
+    return jax.grad(_number(model, adapters, inputs, reader))(_scales(adapters, 0))
+
+
+@jax.jit
+def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, held: Seen, before: Reading) -> Array:
+    """Return the derivative with respect to a common scale at the base, its dynamic parameters held."""
+    real = jnp.asarray(inputs.real)
+    x = model.embed(inputs.given, inputs.segments)
 
     def number(scale: Array) -> Array:
         return jnp.vdot(before.readout, _under(adapt(model, scaled(adapters, scale)), real, held)(x))
@@ -251,8 +251,8 @@ def _first_order_held(model: Transformer, adapters: Adapters, one: Inputs, held:
 
 
 @jax.jit
-def _alone(model: Transformer, adapters: Adapters, one: Inputs, reader: Any) -> dict[str, Array]:
-    """Return the number with each adapter alone."""
+def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> dict[str, Array]:
+    """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
-    numbers = jax.lax.map(_number(model, adapters, one, reader), scales)
+    numbers = jax.lax.map(_number(model, adapters, inputs, reader), scales)
     return dict(zip(adapters, numbers, strict=True))

@@ -1,4 +1,4 @@
-"""A model with its adapters merged, written as a checkpoint."""
+"""Saving of a model with merged adapters as a checkpoint."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from duat_jax.nn.linear import PRECISION
 
 
 def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
-    """Write the base checkpoint again with adapters added to its tensors: it loads like any other.
+    """Write a copy of the base checkpoint with the adapters added to its tensors.
 
     Args:
         directory: a new directory, or an empty one.
@@ -28,15 +28,15 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         base: the checkpoint that it was loaded from, a directory or a GGUF file; the embedded model if absent.
 
     Raises:
-        BadCheckpoint: if there is something at that place already.
+        BadCheckpoint: if the directory exists and isn't empty.
 
     Source: Wang & Li, Eq. 17.
     """
     checkpoint = open_checkpoint(EMBEDDED if base is None else base)
     stored, known, family = checkpoint.tensors(), places(model), FAMILIES[model.config.family]
     updates = {}
-    for module, one in adapters.items():
-        update = np.asarray(one.scale * jnp.matmul(one.down, one.up, precision=PRECISION), np.float32)
+    for module, adapter in adapters.items():
+        update = np.asarray(adapter.scale * jnp.matmul(adapter.down, adapter.up, precision=PRECISION), np.float32)
         updates[f"{module}.weight"] = update.T if known[module].transposed else update
     tensors = {}
     for name in stored.names():
@@ -44,8 +44,8 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         tensor = stored.read(name, np.dtype(np.float32))
         tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
     settings = checkpoint.settings() | {"torch_dtype": "float32", "quantization_config": None}
-    with new_directory(directory) as made:
-        save_file(tensors, made / "model.safetensors", metadata={"format": "pt"})
-        (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    with new_directory(directory) as folder:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
         if model.config.image is None:
-            (made / "tokenizer.json").write_text(checkpoint.tokenizer().to_str())
+            (folder / "tokenizer.json").write_text(checkpoint.tokenizer().to_str())

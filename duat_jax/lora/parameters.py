@@ -1,4 +1,4 @@
-"""How far adapters move every parameter of the closed form, and its terms with it."""
+"""Relative changes of the closed form's parameters by adapters."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ from duat_jax.transform.recording import record_kinds
 
 
 class Moved(NamedTuple):
-    """How far every parameter of the closed form moved, relative to its size: `‖ΔX‖ / ‖X‖`, Frobenius norms.
+    """Relative change of every parameter of the closed form: `‖ΔX‖ / ‖X‖`, Frobenius norms.
 
     Args:
         input_maps: of `P_i`, which carries the input to stream `i`, by stream.
         biases: of `q_i`, by stream; exact.
         inner_maps: of `B_j`, which carries the input to the pre-activation of term `j`, by term.
-        inner_biases: of `c_j`, which has the earlier terms in it, by term; exact.
-        outer_maps: of `C_j`, which carries the activation of term `j` to what is read, by term.
+        inner_biases: of `c_j`, which contains the earlier terms, by term; exact.
+        outer_maps: of `C_j`, which carries the activation of term `j` to the read-out, by term.
     """
 
     input_maps: Marked[Estimate]
@@ -38,7 +38,7 @@ class Moved(NamedTuple):
 
 
 def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samples: int = 16, seed: int = 0) -> Moved:
-    """Return how far adapters move every parameter of the closed form of a text.
+    """Return the relative change of every parameter of a text's closed form by adapters.
 
     The norms of maps are estimated: `‖ΔX‖² / ‖X‖²` is the mean of `‖ΔX z‖²` over that of `‖X z‖²`, for random signs
     `z`.  All maps from the input are applied in one pass, and all maps to the output in one pull-back.
@@ -47,25 +47,25 @@ def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samp
         model: the base model.
         adapters: the adapters.
         given: token ids, `[tokens]`, or a `duat.Text`.
-        samples: how many `z`.
-        seed: of them.
+        samples: the number of random `z`.
+        seed: the seed of the random signs.
 
     Raises:
-        BadText: for a text that the model can't take.
+        BadText: if the text isn't valid for the model.
 
     Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
     """
     problems: list[str] = []
-    one = checked_input(model.config, given, "the text", problems)
+    inputs = checked_input(model.config, given, "the text", problems)
     if problems:
         raise BadText("; ".join(problems))
-    shape = jax.eval_shape(lambda one: model.embed(one.given, one.segments), one)
+    shape = jax.eval_shape(lambda inputs: model.embed(inputs.given, inputs.segments), inputs)
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)
     width = (shape.shape[0], model.config.state_features)
     u = jax.random.rademacher(keys[1], (samples, *width), shape.dtype)
-    found = [_applied(adapt(model, scaled(adapters, by)), one, z, u) for by in (0, 1)]
-    return jax.device_get(_moved(*found))
+    runs = [_applied(adapt(model, scaled(adapters, by)), inputs, z, u) for by in (0, 1)]
+    return jax.device_get(_moved(*runs))
 
 
 class _Applied(NamedTuple):
@@ -74,10 +74,10 @@ class _Applied(NamedTuple):
 
 
 @jax.jit
-def _applied(model: Transformer, one: Inputs, z: Array, u: Array) -> _Applied:
-    """Return every map of a run's closed form applied to random signs, and its biases."""
-    real = jnp.asarray(one.real)
-    x = model.embed(one.given, one.segments)
+def _applied(model: Transformer, inputs: Inputs, z: Array, u: Array) -> _Applied:
+    """Apply every map of a run's closed form to random signs, and return the results and the biases."""
+    real = jnp.asarray(inputs.real)
+    x = model.embed(inputs.given, inputs.segments)
 
     def states(x: Array) -> Array:
         return model.states(x, real)
@@ -87,14 +87,14 @@ def _applied(model: Transformer, one: Inputs, z: Array, u: Array) -> _Applied:
     held = {site: Edit(jnp.zeros_like(seen[site]), seen[site]) for site in program.of_kind(marks.HOLD)}
 
     def linearly(x: Array, *, biases: bool, terms: bool) -> tuple[Marked[Array], Marked[Array]]:
-        """Return streams and pre-activations with everything held, terms as recorded or absent, biases or none."""
-        given = dict(held)
-        given |= {site: Edit(jnp.full_like(seen[site], biases)) for site in program.of_kind(marks.OFFSET)}
+        """Return streams and pre-activations with dynamic parameters held, with or without biases and terms."""
+        edits = dict(held)
+        edits |= {site: Edit(jnp.full_like(seen[site], biases)) for site in program.of_kind(marks.OFFSET)}
         for site in program.of_kind(marks.ACTIVATION):
             none = jnp.zeros_like(seen[site])
-            given[site] = Edit(none, seen[site] if terms else none)
-        found = record_kinds(edit(states, given), x, (marks.STREAM, marks.PRE_ACTIVATION)).dynamics
-        return found.streams, found.pre_activations
+            edits[site] = Edit(none, seen[site] if terms else none)
+        dynamics = record_kinds(edit(states, edits), x, (marks.STREAM, marks.PRE_ACTIVATION)).dynamics
+        return dynamics.streams, dynamics.pre_activations
 
     input_maps, inner_maps = jax.vmap(partial(linearly, biases=False, terms=False))(z)
     outer_maps = jax.vmap(lambda u: decomposition.contributions(recording, u).coefficients)(u)
@@ -111,7 +111,7 @@ def _moved(base: _Applied, adapted: _Applied) -> Moved:
 
     def of_map(x: Array, y: Array) -> Estimate:
         changed, size = squares(y - x), squares(x)
-        # Before a head that is a term of its own, nothing of the layers reaches the read-out by itself.
+        # If the head is a term of its own, the layers' maps to the read-out are zero.
         mean = jnp.where(size.mean() > 0, size.mean(), 1)
         ratio = changed.mean() / mean
         deviation = (changed - ratio * size).std(ddof=1) / (mean * len(size) ** 0.5)
@@ -122,24 +122,24 @@ def _moved(base: _Applied, adapted: _Applied) -> Moved:
         size = jnp.linalg.norm(x)
         return jnp.where(size > 0, jnp.linalg.norm(y - x) / jnp.where(size > 0, size, 1), 0)
 
-    def each(of: Any, x: Marked[Array], y: Marked[Array]) -> Marked[Any]:
-        return Marked({key: of(x[key], y[key]) for key in x})
+    def by_site(norm: Any, x: Marked[Array], y: Marked[Array]) -> Marked[Any]:
+        return Marked({key: norm(x[key], y[key]) for key in x})
 
-    maps = [each(of_map, *pair) for pair in zip(base.maps, adapted.maps, strict=True)]
-    biases, inner_biases = (each(of_vector, *pair) for pair in zip(base.vectors, adapted.vectors, strict=True))
+    maps = [by_site(of_map, *pair) for pair in zip(base.maps, adapted.maps, strict=True)]
+    biases, inner_biases = (by_site(of_vector, *pair) for pair in zip(base.vectors, adapted.vectors, strict=True))
     return Moved(maps[0], biases, maps[1], inner_biases, maps[2])
 
 
 def as_dict(moved: Moved) -> dict[str, Any]:
-    """Return how far every parameter moved as plain numbers; of what is estimated, with its standard error.
+    """Return the relative changes as plain numbers; estimates have a standard error.
 
     Args:
-        moved: what `moved_parameters` returns.
+        moved: the result of `moved_parameters`.
     """
 
-    def plain(one: Any) -> Any:
-        if isinstance(one, Estimate):
-            return {name: float(number) for name, number in one._asdict().items()}
-        return float(one)
+    def plain(value: Any) -> Any:
+        if isinstance(value, Estimate):
+            return {name: float(number) for name, number in value._asdict().items()}
+        return float(value)
 
-    return {name: {str(key): plain(one) for key, one in values.items()} for name, values in moved._asdict().items()}
+    return {name: {str(key): plain(value) for key, value in values.items()} for name, values in moved._asdict().items()}

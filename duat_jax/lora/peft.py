@@ -25,15 +25,15 @@ from duat_jax.nn.linear import computed_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-_BEGUN = "eva_config inference_mode init_lora_weights lora_dropout lora_ga_config peft_version runtime_config"
+_TRAINING = "eva_config inference_mode init_lora_weights lora_dropout lora_ga_config peft_version runtime_config"
 _ELSEWHERE = "auto_mapping base_model_name_or_path megatron_config megatron_core qalora_group_size revision task_type"
-# The tensors themselves say which layers have adapters, and the model which way its kernels lie.
-_SAID = "ensure_weight_tying exclude_modules fan_in_fan_out layers_pattern layers_to_transform target_modules"
-HARMLESS = frozenset(f"{_BEGUN} {_ELSEWHERE} {_SAID}".split())
-"""Fields that leave the computation as it is."""
+# The tensors' names state which layers have adapters, and the model how its kernels are oriented.
+_REDUNDANT = "ensure_weight_tying exclude_modules fan_in_fan_out layers_pattern layers_to_transform target_modules"
+HARMLESS = frozenset(f"{_TRAINING} {_ELSEWHERE} {_REDUNDANT}".split())
+"""Fields that don't change the computation."""
 
-BEGINNINGS = (None, True, False, "gaussian", "orthogonal", "eva")
-"""How an adapter may have been begun: every other way changes the base model's weights too."""
+INITIALISATIONS = (None, True, False, "gaussian", "orthogonal", "eva")
+"""Supported initialisations of an adapter: all others change the base model's weights too."""
 
 SUPPORTED: dict[str, Any] = {
     "peft_type": "LORA",
@@ -47,7 +47,7 @@ SUPPORTED: dict[str, Any] = {
 
 
 class _Scales:
-    """What every adapter is multiplied by, as `adapter_config.json` says."""
+    """Ranks and scales of adapters, read from `adapter_config.json`."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.settings = Settings(values)
@@ -81,24 +81,24 @@ class _Scales:
 
 
 def _matched(patterns: dict[str, Any], module: str, default: Any) -> Any:
-    """Return what PEFT finds for a module: the value of the first name that it ends with."""
+    """Return the value of the first pattern that matches the end of a module's name, as in PEFT."""
     return next((patterns[name] for name in patterns if re.match(rf"(.*\.)?({name})$", module)), default)
 
 
 def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
-    """Load adapters in the layout of PEFT, for a model of the same shapes as that which they were trained on.
+    """Load adapters in the layout of PEFT, for a model of the same shapes as their base model.
 
-    Which model that was the files don't say: another one of the same family and sizes can't be told from it.
+    The files don't identify the base model: another model of the same family and sizes is accepted too.
 
     Args:
-        directory: where `adapter_config.json` and `adapter_model.safetensors` are.
+        directory: the directory with `adapter_config.json` and `adapter_model.safetensors`.
         model: the base model.
 
     Returns:
         The adapters, in the model's dtype.
 
     Raises:
-        BadCheckpoint: naming every field that isn't supported, and every tensor that is missing, misshapen, not finite
+        BadCheckpoint: naming every field that isn't supported, and every tensor that is missing, misshapen, not finite,
             or belongs to no linear layer of the model, at once.
     """
     place = Path(directory)
@@ -115,16 +115,16 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     problems: list[str] = []
     halves: dict[str, dict[str, str]] = {}
     for tensor in sorted(stored.names()):
-        found = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])\.weight", tensor)
-        module = found[1].removeprefix(family.prefix) if found else ""
-        if found is None or module not in known:
+        match = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])\.weight", tensor)
+        module = match[1].removeprefix(family.prefix) if match else ""
+        if match is None or module not in known:
             problems.append(
                 f"tensor {tensor} {stored.shape(tensor)} belongs to no linear layer of a {model.config.family} model"
             )
         else:
-            halves.setdefault(module, {})[found[2]] = tensor
+            halves.setdefault(module, {})[match[2]] = tensor
     if not stored.names():
-        problems.append("there is no tensor in it")
+        problems.append("it has no tensors: save the adapters again")
     for module, tensors in halves.items():
         problems += _problems(module, tensors, stored, known[module], scales.rank(_full(model, module)))
     raise_problems(place / WEIGHTS, problems)
@@ -151,27 +151,27 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
 
 def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: Place, rank: int) -> list[str]:
     wanted = {"A": [rank, place.inputs], "B": [place.stored_outputs, rank]}
-    found = []
+    problems = []
     for half, shape in wanted.items():
         name = tensors.get(half)
         if name is None:
-            found.append(f"{module} has no lora_{half}.weight {shape}")
+            problems.append(f"{module} has no lora_{half}.weight {shape}")
         elif stored.shape(name) != shape:
-            found.append(f"tensor {name} has shape {stored.shape(name)}, but model and configuration say {shape}")
+            problems.append(f"tensor {name} has shape {stored.shape(name)}, but model and configuration say {shape}")
         elif stored.kind(name) not in BYTES:
-            found.append(f"tensor {name} is of {stored.kind(name)}, only {', '.join(BYTES)} are supported")
-    return found
+            problems.append(f"tensor {name} is of {stored.kind(name)}, only {', '.join(BYTES)} are supported")
+    return problems
 
 
 def _full(model: Transformer, module: str) -> str:
-    """Return what a layer is called in the reference's own model: with the prefix of a model that has a head."""
+    """Return a layer's name in the reference implementation: with the prefix of a model that has a head."""
     family = FAMILIES[model.config.family]
     headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, f"{module}.weight")
     return module if headless else family.prefix + module
 
 
 def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer, *, base: str | None = None) -> None:
-    """Write adapters in the layout of PEFT, whole or not at all.
+    """Write adapters in the layout of PEFT; if that fails, nothing is left behind.
 
     Args:
         directory: a new directory, or an empty one.
@@ -180,18 +180,18 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
         base: name or path of the base model, for PEFT.
 
     Raises:
-        BadCheckpoint: if there is something at that place already, or no adapter.
+        BadCheckpoint: if the directory exists and isn't empty, or there is no adapter.
     """
     if not adapters:
-        raise BadCheckpoint("there is no adapter to be written: give at least one")
+        raise BadCheckpoint("there is no adapter to save: give at least one")
     tensors: dict[str, np.ndarray] = {}
     ranks, alphas = {}, {}
     known = places(model)
-    for module, one in adapters.items():
+    for module, adapter in adapters.items():
         name = _full(model, module)
-        ranks[name] = one.down.shape[1]
-        alphas[name] = float(one.scale) * ranks[name]
-        for half, matrix in (("A", one.down), ("B", one.up)):
+        ranks[name] = adapter.down.shape[1]
+        alphas[name] = float(adapter.scale) * ranks[name]
+        for half, matrix in (("A", adapter.down), ("B", adapter.up)):
             tensors[f"base_model.model.{name}.lora_{half}.weight"] = np.ascontiguousarray(np.asarray(matrix).T)
     (rank, _), (alpha, _) = (Counter(numbers.values()).most_common(1)[0] for numbers in (ranks, alphas))
     config = {
@@ -200,14 +200,14 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
         "base_model_name_or_path": base,
         "r": rank,
         "lora_alpha": alpha,
-        "rank_pattern": {name: found for name, found in ranks.items() if found != rank},
-        "alpha_pattern": {name: found for name, found in alphas.items() if found != alpha},
+        "rank_pattern": {name: number for name, number in ranks.items() if number != rank},
+        "alpha_pattern": {name: number for name, number in alphas.items() if number != alpha},
         "target_modules": list(ranks),
         "fan_in_fan_out": not all(known[module].transposed for module in adapters),
         "bias": "none",
         "lora_dropout": 0.0,
         "inference_mode": True,
     }
-    with new_directory(directory) as made:
-        (made / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
-        (made / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
+    with new_directory(directory) as folder:
+        (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
+        (folder / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")

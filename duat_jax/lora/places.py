@@ -1,4 +1,4 @@
-"""Where adapters stand: the linear layers of a checkpoint, by the names that it stores them under."""
+"""Linear layers that adapters can modify, by their names in the checkpoint."""
 
 import re
 from collections.abc import Iterable
@@ -13,18 +13,19 @@ from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import Linear
 
-SHOWN = 12
-"""How many kinds of layers a message lists."""
+LISTED = 12
+"""How many kinds of layers an error message lists."""
 
 
 class Place(NamedTuple):
-    """A linear layer as a checkpoint stores it, and what it is here.
+    """A linear layer as stored in a checkpoint, with the corresponding layers of the model.
 
     Args:
-        paths: our linear layers, such as `"stack.blocks.0.attention.query"`; several where they are stored together.
-        inputs: size of what it takes.
-        outputs: size of what each of ours gives.
-        transform: what lies between the stored kernel and ours.
+        paths: the model's linear layers, such as `"stack.blocks.0.attention.query"`; several if they are stored as one
+            tensor.
+        inputs: the input size.
+        outputs: the output size of each of the model's layers.
+        transform: the conversion from the stored kernel to the model's kernels.
         transposed: whether it is stored as `[outputs, inputs]`.
     """
 
@@ -36,11 +37,11 @@ class Place(NamedTuple):
 
     @property
     def stored_outputs(self) -> int:
-        """Size of what the stored layer gives."""
+        """Output size of the stored layer."""
         return _stored(self.transform, [(0, size) for size in self.outputs])[int(not self.transposed)]
 
     def split(self, up: Float[Array, "rank outputs"]) -> list[Array]:
-        """Return what the rows of a stored layer's update are for each of our layers.
+        """Split the matrix `B` of a stored layer's update into those of the model's layers.
 
         Args:
             up: `B`, `[rank, stored outputs]`.
@@ -55,7 +56,7 @@ def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
 
 
 def places(model: Transformer) -> dict[str, Place]:
-    """Return every linear layer that an adapter can stand on, by its stored name without the model's prefix.
+    """Return every linear layer that can have an adapter, by its stored name without the model's prefix.
 
     Args:
         model: a loaded model, or its skeleton.
@@ -66,7 +67,7 @@ def places(model: Transformer) -> dict[str, Place]:
         >>> place.paths[0], place.inputs, place.outputs
         ('stack.blocks.0.attention.query', 192, (192, 192, 192))
     """
-    found = {}
+    by_name = {}
     for entry in FAMILIES[model.config.family].tensor_map(model.config):
         if len(entry.names) > 1 or not all(path.endswith(".kernel") for path in entry.parameters):
             continue
@@ -75,23 +76,23 @@ def places(model: Transformer) -> dict[str, Place]:
         if not all(isinstance(layer, Linear) for layer in layers):
             continue
         inputs, outputs = layers[0].kernel.shape[0], tuple(layer.kernel.shape[1] for layer in layers)
-        # A size that nothing has says which axis is which.
+        # A size of 0, which no axis has, tells the axes apart.
         stored = _stored(entry.transform, [(0, size) for size in outputs])
         if len(stored) == 2:  # a patch's kernel has more axes
             name = entry.names[0].removesuffix(".weight")
-            found[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
-    return found
+            by_name[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
+    return by_name
 
 
-def chosen(model: Transformer, modules: Iterable[str]) -> list[str]:
-    """Return the stored names of the layers that are asked for, in the order of the checkpoint.
+def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:
+    """Return the stored names of the selected layers, in the order of the checkpoint.
 
     Args:
         model: the model.
         modules: stored names, or their ends, such as `"c_attn"`; all layers of the blocks if empty.
 
     Raises:
-        BadText: naming everything that no layer is called, and what there is.
+        BadText: if a name matches no layer; the message names all such names, and the kinds of layers there are.
     """
     known, modules = places(model), list(modules)
     if not modules:
@@ -99,8 +100,8 @@ def chosen(model: Transformer, modules: Iterable[str]) -> list[str]:
     if absent := [module for module in modules if not any(_called(name, module) for name in known)]:
         kinds = dict.fromkeys(re.sub(r"^.*\.\d+\.", "", name) for name in known)
         raise BadText(
-            f"no linear layer of this {model.config.family} model is called {', '.join(map(repr, absent))}: choose"
-            f" among {', '.join(list(kinds)[:SHOWN])}"
+            f"this {model.config.family} model has no linear layer {', '.join(map(repr, absent))}: choose"
+            f" among {', '.join(list(kinds)[:LISTED])}"
         )
     return [name for name in known if any(_called(name, module) for module in modules)]
 

@@ -1,4 +1,4 @@
-"""What adapters change, as a picture."""
+"""Plots of the change by adapters."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,17 +14,17 @@ NAMES = {
 COLOURS = {"moved": "tab:blue", "adapter": "tab:orange", "interaction": "tab:gray"}
 
 SHOWN = 24
-"""How many adapters are drawn: those with the largest parts."""
+"""The number of adapters that are plotted: those with the largest parts."""
 
 
-def draw(found: LoraChange) -> Figure:
-    """Return two bar charts: the three columns of the change by term, and the part of each adapter beside its others.
+def draw(change: LoraChange) -> Figure:
+    """Plot the three columns of the change by term, and the part of each adapter, as two bar charts.
 
     Args:
-        found: what to show.
+        change: the result to plot.
     """
-    largest = sorted(found.effects, key=lambda effect: -abs(effect.part))[:SHOWN]
-    rows, effects = found.rows, [effect for effect in found.effects[::-1] if effect in largest]
+    largest = sorted(change.effects, key=lambda effect: -abs(effect.part))[:SHOWN]
+    rows, effects = change.rows, [effect for effect in change.effects[::-1] if effect in largest]
     height = 2.0 + 0.24 * max(len(rows), len(effects))
     figure = Figure(figsize=(11.0, height), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -40,34 +40,34 @@ def draw(found: LoraChange) -> Figure:
     right.plot([effect.alone for effect in effects], places, "k.", markersize=5, label="run again, alone")
     right.plot([effect.first_order for effect in effects], places, "|", color="tab:red", label="first order")
     right.set_yticks(places, [effect.name for effect in effects], fontsize="small")
-    right.set_title("by adapter" + (f", the largest {SHOWN}" if len(found.effects) > SHOWN else ""), fontsize="medium")
+    right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""), fontsize="medium")
     for axis in (left, right):
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_xlabel(f"change of the {found.target.split(' at token')[0]}")
+        axis.set_xlabel(f"change of the {change.target.split(' at token')[0]}")
         axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, frameon=False, fontsize="small")
-    figure.suptitle(f"{found.before:+.3f} without adapters, {found.after:+.3f} with them", fontsize="medium")
+    figure.suptitle(f"{change.before:+.3f} without adapters, {change.after:+.3f} with them", fontsize="medium")
     return figure
 
 
 def draw_moved(moved: dict[str, Moved]) -> Figure:
-    """Return how far every parameter of the closed form moved, in percent of its size, as maps side by side.
+    """Plot the relative change of every parameter of the closed form, in percent, as heat maps side by side.
 
     Args:
-        moved: what `moved_parameters` returns, by the title of its map.
+        moved: the results of `moved_parameters`, by the title of the heat map.
     """
     figure = Figure(figsize=(1.5 + 4.5 * len(moved), 1.2 + 0.42 * len(next(iter(moved.values())).inner_maps)))
     figure.set_layout_engine("constrained")
     maps = {
         title: np.array(
             [
-                [float(one.value) for one in list(found.input_maps.values())[1:]],
-                [float(one) for one in list(found.biases.values())[1:]],
-                [float(one.value) for one in found.inner_maps.values()],
-                [float(one) for one in found.inner_biases.values()],
-                [float(one.value) for one in found.outer_maps.values()],
+                [float(norm.value) for norm in list(norms.input_maps.values())[1:]],
+                [float(norm) for norm in list(norms.biases.values())[1:]],
+                [float(norm.value) for norm in norms.inner_maps.values()],
+                [float(norm) for norm in norms.inner_biases.values()],
+                [float(norm.value) for norm in norms.outer_maps.values()],
             ]
         ).T
-        for title, found in moved.items()
+        for title, norms in moved.items()
     }
     largest = 100 * max(values.max() for values in maps.values())
     for axis, (title, values) in zip(

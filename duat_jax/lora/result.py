@@ -1,4 +1,4 @@
-"""What adapters change in a number that a model computes: three columns, every adapter's part, the first order."""
+"""Result of `lora_change`: three columns, every adapter's part, and the first order."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,13 +18,13 @@ COLUMNS = ("moved", "adapter", "interaction")
 
 
 class Columns(NamedTuple):
-    """A part of the number without adapters, and the three columns of its change: their sum is the change.
+    """A part of the metric without adapters, and the three columns of its change, which sum to the change.
 
     Args:
         base: the part itself, without adapters.
-        moved: the base's weights under the dynamic parameters that the adapters moved, minus the part itself.
-        adapter: the adapted weights under the base's dynamic parameters, minus the part itself.
-        interaction: what both together change beyond the two.
+        moved: the base's weights with the adapted run's dynamic parameters, minus `base`.
+        adapter: the adapted weights with the base's dynamic parameters, minus `base`.
+        interaction: the change of both together, minus `moved` and `adapter`.
     """
 
     base: Any
@@ -34,13 +34,13 @@ class Columns(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of a number: of the embeddings, of every neuron of every term, of every bias.
+    """Parts of the metric: of the embeddings, of every neuron of every term, of every bias.
 
     Args:
         embedding: of every token, `[tokens]`.
         terms: of every neuron at every token, by term, `[tokens, neurons]`.
         biases: of every bias and norm offset, by name.
-        reader: what is added where the number is read: the bias of a read-out, and of a log-probability minus the
+        reader: constants of the read-out: its bias, and for a log-probability minus the
             entropy.
     """
 
@@ -51,13 +51,13 @@ class Parts(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one adapter does to the number.
+    """Effect of one adapter on the metric.
 
     Args:
-        name: the layer on which it stands, by its stored name.
-        part: its part of the difference, by the secant in the adapters' scales: these sum to it.
-        first_order: the same to first order, from the base on.
-        alone: by how much the number moves with this adapter alone: the model run again.
+        name: the stored name of the adapted layer.
+        part: its part of the difference, by the secant in the adapters' scales: the parts sum to the difference.
+        first_order: the same to first order at the base.
+        alone: the change of the metric when the model is run with this adapter alone.
     """
 
     name: str
@@ -68,25 +68,25 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoraChange(Plotted):
-    """The change of a number by adapters, as exact sums over terms and over adapters.
+    """Change of a metric by adapters, as exact sums over terms and over adapters.
 
     Args:
         family: the checkpoint family.
-        tokens: the text's tokens, readable.
-        target: what is asked for, in words.
-        before: the number without adapters, from the plain forward pass.
-        after: the number with them.
-        predictions: what the model says without adapters and with them; empty for an encoder.
-        columns: the parts of the number and of its change, each field one `Parts`.
-        effects: what each adapter does.
-        first_order: the whole change to first order in the adapters, from the base on.
-        first_order_held: the same with the base's dynamic parameters held: of the adapters' column.
+        tokens: display labels of the text's tokens.
+        target: description of the metric.
+        before: the metric without adapters, from the plain forward pass.
+        after: the metric with adapters.
+        predictions: the model's predictions without and with adapters; empty for an encoder.
+        columns: the parts of the metric and of its change; each field is a `Parts`.
+        effects: the effect of each adapter.
+        first_order: the whole change to first order in the adapters, at the base.
+        first_order_held: the same with the base's dynamic parameters held: the first order of the column `adapter`.
         jumps: parts of the difference in the adapters' scales that have no slope, such as a router's choice.
         completeness: the difference (from the plain forward passes), the sum of all parts in the three columns.
-        corners: how exactly the parts of each of four runs sum to it: base and adapted weights, each under the dynamic
+        corners: the completeness of each of the four numbers: base and adapted weights, each with the dynamic
             parameters of the base's run and of the adapted one's.
         by_adapter: the difference, and the sum of the adapters' parts.
-        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
+        notes: caveats on the parts, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
     family: str
@@ -107,7 +107,7 @@ class LoraChange(Plotted):
 
     @property
     def difference(self) -> float:
-        """The number with the adapters minus that without them."""
+        """The metric with adapters minus the metric without them."""
         return float(self.completeness.value)
 
     @property
@@ -117,49 +117,49 @@ class LoraChange(Plotted):
 
     @property
     def rows(self) -> dict[str, dict[str, float]]:
-        """For embeddings, each term and all biases together, the part without adapters and the three columns."""
+        """The part without adapters and the three columns, for embeddings, each term and all biases together."""
 
-        def row(of: Any) -> dict[str, float]:
-            return {name: float(np.sum(of(parts))) for name, parts in self.columns._asdict().items()}
+        def row(select: Any) -> dict[str, float]:
+            return {name: float(np.sum(select(parts))) for name, parts in self.columns._asdict().items()}
 
-        found = {"embedding": row(lambda parts: parts.embedding)}
-        found |= {str(key): row(lambda parts, key=key: parts.terms[key]) for key in self.columns.base.terms}
-        found["biases"] = row(lambda parts: [*parts.biases.values(), parts.reader])
-        return found
+        rows = {"embedding": row(lambda parts: parts.embedding)}
+        rows |= {str(key): row(lambda parts, key=key: parts.terms[key]) for key in self.columns.base.terms}
+        rows["biases"] = row(lambda parts: [*parts.biases.values(), parts.reader])
+        return rows
 
     def top_neurons(self, count: int) -> list[dict[str, Any]]:
         """Return the neurons whose parts changed most, all columns together.
 
         Args:
-            count: how many.
+            count: the number of neurons.
         """
         from duat_jax.display.neurons import largest_entries
 
         base, *columns = self.columns
         changes = {key: sum(column.terms[key] for column in columns) for key in base.terms}
-        found = []
+        rows = []
         for key, token, neuron, change in largest_entries(Marked(changes), count):
-            each = {name: float(parts.terms[key][token, neuron]) for name, parts in self.columns._asdict().items()}
-            found.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **each})
-        return found
+            values = {name: float(parts.terms[key][token, neuron]) for name, parts in self.columns._asdict().items()}
+            rows.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **values})
+        return rows
 
     def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
-        """Return everything but single neurons as plain numbers, for JSON.
+        """Return the result as plain numbers for JSON, with the largest neurons alone.
 
-        | field | what it is |
+        | field | meaning |
         |---|---|
-        | `model`, `family` | what was asked |
-        | `tokens`, `target`, `dtype` | the text; what is asked for, in words; of everything computed |
-        | `before`, `after`, `difference` | the number without adapters and with them |
-        | `predictions` | what the model says without adapters and with them: `token`, `probability` |
+        | `model`, `family` | the model |
+        | `tokens`, `target`, `dtype` | the text; description of the metric; dtype of everything computed |
+        | `before`, `after`, `difference` | the metric without adapters and with them |
+        | `predictions` | the model's predictions without adapters and with them: `token`, `probability` |
         | `rows` | of embeddings, each term and the biases: `base`, `moved`, `adapter`, `interaction` |
         | `totals` | the sums of the three columns |
         | `adapters` | of each: `name`, `part`, `first_order`, `alone` |
         | `first_order`, `first_order_held` | of the whole; of the adapters' column |
-        | `jumps` | what jumped between the two runs, by name |
+        | `jumps` | parts of the difference without a slope, by name |
         | `completeness`, `by_adapter`, `corners` | `sum`, `error`, `tolerance`, `largest` part and `verdict` |
-        | `notes` | what to know of the parts though they sum; none as a rule |
-        | `top_neurons` | those whose parts changed most |
+        | `notes` | caveats on the parts; usually none |
+        | `top_neurons` | the neurons whose parts changed most |
 
         Args:
             model: name of the model.
@@ -174,7 +174,7 @@ class LoraChange(Plotted):
             "before": self.before,
             "after": self.after,
             "difference": self.difference,
-            "predictions": [[said._asdict() for said in each] for each in self.predictions],
+            "predictions": [[prediction._asdict() for prediction in run] for run in self.predictions],
             "rows": self.rows,
             "totals": self.totals,
             "adapters": [effect._asdict() for effect in self.effects],

@@ -1,4 +1,4 @@
-"""What adapters change, as tables that a person can read, in a terminal and in a notebook."""
+"""Tables of the change by adapters, for terminal and notebook."""
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -9,7 +9,7 @@ from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import LoraChange
 
 SHOWN = 12
-"""How many adapters a table shows."""
+"""The number of adapters in a table."""
 
 NOTE = (
     "moved: the base's terms under the dynamic parameters that the adapters moved. adapter: the adapted weights under"
@@ -18,86 +18,86 @@ NOTE = (
 )
 
 
-def render(found: LoraChange) -> RenderableType:
-    """Return the whole table: the number without and with adapters, the three columns by term, and each adapter.
+def render(change: LoraChange) -> RenderableType:
+    """Return the table of a result: the metric without and with adapters, the three columns by term, and each adapter.
 
     Args:
-        found: what to show.
+        change: the result to show.
     """
     lines = [
-        Text.assemble(("Explained:  ", "bold"), found.target),
+        Text.assemble(("Explained:  ", "bold"), change.target),
         Text.assemble(
             ("without adapters ", "bold"),
-            f"{found.before:+.4f}",
+            f"{change.before:+.4f}",
             ("   with them ", "bold"),
-            f"{found.after:+.4f}",
+            f"{change.after:+.4f}",
             ("   difference ", "bold"),
-            number(found.difference),
+            number(change.difference),
         ),
     ]
-    for name, said in zip(("without: ", "with them: "), found.predictions, strict=True):
-        lines += [Text.assemble((name, "bold"), spoken(said))] if said else []
+    for name, predictions in zip(("without: ", "with them: "), change.predictions, strict=True):
+        lines += [Text.assemble((name, "bold"), spoken(predictions))] if predictions else []
     return Group(
         *lines,
         "",
-        _columns(found),
+        _columns(change),
         "",
-        completeness_line(found.completeness, "difference"),
-        *note_lines(found.notes),
+        completeness_line(change.completeness, "difference"),
+        *note_lines(change.notes),
         "",
-        _adapters(found),
+        _adapters(change),
         "",
         Text(NOTE, style="dim"),
     )
 
 
-def _columns(found: LoraChange) -> RenderableType:
+def _columns(change: LoraChange) -> RenderableType:
     table = new_table()
     for column in ("", "without", "moved", "adapter", "interaction", "change"):
         table.add_column(column, justify="right" if column else "left")
-    for name, row in found.rows.items():
+    for name, row in change.rows.items():
         base, *changes = row.values()
         table.add_row(name, f"{base:+.4f}", *map(number, changes), number(sum(changes)))
-    totals = found.totals.values()
-    base = sum(row["base"] for row in found.rows.values())
+    totals = change.totals.values()
+    base = sum(row["base"] for row in change.rows.values())
     table.add_row(Text("together", style="bold"), f"{base:+.4f}", *map(number, totals), number(sum(totals)))
-    moved = found.first_order - found.first_order_held
-    first = number(moved), number(found.first_order_held), "", number(found.first_order)
+    moved = change.first_order - change.first_order_held
+    first = number(moved), number(change.first_order_held), "", number(change.first_order)
     table.add_row(Text("of first order", style="bold"), "", *first)
     return table
 
 
-def _adapters(found: LoraChange) -> RenderableType:
+def _adapters(change: LoraChange) -> RenderableType:
     table = new_table()
     table.add_column("adapter")
     for column in ("part", "first order", "alone"):
         table.add_column(column, justify="right")
-    ordered = sorted(found.effects, key=lambda effect: -abs(effect.part))
+    ordered = sorted(change.effects, key=lambda effect: -abs(effect.part))
     for effect in ordered[:SHOWN]:
         table.add_row(effect.name, number(effect.part), number(effect.first_order), number(effect.alone))
-    if others := ordered[SHOWN:]:
-        sums = (sum(getattr(effect, name) for effect in others) for name in ("part", "first_order", "alone"))
-        table.add_row(f"{len(others)} others", *map(number, sums))
-    for name, part in found.jumps.items():
+    if rest := ordered[SHOWN:]:
+        sums = (sum(getattr(effect, name) for effect in rest) for name in ("part", "first_order", "alone"))
+        table.add_row(f"{len(rest)} others", *map(number, sums))
+    for name, part in change.jumps.items():
         table.add_row(Text(f"jumped: {name}"), number(part), "", "")
-    alone = sum(effect.alone for effect in found.effects)
-    together = number(float(found.by_adapter.sum)), number(found.first_order), number(alone)
+    alone = sum(effect.alone for effect in change.effects)
+    together = number(float(change.by_adapter.sum)), number(change.first_order), number(alone)
     table.add_row(Text("together", style="bold"), *together)
     return table
 
 
 def render_moved(moved: Moved) -> RenderableType:
-    """Return how far every parameter of the closed form moved, layer by layer, in percent of its size.
+    """Return the table of the relative changes of the closed form's parameters, layer by layer, in percent.
 
     Args:
-        moved: what `moved_parameters` returns.
+        moved: the result of `moved_parameters`.
     """
     table = new_table()
     table.add_column("layer")
     for column in ("W'₁  input map", "b'₃  bias", "W'₂  inner maps", "b'₂  inner biases", "W'₃  outer maps"):
         table.add_column(column, justify="right")
     terms = list(moved.inner_maps)
-    # A term before the read-out belongs to no layer's stream.
+    # A term of the head has no stream of a layer.
     rows = max(len(terms), len(moved.input_maps) - 1)
     streams = list(moved.input_maps)[1:]
 
@@ -115,6 +115,6 @@ def render_moved(moved: Moved) -> RenderableType:
             None if term is None else moved.inner_biases[term],
             None if term is None else moved.outer_maps[term].value,
         )
-        shown = (percent(None if one is None else float(np.asarray(one))) for one in numbers)
-        table.add_row(str(term or stream), *shown)
+        cells = (percent(None if value is None else float(np.asarray(value))) for value in numbers)
+        table.add_row(str(term or stream), *cells)
     return Group(Text("How far every parameter of the closed form moved, of its size", style="bold"), table)

@@ -1,4 +1,4 @@
-"""Low-rank adapters trained on running text, the base model as it is; a killed run goes on where it was."""
+"""Training of low-rank adapters on running text, resumable after an interruption."""
 
 import json
 import os
@@ -23,19 +23,19 @@ from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
 
 SECONDS = 2.0
-"""A state that is older than this is written again: so much work is done again after a kill, with the same result."""
+"""Interval between saved states, in seconds: the most work that is repeated after a kill, with the same result."""
 
 Weights = dict[str, tuple[Array, Array]]
 
 
 class Settings(NamedTuple):
-    """How adapters are trained.
+    """Settings of the training of adapters.
 
     Args:
-        steps: how many, by Adam, at a rate that is warmed up and falls to zero.
-        batch: texts of a step.
+        steps: the number of Adam steps, with a learning rate that warms up and decays to zero.
+        batch: the number of texts in a step.
         rate: the highest learning rate.
-        seed: in which order the texts come.
+        seed: the seed of the order of the texts.
     """
 
     steps: int = 100
@@ -53,16 +53,16 @@ def train(
     work: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Adapters, Float[np.ndarray, "steps"]]:
-    """Train adapters to predict the next token, `min_{A, B} −Σ log p(t_{i+1} | t_1 … t_i)`, all else as it is.
+    """Train adapters to predict the next token, `min_{A, B} −Σ log p(t_{i+1} | t_1 … t_i)`, with the base model frozen.
 
     Args:
         model: a language model.
-        adapters: where training begins.
+        adapters: the initial adapters.
         ids: texts of one length.
-        settings: how.
-        work: a file in which the state is kept, whole at any moment: after a kill the same call goes on from there, and
-            ends with the same numbers. Nothing is kept if absent.
-        progress: called with the number of steps done and that of all.
+        settings: the settings of the training.
+        work: a file for the state, replaced atomically: after an interruption the same call resumes from it, and
+            ends with the same numbers. Nothing is stored if absent.
+        progress: called with the number of steps done and their total number.
 
     Returns:
         The trained adapters, and the loss at every step before it, in nats per token.
@@ -70,18 +70,20 @@ def train(
     Raises:
         BadText: if the model isn't a language model, there are fewer texts than a step takes, or the file holds another
             run's state.
-        NotFinite: if the loss isn't.
+        NotFinite: if the loss isn't finite.
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
     """
     if model.config.head.kind != "next token":
-        raise BadText(f"a {model.config.family} model with this head predicts no next token: train a language model")
+        raise BadText(
+            f"a {model.config.family} model with this head doesn't predict the next token: train a language model"
+        )
     if len(ids) < settings.batch:
         raise BadText(
-            f"{settings.batch} texts make a step, and there are {len(ids)}: give more text, or a smaller batch"
+            f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
         )
     rule = _rule(settings)
-    weights: Weights = {name: (one.down, one.up) for name, one in adapters.items()}
+    weights: Weights = {name: (adapter.down, adapter.up) for name, adapter in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))
     run = {"settings": settings._asdict(), "model": fingerprint(model, model.config), "text": fingerprint(ids)}
     run["adapters"] = fingerprint(adapters)
@@ -89,7 +91,7 @@ def train(
     saved = time.monotonic()
     for step in range(done, settings.steps):
         rows = jnp.asarray(ids[_rows(step, len(ids), settings)])
-        # Steps that were only asked for aren't done.
+        # Dispatch is asynchronous: a step counts as done once its result is there.
         state = jax.block_until_ready(_step(model, adapters, *state, jnp.asarray(step), rows, settings))
         progress(step + 1, settings.steps)
         if work is not None and (step + 1 == settings.steps or time.monotonic() - saved > SECONDS):
@@ -97,7 +99,7 @@ def train(
             saved = time.monotonic()
     weights, losses = state[0], np.asarray(state[2])
     if not np.isfinite(losses).all():
-        raise NotFinite(f"the loss is {losses[~np.isfinite(losses)][0]} at a step: take a lower learning rate")
+        raise NotFinite(f"the loss is {losses[~np.isfinite(losses)][0]} at a step: choose a lower learning rate")
     return _with(adapters, weights), losses
 
 
@@ -108,11 +110,11 @@ def _rule(settings: Settings) -> optax.GradientTransformation:
 
 
 def _with(adapters: Adapters, weights: Weights) -> Adapters:
-    return {name: one._replace(down=weights[name][0], up=weights[name][1]) for name, one in adapters.items()}
+    return {name: adapter._replace(down=weights[name][0], up=weights[name][1]) for name, adapter in adapters.items()}
 
 
 def _rows(step: int, windows: int, settings: Settings) -> np.ndarray:
-    """Return which texts a step reads: every pass over them has an order of its own."""
+    """Return the indices of the texts that a step reads: every epoch has its own random order."""
     of_a_pass = windows // settings.batch
     order = np.random.default_rng([settings.seed, step // of_a_pass]).permutation(windows)
     first = step % of_a_pass * settings.batch
@@ -143,7 +145,7 @@ def _named(state: Any) -> dict[str, np.ndarray]:
 
 
 def _keep(file: Path, state: Any, run: dict[str, Any], done: int) -> None:
-    """Write the state beside the file and put it in its place at once: a kill leaves the old one or the new one."""
+    """Replace the stored state atomically: an interruption leaves either the old state or the new one."""
     temporary = file.with_name(file.name + ".part")
     with temporary.open("wb") as opened:
         opened.write(save(_named(state), metadata={"run": json.dumps(run), "done": str(done)}))
@@ -159,8 +161,8 @@ def _restored(file: Path, state: Any, run: dict[str, Any]) -> tuple[int, Any]:
         with safe_open(file, framework="np") as opened:
             metadata = opened.metadata() or {}
             if metadata.get("run") != json.dumps(run):
-                raise BadText(f"{file} holds another run than this one: give another file, or remove it")
+                raise BadText(f"{file} holds the state of another run: give another file, or remove it")
             leaves = [jnp.asarray(opened.get_tensor(name)) for name in _named(state)]
     except (SafetensorError, OSError) as error:
-        raise BadText(f"{file} is no state of a training ({error}): give another file") from None
+        raise BadText(f"{file} isn't the state of a training ({error}): give another file") from None
     return int(metadata["done"]), jax.tree.unflatten(jax.tree.structure(state), leaves)

@@ -121,18 +121,18 @@ def test_another_runs_state_is_refused(model, adapters, trained, tmp_path):
         (merge(model, trained[0]), adapters, TEXTS, SETTINGS),
     )
     for other in others:
-        with pytest.raises(duat.BadText, match="holds another run"):
+        with pytest.raises(duat.BadText, match="holds the state of another run"):
             train(*other, work=work)
     work.write_bytes(work.read_bytes()[:-8])
-    with pytest.raises(duat.BadText, match="is no state of a training"):
+    with pytest.raises(duat.BadText, match="isn't the state of a training"):
         train(model, adapters, TEXTS, SETTINGS, work=work)
 
 
 def test_what_cant_be_trained_is_refused(model, adapters):
-    with pytest.raises(duat.BadText, match="10 texts make a step, and there are 9"):
+    with pytest.raises(duat.BadText, match="a step needs 10 texts, and there are 9"):
         train(model, adapters, TEXTS, SETTINGS._replace(batch=10))
     encoder = duat.load(GOLDEN / "bert")
-    with pytest.raises(duat.BadText, match="predicts no next token"):
+    with pytest.raises(duat.BadText, match="doesn't predict the next token"):
         train(encoder, {}, TEXTS, SETTINGS)
     broken = {name: one._replace(down=one.down * jnp.inf) for name, one in adapters.items()}
     with pytest.raises(duat.NotFinite, match="lower learning rate"):
@@ -218,7 +218,7 @@ MISTAKES = {
         ("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--batch", "46"),
         "50 pieces of 8 tokens",
     ),
-    "no module": (("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--module", "k"), "called 'k'"),
+    "no module": (("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--module", "k"), "no linear layer 'k'"),
     "rates": (
         ("train", "--text", "text.txt", "--output", "out", "--rate", "nan", "--alpha", "-1"),
         "--alpha -1.0, --rate",
@@ -228,11 +228,11 @@ MISTAKES = {
     "no picture": (("train", "--text", "text.txt", "--output", "out", "--plot", "a.txt"), "must end in .png"),
     "work of others": (
         ("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--work", "text.txt"),
-        "no state",
+        "isn't the state",
     ),
     "encoder": (
         ("train", "--text", "text.txt", "--output", "out", "--model", str(GOLDEN / "bert"), *TRAIN),
-        "no next token",
+        "doesn't predict the next token",
     ),
     "no adapter": (("diff", "absent", "w5", *MODEL), "has no adapter_config.json"),
     "another base": (

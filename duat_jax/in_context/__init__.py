@@ -1,1 +1,1 @@
-"""In-context learning: what a part of a text adds to the answer."""
+"""In-context learning: exact decomposition of the effect of a part of a text on the answer."""

@@ -1,8 +1,8 @@
-"""In-context learning as a ledger: what a part of a text adds to the answer, or another part in its place takes away.
+"""Exact decomposition of the effect of a part of a text, such as demonstrations, on the log-probability of the answer.
 
-Either the same text stands in both runs, and in one of them nothing after the part attends to it; then no input moves,
-because the part is masked and not removed.  Or another part of as many tokens stands in its place, such as the same
-demonstrations with their answers exchanged; then inputs and parameters both move.
+Two runs are compared. Either both read the same text, and in the second one nothing after the part attends to it: no
+input changes, because the part is masked and not removed. Or the second run has another part of as many tokens in its
+place, such as the same demonstrations with their answers exchanged: inputs and parameters both change.
 """
 
 from collections.abc import Callable
@@ -31,16 +31,16 @@ from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Marked
 
 SHORTEST = 32
-"""Shorter texts are padded to so many tokens, so that one program splits them all."""
+"""Minimum padded length in tokens, so that one compiled program serves all short texts."""
 
 SOFT_CAP = "attention.soft_cap"
 """The soft cap of attention scores; like the pattern it has an axis of heads before that of the queries."""
 
 LOGITS_CAP = "head.soft_cap"
-"""The soft cap of the logits; it has an axis of the asked places, where other parameters have one of tokens."""
+"""The soft cap of the logits; its first axis is that of the read positions, not of the tokens."""
 
 AT_ONCE = 10
-"""How many runs of the model are made together."""
+"""Number of runs of the model in one batch."""
 
 
 class _Parts(NamedTuple):
@@ -66,29 +66,29 @@ def _split(model: Transformer, task: Task) -> _Parts:
     runs, layers = readings(model, task), range(len(model.stack.blocks))
     reading = partial(number, model, task)
     if task.other is None:
-        found = secant(reading, at=marks.POINT, held=True)(*runs)
+        split = secant(reading, at=marks.POINT, held=True)(*runs)
         inputs = jnp.zeros(len(task.ids))
     else:
         of_text = partial(_number_of_text, model, task)
-        found = secant(of_text, at=marks.POINT, held=True)(model.embed(task.ids), model.embed(task.other))
-        inputs = found.parts.sum(-1)
+        split = secant(of_text, at=marks.POINT, held=True)(model.embed(task.ids), model.embed(task.other))
+        inputs = split.parts.sum(-1)
     flowing = secant(reading)(*runs)
-    inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in found.moved.items()}
-    after = {key: part - inside[key] for key, part in found.moved.items()}
-    points, after_part = found.contributions.points, ~task.hidden[:, None, None]
-    jumps = jnp.stack([_jumps_of_layer(i, flowing.jumps, found.values[0].dtype) for i in layers])
+    inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in split.moved.items()}
+    after = {key: part - inside[key] for key, part in split.moved.items()}
+    points, after_part = split.contributions.points, ~task.hidden[:, None, None]
+    jumps = jnp.stack([_jumps_of_layer(i, flowing.jumps, split.values[0].dtype) for i in layers])
     return _Parts(
         plainly(model, task),
         inputs,
         Marked({key: part.sum() for key, part in inside.items()}),
         jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
         Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
-        found.jumps,
+        split.jumps,
         jnp.stack([jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
         flowing.parts.streams.sum((1, 2)) + jumps,
-        found.completeness,
+        split.completeness,
         flowing.completeness,
-        found.unrecognised | flowing.unrecognised,
+        split.unrecognised | flowing.unrecognised,
     )
 
 
@@ -97,7 +97,7 @@ def _number_of_text(model: Transformer, task: Task, x0: Array) -> Array:
 
 
 def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
-    """Return where a parameter's parts stand at some tokens; what caps the logits that are asked stands at none."""
+    """Return a mask of a parameter's parts at some tokens; the soft cap of the logits belongs to no token."""
     axis = -2 % part.ndim if key.name in (PATTERN, SOFT_CAP) else 0
     chosen = jnp.zeros(part.shape[axis], bool) if key.name == LOGITS_CAP else tokens
     return jnp.expand_dims(chosen, [i for i in range(part.ndim) if i != axis])
@@ -105,7 +105,7 @@ def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
 
 @jax.jit
 def _run_again(model: Transformer, task: Task) -> Float[Array, "two layers"]:
-    """Return the number while one layer reads what it reads in the second run, and while all from it on do."""
+    """Run the model with one layer, or it and all later ones, reading the part as in the second run."""
     runs, layers = readings(model, task), len(model.stack.blocks)
     other = jnp.concatenate([jnp.eye(layers, dtype=bool), jnp.tri(layers, dtype=bool).T])
 
@@ -125,33 +125,33 @@ def ledger(
     run_again: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Ledger:
-    """Split what a part of a text adds to the log-probability of what comes after it, exactly, over what moves.
+    """Decompose the effect of a part of a text on the log-probability of the answers exactly, over changed parameters.
 
-    `f(first run) − f(second run) = ⟨D_0, Δx_0⟩ + Σ ⟨D_m, Δm⟩` over the moved inputs and every dynamic parameter `m`:
-    attention patterns, norm scales, gates; `D` is the secant's multiplier with all of them held at their midpoints.
-    Where the second run hides the part, `Δx_0 = 0` because the same text is masked: that is no finding.  Attention to
-    the hidden part is then a moved pattern, and credited to the tokens attended to.  Where another text stands in the
-    second run (`task.other`), inputs and parameters move, and which of them carry the difference is measured.  With
-    nothing held, and everything flowing, the same difference is split over what each layer reads of the part.
+    `f(first run) − f(second run) = ⟨D_0, Δx_0⟩ + Σ ⟨D_m, Δm⟩` over the changed inputs and every dynamic parameter `m`:
+    attention patterns, norm scales, gates; `D` is the secant's multiplier with all of them held at their midpoints. If
+    the second run hides the part, `Δx_0 = 0` by construction, because the same text is masked. Attention to the hidden
+    part is then a changed pattern, and its parts belong to the tokens attended to. If the second run has another text
+    (`task.other`), both inputs and parameters change. With nothing held, the same difference is split over the inputs
+    that each layer reads from the part.
 
     Args:
         model: a causal language model.
-        task: the text, its part, and what is asked after it.
-        run_again: whether the model is also run with layers that read of the part what they read in the second run,
-            twice as often as it has layers.
-        progress: called with the number of steps done so far and that of all.
+        task: the text, its part, and the answers after it.
+        run_again: whether the model is also run with layers that read the part as in the second run,
+            two runs per layer.
+        progress: called with the number of steps done and their total number.
 
     Raises:
-        BadText: if the model is no causal language model, the text is too long for it, or the other text differs from
+        BadText: if the model isn't a causal language model, the text is too long for it, or the other text differs from
             it outside of the part.
-        NotFinite: if the number is NaN or infinite.
+        NotFinite: if the log-probability is NaN or infinite.
 
     Example:
         >>> import duat_jax as duat
         >>> import jax.numpy as jnp
         >>> ids, hidden = jnp.array([5, 6, 7, 6]), jnp.array([False, True, True, False])
-        >>> found = ledger(duat.load(), Task(ids, hidden, jnp.array([3]), jnp.array([7])))
-        >>> found.patterns.shape, found.completeness.verdict
+        >>> result = ledger(duat.load(), Task(ids, hidden, jnp.array([3]), jnp.array([7])))
+        >>> result.patterns.shape, result.completeness.verdict
         ((6, 4, 4), 'holds')
 
     Source: Wang & Li, Section 4.2, as a sum.
@@ -186,7 +186,7 @@ def ledger(
         form=form._replace(completeness=certified(form.completeness, form.completeness.value, model, difference)),
         again_at=again[0],
         again_from=again[1],
-        # The difference is that of the plain forward passes.
+        # The difference is taken from the plain forward passes.
         completeness=certified(parts.completeness, first - second, model, difference),
         reads_completeness=certified(parts.reads_completeness, first - second, model, difference),
         notes=notes_of(parts.unrecognised),
@@ -194,25 +194,25 @@ def ledger(
 
 
 def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "layers"], Float[np.ndarray, "layers"]]:
-    """Return by how much less is added where layers read of the part what they read in the second run, measured.
+    """Measure the loss of log-probability when layers read the part as in the second run.
 
     Args:
         model: a causal language model.
-        task: the text, its part, and what is asked after it.
+        task: the text, its part, and the answers after it.
 
     Returns:
-        Of each layer, how much less where it alone does; and where it and all later ones do.
+        The decrease with each layer alone, and with each layer and all later ones, in nats.
 
     Raises:
-        BadText: as `ledger` does.
+        BadText: as in `ledger`.
     """
     padded = _padded(model, task)
-    first, found = jax.device_get((plainly(model, padded)[0], _run_again(model, padded)))
-    return first - found[0], first - found[1]
+    first, without = jax.device_get((plainly(model, padded)[0], _run_again(model, padded)))
+    return first - without[0], first - without[1]
 
 
 def _padded(model: Transformer, task: Task) -> Task:
-    """Return a task whose text is filled up, so that few programs split all; raise if it can't be asked."""
+    """Validate a task and pad its text to one of a few lengths, so that few programs are compiled."""
     task = jax.tree.map(jnp.asarray, task)
     _check(model, task)
     tokens = len(task.ids)
@@ -225,33 +225,33 @@ def _padded(model: Transformer, task: Task) -> Task:
 
 
 def _rotaries(model: Transformer) -> list[Rotary]:
-    attentions = [one for _, one in nnx.iter_graph(model) if isinstance(one, Attention)]
-    return [one.rotary for one in attentions if one.rotary is not None]
+    attentions = [module for _, module in nnx.iter_graph(model) if isinstance(module, Attention)]
+    return [module.rotary for module in attentions if module.rotary is not None]
 
 
 def _check(model: Transformer, task: Task) -> None:
     config, tokens = model.config, len(task.ids)
     problems = []
     if config.head.kind != "next token" or not all(block.causal for block in config.blocks):
-        problems.append("in-context learning is asked of causal language models: load one")
+        problems.append("in-context learning needs a causal language model: load one")
     longest = min(LONGEST_STORED, config.positions)
     if not 0 < tokens <= longest:
         problems.append(f"the text has {tokens} tokens: give 1 to {longest}, whose patterns are stored")
     vocab, places, answers = config.vocab, np.asarray(task.places), np.asarray(task.answers)
     if not 0 < len(places) == len(answers):
         problems.append(
-            f"{len(places)} places and {len(answers)} answers are given: give one answer for each, one at least"
+            f"there are {len(places)} places and {len(answers)} answers: give one answer per place, at least one"
         )
     if ((places < 0) | (places >= tokens)).any():
-        problems.append(f"places are counted from 0 to {tokens - 1}, the text's last token")
+        problems.append(f"places must be from 0 to {tokens - 1}, the text's last token")
     elif np.asarray(task.hidden)[places].any():
-        problems.append("what is asked stands in the hidden part: ask after it")
+        problems.append("a place is in the hidden part: give places after it")
     other = np.asarray(task.ids if task.other is None else task.other)
     if other.shape != (tokens,):
         problems.append(f"the text has {tokens} tokens, the other one {len(other)}: give two of one length")
     elif (other != np.asarray(task.ids))[~np.asarray(task.hidden)].any():
-        problems.append("the other text differs outside of the hidden part: give one with the same tokens there")
-    if any(((of < 0) | (of >= vocab)).any() for of in (np.asarray(task.ids), other, answers)):
-        problems.append(f"tokens and answers are token ids from 0 to {vocab - 1}")
+        problems.append("the other text differs outside of the hidden part: give the same tokens there")
+    if any(((ids < 0) | (ids >= vocab)).any() for ids in (np.asarray(task.ids), other, answers)):
+        problems.append(f"tokens and answers must be token ids from 0 to {vocab - 1}")
     if problems:
         raise BadText("; ".join(problems))

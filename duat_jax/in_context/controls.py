@@ -1,4 +1,4 @@
-"""Controls of demonstrations: what their form adds to an answer, and what the mapping of questions to answers adds."""
+"""Control experiments on demonstrations: the effect of their form apart from that of their answers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """What a model says after a question: `log p(answer) = of_task + among_task`.
+    """A model's log-probability of an answer, split in two: `log p(answer) = of_task + among_task`.
 
     Args:
-        of_task: the log-probability that the answer's first token is one with which some answer of the task begins.
-        among_task: the log-probability of the right first token, given that it is such a token.
+        of_task: the log-probability that the next token is the first token of any answer of the task.
+        among_task: the log-probability of the right first token, given that it is one of these.
         right: whether the right first token is the most probable token of all.
     """
 
@@ -34,26 +34,26 @@ class Reply(NamedTuple):
 
 
 def exchange(question: Question, other: Question) -> Task:
-    """Return the task whose first run has one question's demonstrations, and whose second run has the other's.
+    """Return a task that compares two sets of demonstrations before the same question.
 
     Args:
         question: the question, after its demonstrations.
-        other: the same question, after as many tokens of other demonstrations.
+        other: the same question after other demonstrations of the same number of tokens.
 
     Raises:
-        BadText: if the texts differ in length, or in what stands outside of the demonstrations.
+        BadText: if the texts differ in length, or outside of the demonstrations.
     """
     texts = (question, other)
     if len(question.ids) != len(other.ids):
         raise BadText(f"the texts have {len(question.ids)} and {len(other.ids)} tokens: give two of one length")
     first, second = (text.ids[~text.hidden].tolist() for text in texts)
     if (question.hidden != other.hidden).any() or first != second or question.answer != other.answer:
-        raise BadText("the texts differ outside of their demonstrations: ask the same question")
+        raise BadText("the texts differ outside of their demonstrations: give the same question and answer")
     return question.task._replace(other=jnp.asarray(other.ids))
 
 
 def controls_of(task: str) -> list[str | None]:
-    """Return the kinds of demonstrations that are compared: the right ones, and every control of a task.
+    """Return the kinds of demonstrations of a task: `None` for the right ones, and the name of every control.
 
     Args:
         task: a name in `PAIRS`.
@@ -66,7 +66,7 @@ def controls_of(task: str) -> list[str | None]:
 
 
 def answers_of(tokenizer: "Tokenizer", task: str) -> list[int]:
-    """Return the first tokens of all answers of a task, each once.
+    """Return the first tokens of all answers of a task, sorted and without duplicates.
 
     Args:
         tokenizer: the model's tokenizer.
@@ -76,30 +76,32 @@ def answers_of(tokenizer: "Tokenizer", task: str) -> list[int]:
 
 
 def distinct_seeds(task: str, tokenizer: "Tokenizer", count: int) -> list[int]:
-    """Return the first seeds whose questions are all different.
+    """Return the first seeds whose questions are pairwise different.
 
     Args:
         task: a name in `PAIRS`.
         tokenizer: the model's tokenizer.
-        count: how many.
+        count: the number of seeds.
 
     Raises:
         BadText: if the task has fewer pairs.
     """
     if count > len(PAIRS[task]):
-        raise BadText(f"{task!r} has {len(PAIRS[task])} questions: ask for at most so many")
-    found: dict[str, int] = {}
+        raise BadText(
+            f"{task!r} has {len(PAIRS[task])} questions, and {count} are requested: request at most that many"
+        )
+    seeds: dict[str, int] = {}
     seed = 0
-    while len(found) < count:
-        found.setdefault(draw_question(tokenizer, task, 0, seed=seed).text, seed)
+    while len(seeds) < count:
+        seeds.setdefault(draw_question(tokenizer, task, 0, seed=seed).text, seed)
         seed += 1
-    return list(found.values())
+    return list(seeds.values())
 
 
 def replies(
     model: Transformer, questions: Sequence[Question], answers: Sequence[int], *, hidden: bool = False
 ) -> list[Reply]:
-    """Return what a model says after each question, with its demonstrations in view or hidden; all read at once.
+    """Evaluate a model's answers to questions, with their demonstrations visible or hidden, in one batch.
 
     Args:
         model: a causal language model.
@@ -108,7 +110,7 @@ def replies(
         hidden: whether nothing after the demonstrations attends to them.
 
     Raises:
-        BadText: if a right answer's first token isn't among them.
+        BadText: if the first token of a right answer isn't among these.
     """
     if any(question.answer not in answers for question in questions):
         raise BadText("the right answer's first token isn't among those of the task")
@@ -118,13 +120,13 @@ def replies(
         tokens = len(question.ids)
         ids[i, :tokens], seen[i, :tokens] = question.ids, ~(question.hidden & hidden)
     last = np.array([len(question.ids) - 1 for question in questions])
-    found = []
+    results = []
     logs = np.asarray(_logs(model, *map(jnp.asarray, (ids, seen, last))), np.float64)
-    for each, question in zip(logs, questions, strict=True):
-        of_task = np.logaddexp.reduce(each[list(answers)])
-        right = bool(each.argmax() == question.answer)
-        found.append(Reply(float(of_task), float(each[question.answer] - of_task), right))
-    return found
+    for log_probabilities, question in zip(logs, questions, strict=True):
+        of_task = np.logaddexp.reduce(log_probabilities[list(answers)])
+        right = bool(log_probabilities.argmax() == question.answer)
+        results.append(Reply(float(of_task), float(log_probabilities[question.answer] - of_task), right))
+    return results
 
 
 @jax.jit

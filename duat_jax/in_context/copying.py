@@ -1,4 +1,4 @@
-"""Copying: a random sequence of tokens twice, and what makes the second one easier than the first."""
+"""Copying of a repeated random sequence: losses of both occurrences, and the heads that cause the gain."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,15 +21,16 @@ from duat_jax.transform.recording import record_kinds
 
 
 class Copying(NamedTuple):
-    """What a model loses on a random sequence the first time and the second, and what brings the gain.
+    """Losses on both occurrences of a random sequence, and the decomposition of their difference.
 
     Args:
-        first: the loss on every token but the first of its first occurrence, in nats, `[tokens − 1]`.
-        second: the same of its second occurrence, `[tokens − 1]`.
-        ledger: the second occurrence's mean log-probability with the first one in view minus without.
-        removed: how many of the heads with the largest parts mix what they mix without the first occurrence.
-        predicted: by how much less is said to be gained then: the sum of their parts.
-        measured: by how much less is gained, the model run again.
+        first: the cross-entropy of every token but the first, at the first occurrence, in nats, `[tokens − 1]`.
+        second: the same at the second occurrence, `[tokens − 1]`.
+        ledger: the second occurrence's mean log-probability with the first one visible minus hidden.
+        removed: how many heads are ablated, those with the largest parts: set to their values without the first
+            occurrence.
+        predicted: the predicted decrease of the gain: the sum of their parts.
+        measured: the measured decrease of the gain: the model run again.
     """
 
     first: Float[np.ndarray, "predicted"]
@@ -41,7 +42,7 @@ class Copying(NamedTuple):
 
 
 def repeated(start: Sequence[int], sequence: Int[np.ndarray, "tokens"]) -> Task:
-    """Return a sequence twice, the first time as what may be hidden, and its second time asked token by token.
+    """Return a task with a repeated sequence: its first occurrence can be hidden, its second is predicted.
 
     Args:
         start: the tokens that a text begins with.
@@ -60,61 +61,64 @@ def repeated(start: Sequence[int], sequence: Int[np.ndarray, "tokens"]) -> Task:
 
 
 @jax.jit
-def without_heads(model: Transformer, task: Task, gone: Bool[Array, "runs layers heads"]) -> Float[Array, "runs"]:
-    """Return the number while some heads mix what they mix without the hidden part, the model run again.
+def without_heads(model: Transformer, task: Task, removed: Bool[Array, "runs layers heads"]) -> Float[Array, "runs"]:
+    """Run the model with some heads set to their values without the hidden part, and return the mean log-probability.
 
     Args:
         model: a causal language model.
-        task: the text, its hidden part, and what is asked after it.
-        gone: which heads, `[runs, layers, heads]`.
+        task: the text, its hidden part, and the answers after it.
+        removed: the ablated heads, `[runs, layers, heads]`.
     """
     run = partial(number, model, task)
     first, second = readings(model, task)
     recording = record_kinds(run, second, (marks.POINT,))
     sites = [site for site in recording.program.of_kind(marks.POINT) if site.key.name == HEADS]
 
-    def one(gone: Array) -> Array:
+    def run_without(removed: Array) -> Array:
         edits = {
-            site: Edit(~which, jnp.where(which, recording.seen[site], 0))
-            for site, which in zip(sites, gone[:, None, :, None], strict=True)
+            site: Edit(~chosen, jnp.where(chosen, recording.seen[site], 0))
+            for site, chosen in zip(sites, removed[:, None, :, None], strict=True)
         }
         return edit(run, edits)(first)
 
-    return jax.lax.map(one, gone)
+    return jax.lax.map(run_without, removed)
 
 
 def copying(model: Transformer, start: Sequence[int], tokens: int, *, seed: int = 0, heads: int = 4) -> Copying:
-    """Measure how much easier a random sequence is the second time, and split the gain.
+    """Measure the loss on both occurrences of a random sequence, and decompose the gain.
 
     Args:
         model: a causal language model.
         start: the tokens that a text begins with.
         tokens: the sequence's length.
-        seed: which sequence.
-        heads: how many of the heads with the largest parts are removed, one after another.
+        seed: the seed of the sequence.
+        heads: how many of the heads with the largest parts are ablated, cumulatively.
 
     Raises:
-        BadText: if the model is no causal language model, or the sequence is of one token, or too long twice.
+        BadText: if the model isn't a causal language model, or the sequence has one token, or is too long when
+            repeated.
 
     Source: Olsson et al., "In-context Learning and Induction Heads", 2022.
     """
     if tokens < 2:
-        raise BadText(f"a sequence of {tokens} tokens is copied: give at least 2, of which the second can be known")
+        raise BadText(
+            f"a sequence of {tokens} tokens can't be predicted from its first occurrence: give at least 2 tokens"
+        )
     sequence = np.random.default_rng(seed).integers(0, model.config.vocab, tokens)
     task = repeated(start, sequence)
-    found = ledger(model, task, run_again=False)
-    order = np.argsort(-found.heads, axis=None)[:heads]
-    gone = np.zeros((len(order), found.heads.size), bool)
+    gain = ledger(model, task, run_again=False)
+    order = np.argsort(-gain.heads, axis=None)[:heads]
+    removed = np.zeros((len(order), gain.heads.size), bool)
     for i in range(len(order)):
-        gone[i, order[: i + 1]] = True
-    again = np.asarray(without_heads(model, task, gone.reshape(-1, *found.heads.shape)))
+        removed[i, order[: i + 1]] = True
+    again = np.asarray(without_heads(model, task, removed.reshape(-1, *gain.heads.shape)))
     losses = np.asarray(token_losses(model, task.ids[None])[0])
     first = len(start) + np.arange(tokens - 1)
     return Copying(
         losses[first],
         losses[np.asarray(task.places)],
-        found,
+        gain,
         tuple(range(1, len(order) + 1)),
-        tuple(np.cumsum(found.heads.ravel()[order]).tolist()),
-        tuple((found.values[0] - again).tolist()),
+        tuple(np.cumsum(gain.heads.ravel()[order]).tolist()),
+        tuple((gain.values[0] - again).tolist()),
     )

@@ -1,4 +1,4 @@
-"""The difference that a part of a text makes, in the parameters of the closed form: each `W'` and each bias."""
+"""Effect of a part of a text, decomposed over the parameters of the closed form: each `W'` and each bias."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +21,11 @@ from duat_jax.transform.recording import Recording, record
 
 
 class Moved(NamedTuple):
-    """`⟨u, x_L⟩` of the first run minus the second, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, by what moved.
+    """Difference of `⟨u, x_L⟩`, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, between two runs, by changed parameter.
 
     With means over both runs `x̄_0`, `C̄_j`, `B̄_j`, `σ̄_j`, `P̄`, and `S` the secant of the activation,
-    `Δx_L = P̄ Δx_0 + ΔP x̄_0 + Δq + Σ_j ΔC_j σ̄_j + C̄_j S (B̄_j Δx_0 + ΔB_j x̄_0 + Δc_j)`.  Where two entries stand beside
-    each other, the first is that of the tokens after the part, the second that of the part's tokens.
+    `Δx_L = P̄ Δx_0 + ΔP x̄_0 + Δq + Σ_j ΔC_j σ̄_j + C̄_j S (B̄_j Δx_0 + ΔB_j x̄_0 + Δc_j)`. On an axis of size 2,
+    the first entry is for the tokens after the part, the second for the part's tokens.
 
     Args:
         inputs: `⟨u, P̄ Δx_0⟩`; zero where the part is masked.
@@ -34,8 +34,8 @@ class Moved(NamedTuple):
         bias: `⟨u, Δq⟩`.
         outer: `⟨u, ΔC_j σ̄_j⟩`, `[terms, 2]`.
         inner: `⟨u, C̄_j S ΔB_j x̄_0⟩`, `[terms, 2]`.
-        inner_bias: `⟨u, C̄_j S Δc_j⟩`, `[terms]`: `c_j` has the earlier terms in it.
-        completeness: the sum of all beside the difference.
+        inner_bias: `⟨u, C̄_j S Δc_j⟩`, `[terms]`: `c_j` contains the earlier terms.
+        completeness: the sum of all parts against the difference.
     """
 
     inputs: Float[Array, ""]
@@ -62,11 +62,11 @@ class _Form(NamedTuple):
 
 
 INSIDE = ("activations", "inner_change", "inner_after", "inner_part", "inner_bias")
-"""What is computed at a token before it is read out."""
+"""The fields computed at a token before the read-out."""
 
 
 def _stacked(values: Sequence[Array]) -> Array:
-    """Return the values of all terms, those with fewer neurons filled up with zeros."""
+    """Stack the values of all terms, padded with zeros to the largest number of neurons."""
     widest = max(value.shape[-1] for value in values)
     return jnp.stack([jnp.pad(value, ((0, 0), (0, widest - value.shape[-1]))) for value in values])
 
@@ -82,7 +82,7 @@ def _pre_activations(recording: Recording, x: Array) -> Array:
 
 def _form(recording: Recording, task: Task, inputs: tuple[Array, Array], readout: Array) -> _Form:
     mean, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
-    # The contribution of an input of ones is the read-out, carried back.
+    # The contribution of an input of ones is the read-out pulled back to the input.
     parts = contributions(replace(recording, arguments=[jnp.ones_like(mean)]), readout)
     bias = _pre_activations(recording, jnp.zeros_like(mean))
 
@@ -106,27 +106,27 @@ def _form(recording: Recording, task: Task, inputs: tuple[Array, Array], readout
     )
 
 
-def _slopes(one: Recording, other: Recording) -> Array:
-    """Return the secant of every activation between both pre-activations."""
-    sites = one.program.of_kind(marks.PRE_ACTIVATION)
+def _slopes(first: Recording, second: Recording) -> Array:
+    """Return the secant slope of every activation between both pre-activations."""
+    sites = first.program.of_kind(marks.PRE_ACTIVATION)
 
     def total(values: list[Array]) -> Array:
-        found = activations_of(one, dict(zip(sites, values, strict=True)))
-        return jnp.stack([activation.sum() for activation in found.values()]).sum()
+        activations = activations_of(first, dict(zip(sites, values, strict=True)))
+        return jnp.stack([activation.sum() for activation in activations.values()]).sum()
 
-    found = secant(total)(*([recording.seen[site] for site in sites] for recording in (one, other)))
-    return _stacked(found.multiplier)
+    slopes = secant(total)(*([recording.seen[site] for site in sites] for recording in (first, second)))
+    return _stacked(slopes.multiplier)
 
 
 @jax.jit
 def moved_form(model: Transformer, task: Task) -> Moved:
-    """Split what a part of a text adds over the parameters of the closed form.
+    """Decompose the effect of a part of a text over the parameters of the closed form.
 
-    What reads the last stream, the final norm and the log-probabilities, is carried by its own secant `u`.
+    The read-out of the last stream, final norm and log-probabilities, enters by its own secant multiplier `u`.
 
     Args:
         model: a causal language model.
-        task: the text, its part, and what is asked after it.
+        task: the text, its part, and the answers after it.
     """
 
     def run(x: Array, seen: Bool[Array, "tokens"]) -> Array:
@@ -139,14 +139,14 @@ def moved_form(model: Transformer, task: Task) -> Moved:
     all_seen, x0 = jnp.ones(len(task.ids), bool), model.embed(task.ids)
     other, seen = (x0, ~task.hidden) if task.other is None else (model.embed(task.other), all_seen)
     recordings = record(partial(run, seen=all_seen))(x0), record(partial(run, seen=seen))(other)
-    found = secant(read)(*(recording.value for recording in recordings))
-    first, second = (_form(recording, task, (x0, other), found.multiplier) for recording in recordings)
+    readout = secant(read)(*(recording.value for recording in recordings))
+    first, second = (_form(recording, task, (x0, other), readout.multiplier) for recording in recordings)
     if task.other is None:
-        # What a hidden part computes is read in the first run only: in the second one it may as well be the same.
+        # Values at a hidden part are read in the first run only, so those of the second run can be set to the same.
         second = second._replace(
             **{name: _with(task.hidden, getattr(first, name), getattr(second, name)) for name in INSIDE}
         )
-    return _moved(first, second, _slopes(*recordings), task.hidden, (x0, other), found.difference)
+    return _moved(first, second, _slopes(*recordings), task.hidden, (x0, other), readout.difference)
 
 
 def _with(hidden: Array, first: Array, second: Array) -> Array:
@@ -167,7 +167,7 @@ def _moved(
     def over_neurons(parts: Array) -> Array:
         return parts.sum((1, 2))
 
-    found = (
+    parts = (
         (mean.path * change).sum(),
         over_neurons(carried * mean.inner_change),
         by_side((moved.path * mean_input).sum(-1)),
@@ -178,4 +178,4 @@ def _moved(
     )
     runs = zip((first, second), inputs, strict=True)
     rounded = [part for form, x in runs for part in (form.path * x, form.outer * form.activations)]
-    return Moved(*found, completeness_of(difference, list(found), [*found, *rounded]))
+    return Moved(*parts, completeness_of(difference, list(parts), [*parts, *rounded]))

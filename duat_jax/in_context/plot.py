@@ -1,4 +1,4 @@
-"""The in-context ledger and the reach of attention as pictures."""
+"""Plots of the in-context decomposition and of the reach of attention."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from duat_jax.in_context.result import COLUMNS, Ledger
 
 
 def draw(ledger: Ledger) -> Figure:
-    """Return the parts of every layer as bars, and beside them the model run again with layers that read otherwise.
+    """Plot the parts of every layer as bars, and the measured effect of layers that read the part as in the second run.
 
     Args:
-        ledger: what to draw.
+        ledger: the result to plot.
     """
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -45,11 +45,11 @@ def draw(ledger: Ledger) -> Figure:
 
 
 def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
-    """Return how far back each output position reads, in every layer, beside convolutions over the last tokens.
+    """Plot how far back each output position reads in every layer, compared with convolutions over the last tokens.
 
     Args:
-        reach: what to draw.
-        kernels: the convolutions' kernels.
+        reach: the result to plot.
+        kernels: the convolutions' kernel sizes.
     """
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)

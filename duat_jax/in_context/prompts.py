@@ -1,4 +1,4 @@
-"""A question after demonstrations, as a model reads it."""
+"""Few-shot prompts: demonstrations and a question, tokenised."""
 
 from collections.abc import Sequence
 from random import Random
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 START = "\n"
-"""What every text begins with, demonstrations or not: the first token of a text is read like no other."""
+"""Beginning of every text, with or without demonstrations: models treat the first token of a text specially."""
 
 
 class Question(NamedTuple):
-    """A text with demonstrations in it, and what comes next.
+    """A tokenised question after demonstrations, with its answer.
 
     Args:
-        ids: token ids of all: what every text begins with, the demonstrations, the question, `[tokens]`.
+        ids: token ids of `START`, the demonstrations and the question, `[tokens]`.
         hidden: true for the demonstrations' tokens, `[tokens]`.
-        answer: the token that comes next: the answer's first one.
+        answer: the first token of the answer.
         text: the text.
     """
 
@@ -38,28 +38,30 @@ class Question(NamedTuple):
 
     @property
     def task(self) -> Task:
-        """What the in-context ledger is asked."""
+        """The task for `ledger`: the answer after the last token."""
         return Task(*map(jnp.asarray, (self.ids, self.hidden, [len(self.ids) - 1], [self.answer])))
 
 
 def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question: str, answer: str) -> Question:
-    """Return a question after demonstrations as a model reads it; the question's tokens are the same without them.
+    """Tokenise a question after demonstrations, with the same tokens as without demonstrations.
 
     Args:
         tokenizer: the model's tokenizer.
-        demonstrations: each a line.
-        question: what follows them, and is to be continued.
-        answer: what comes next.
+        demonstrations: the demonstrations, one line each.
+        question: the text after them, to be continued.
+        answer: the right continuation.
 
     Raises:
-        BadText: if the question or the answer is empty, or the tokenizer can't split them off what stands before.
+        BadText: if the question or the answer is empty, or the tokenizer can't split them from the preceding text.
 
     Example:
         >>> import duat_jax as duat
         >>> question_of(duat.load_tokenizer(), ["a = 1"], "b =", " 2").hidden.tolist()
         [False, True, True, True, True, False, False]
     """
-    if problems := [f"the {what} is empty" for what, text in (("question", question), ("answer", answer)) if not text]:
+    if problems := [
+        f"the {field} is empty" for field, text in (("question", question), ("answer", answer)) if not text
+    ]:
         raise BadText(f"{'; '.join(problems)}: give some text")
     lines = "".join(f"{line}\n" for line in demonstrations)
 
@@ -74,36 +76,36 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
 
 
 def after_start(tokenizer: "Tokenizer", text: str) -> list[int]:
-    """Return a text's tokens where it doesn't begin the text: some tokenizers put a space before what does.
+    """Return a text's tokens after a line break: at the beginning some tokenizers add a space.
 
     Args:
         tokenizer: the model's tokenizer.
         text: the text.
 
     Raises:
-        BadText: if the tokenizer joins it with the line break before it.
+        BadText: if the tokenizer merges the text with the line break before it.
     """
-    start, whole = (tokenizer.encode(each, add_special_tokens=False).ids for each in (START, START + text))
+    start, whole = (tokenizer.encode(string, add_special_tokens=False).ids for string in (START, START + text))
     if whole[: len(start)] != start:
-        raise BadText(f"the tokenizer makes one token of a line break and what follows it: begin {text!r} otherwise")
+        raise BadText(f"the tokenizer merges a line break with the text after it: begin {text!r} differently")
     return whole[len(start) :]
 
 
 EXCHANGED, REDRAWN = "exchanged", "redrawn"
-"""Controls that keep a demonstration's form, and its task's words and answers, but not which answer is right."""
+"""Controls that keep the form, words and answers of demonstrations, but not which answer is right."""
 
 
 def draw_question(
     tokenizer: "Tokenizer", task: str, demonstrations: int, *, seed: int = 0, control: str | None = None
 ) -> Question:
-    r"""Draw a question of a task; with one seed, more demonstrations stand before the same ones and the same question.
+    r"""Draw a question of a task; with the same seed, more demonstrations are prepended to the same text.
 
     Args:
         tokenizer: the model's tokenizer.
         task: a name in `PAIRS`.
-        demonstrations: how many.
-        seed: which ones.
-        control: what stands in the place of the right demonstrations: the same with their answers `"exchanged"` so
+        demonstrations: the number of demonstrations.
+        seed: the seed of the draw.
+        control: the replacement of the right demonstrations: the same with their answers `"exchanged"` so
             that none is right; with answers `"redrawn"` from the task's other pairs; or demonstrations of another
             task, by its name.  The right ones if absent.
 
@@ -119,38 +121,38 @@ def draw_question(
         raise BadText(f"there is no task {task!r}: choose one of {', '.join(PAIRS)}")
     if not 0 <= demonstrations < len(PAIRS[task]):
         raise BadText(
-            f"{demonstrations} demonstrations of {task!r} are asked for, which has {len(PAIRS[task])} pairs: ask for 0"
+            f"{demonstrations} demonstrations of {task!r} are requested, which has {len(PAIRS[task])} pairs: request 0"
             f" to {len(PAIRS[task]) - 1}"
         )
     drawn = _drawn(task, seed)
-    asked, answer = drawn[0]
-    pairs = _shown(task, drawn, demonstrations, seed, control)
-    return question_of(tokenizer, [f"{one} -> {other}" for one, other in pairs], f"{asked} ->", f" {answer}")
+    query, answer = drawn[0]
+    pairs = _demonstrations(task, drawn, demonstrations, seed, control)
+    return question_of(tokenizer, [f"{left} -> {right}" for left, right in pairs], f"{query} ->", f" {answer}")
 
 
 def _drawn(task: str, seed: int) -> list[tuple[str, str]]:
     return Random(f"{seed} {task}").sample(PAIRS[task], len(PAIRS[task]))
 
 
-def _shown(
+def _demonstrations(
     task: str, drawn: list[tuple[str, str]], count: int, seed: int, control: str | None
 ) -> list[tuple[str, str]]:
-    """Return the pairs that stand before a question."""
+    """Return the pairs of the demonstrations before a question."""
     pairs, rest = drawn[count:0:-1], drawn[count + 1 :]
-    inputs, answers = [one for one, _ in pairs], [other for _, other in pairs]
+    inputs, answers = [word for word, _ in pairs], [answer for _, answer in pairs]
     if control is None:
         return pairs
     if control == EXCHANGED:
         if count < 2:
-            raise BadText(f"the answers of {count} demonstrations can't be exchanged: ask for at least 2")
+            raise BadText(f"the answers of {count} demonstrations can't be exchanged: request at least 2")
         draw, order = Random(f"{seed} {task} {count} exchanged"), list(range(count))
         while any(i == place for i, place in enumerate(order)):
             draw.shuffle(order)
-        return [(one, answers[i]) for one, i in zip(inputs, order, strict=True)]
+        return [(word, answers[i]) for word, i in zip(inputs, order, strict=True)]
     if control == REDRAWN:
         if len(rest) < count:
-            raise BadText(f"{task!r} has {len(rest)} other pairs: ask for at most so many demonstrations")
-        return [(one, other) for one, (_, other) in zip(inputs, rest, strict=False)]
+            raise BadText(f"{task!r} has {len(rest)} other pairs: request at most that many demonstrations")
+        return [(word, answer) for word, (_, answer) in zip(inputs, rest, strict=False)]
     if control not in PAIRS or control == task:
         names = ", ".join((EXCHANGED, REDRAWN, *(name for name in PAIRS if name != task)))
         raise BadText(f"there is no control {control!r} of {task!r}: choose one of {names}")

@@ -1,4 +1,4 @@
-"""How dense attention's matrix `W'_HVO` is, and how far back each output position reads: the matrix is never built."""
+"""Density and reach of attention's matrix `W'_HVO`, computed without building the matrix."""
 
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -23,7 +23,7 @@ Weight = Literal["written", "map"]
 
 
 class Reach(NamedTuple):
-    """What attention's matrix `W'_HVO = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` brings from token to token, layer by layer.
+    """Density and reach of attention's matrix `W'_HVO = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ`, by layer.
 
     Args:
         density: the share of its entries that aren't zero, `[layers]`.
@@ -39,14 +39,14 @@ class Reach(NamedTuple):
 
     @property
     def shares(self) -> Float[np.ndarray, "layers queries keys"]:
-        """Of each output position's squared norms, the share of every token."""
+        """Each token's share of an output position's squared norms."""
         squares = self.norms.astype(np.float64) ** 2
         total = squares.sum(-1, keepdims=True)
         return squares / np.where(total == 0, 1, total)
 
     @property
     def distance(self) -> Float[np.ndarray, "layers queries"]:
-        """How many tokens away each output position reads, the mean over its shares."""
+        """Mean distance in tokens from which each output position reads, weighted by the shares."""
         return (self.shares * _distances(self.norms.shape[-1])).sum(-1)
 
     @property
@@ -56,13 +56,13 @@ class Reach(NamedTuple):
         return np.where(squares == 0, 0, 1 / np.where(squares == 0, 1, squares))
 
     def beyond(self, kernel: int) -> Float[np.ndarray, "layers queries"]:
-        """Return the share of the tokens that are so many or more places away, before the position or after it.
+        """Return the share of the tokens at a distance of at least `kernel`, before the position or after it.
 
-        Behind a causal mask that is what a convolution over the last `kernel` tokens, the position's own included, has
-        no weight for; without a mask, one over `2 kernel − 1` tokens around the position.
+        With a causal mask these are the tokens for which a convolution over the last `kernel` tokens, the position's
+        own included, has no weight; without a mask, a convolution over `2 kernel − 1` tokens around the position.
 
         Args:
-            kernel: how many places.
+            kernel: the distance in tokens.
         """
         return (self.shares * (_distances(self.norms.shape[-1]) >= kernel)).sum(-1)
 
@@ -99,11 +99,11 @@ def block_norms(
 
 
 class Written(NamedTuple):
-    """What attention writes from each token to each position.
+    """Norms and shares of the vectors that attention writes from each token to each position.
 
     Args:
-        norms: its norm, `[queries, keys]`.
-        along: its share along the sum over all tokens, `[queries, keys]`.
+        norms: the norm of the vector, `[queries, keys]`.
+        along: the vector's share along the sum over all tokens, `[queries, keys]`.
     """
 
     norms: Float[Array, "queries keys"]
@@ -111,7 +111,7 @@ class Written(NamedTuple):
 
 
 def written(pattern: Float[Array, "heads queries keys"], vectors: Float[Array, "heads keys features"]) -> Written:
-    """Measure the vectors `w[q, k] = Σ_h H_h[q, k] v_h(k)`, none of which is stored.
+    """Compute norms and shares of the vectors `w[q, k] = Σ_h H_h[q, k] v_h(k)` without storing them.
 
     `‖w[q, k]‖² = Σ_{g,h} H_g H_h ⟨v_g(k), v_h(k)⟩`, and along their sum `⟨w[q, k], w_q⟩ / ‖w_q‖²` with
     `w_q = Σ_k w[q, k]`.
@@ -122,8 +122,8 @@ def written(pattern: Float[Array, "heads queries keys"], vectors: Float[Array, "
 
     Example:
         >>> import jax.numpy as jnp
-        >>> both = written(jnp.array([[[0.5, 0.5]]]), jnp.array([[[6.0, 0.0], [0.0, 8.0]]]))
-        >>> both.norms.tolist(), [round(share, 2) for share in both.along[0].tolist()]
+        >>> vectors = written(jnp.array([[[0.5, 0.5]]]), jnp.array([[[6.0, 0.0], [0.0, 8.0]]]))
+        >>> vectors.norms.tolist(), [round(share, 2) for share in vectors.along[0].tolist()]
         ([[3.0, 4.0]], [0.36, 0.64])
 
     Source: Kobayashi et al., "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms", 2020.
@@ -143,7 +143,8 @@ def density(
 ) -> float:
     """Return the share of the entries of `Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` that aren't zero.
 
-    A block's entry isn't zero where a head that joins the two tokens has one there; that several cancel isn't expected.
+    An entry counts as nonzero if any head that connects the two tokens has one there; cancellation between heads is
+    ignored.
 
     Args:
         pattern: `H_h`.
@@ -158,49 +159,49 @@ def density(
     heads, queries, keys = pattern.shape
     supports = np.stack([np.einsum("ma,an->mn", v, o) != 0 for v, o in zip(value, output, strict=True)])
     joining, counts = np.unique((pattern != 0).reshape(heads, -1), axis=1, return_counts=True)
-    entries = sum(int(n) * supports[which].any(0).sum() for which, n in zip(joining.T, counts, strict=True))
+    entries = sum(int(n) * supports[subset].any(0).sum() for subset, n in zip(joining.T, counts, strict=True))
     return float(entries / (queries * keys * supports[0].size))
 
 
 def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True, weight: Weight = "written") -> Reach:
-    """Return how dense every layer's attention is on a text, and how far back each output position reads.
+    """Compute the density of every layer's attention on a text, and how far back each output position reads.
 
-    A pair of tokens is weighed by the norm of the vector that attention writes from one to the other: pattern, norm,
-    values with their bias, and output.  The map's own norm says what the vectors could be: it doesn't know which
-    direction a stream has, nor that what a norm's scale takes from the map a large stream gives back.
+    A pair of tokens is weighted by the norm of the vector that attention writes from one to the other: pattern, norm,
+    values with their bias, and output. The norm of the map alone depends neither on the
+    direction of the stream nor on the cancellation of a large stream by the small scale of its norm.
 
     Args:
         model: a model whose layers have standard attention.
         ids: token ids, `[tokens]`.
-        masked: whether the model's own mask is applied; without it, the same queries and keys meet everywhere.
-        weight: `"written"`, or, to compare with, `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`.
+        masked: whether the model's own mask is applied; without it, all queries and keys are paired.
+        weight: `"written"`, or for comparison `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`.
 
     Raises:
-        BadText: if the model's attention is another one, or the text is too long to store its patterns.
+        BadText: if a layer has no standard attention, or the text is too long to store its patterns.
 
     Example:
         >>> import duat_jax as duat
         >>> import jax.numpy as jnp
-        >>> found = reach(duat.load(), jnp.array([5, 6, 7, 8]))
-        >>> found.density.tolist()[0], found.norms.shape
+        >>> result = reach(duat.load(), jnp.array([5, 6, 7, 8]))
+        >>> result.density.tolist()[0], result.norms.shape
         (0.625, (6, 4, 4))
 
     Source: Wang & Li, Eq. 9 and Appendix C; Kobayashi et al., 2020.
     """
     blocks = _blocks(model)
     if len(blocks) < len(model.stack.blocks):
-        raise BadText("the reach is that of standard attention: give a model that has it in every layer")
+        raise BadText("the reach is defined for standard attention: give a model that has it in every layer")
     if len(ids) > LONGEST_STORED:
         raise BadText(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     layers = _layers(model, jnp.asarray(ids), masked, weight)
     weights = [_weights(attention) for _, attention in blocks]
     dense = [density(*jax.device_get((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
-    norms, along = (np.stack(each) for each in zip(*(parts for _, parts in layers), strict=True))
+    norms, along = (np.stack(arrays) for arrays in zip(*(parts for _, parts in layers), strict=True))
     return Reach(np.array(dense), norms, along)
 
 
 def _blocks(model: Transformer) -> list[tuple[Block, Attention]]:
-    """Return every layer that has standard attention, with it."""
+    """Return the blocks with standard attention, and their attention."""
     blocks = [block for block in model.stack.blocks if isinstance(block, Block)]
     return [(block, block.attention) for block in blocks if isinstance(block.attention, Attention)]
 
@@ -215,7 +216,7 @@ def _weights(attention: Attention) -> tuple[Array, Array]:
 
 
 def _of_heads(attention: Attention, rows: Float[Array, "rows width"]) -> Float[Array, "heads rows head_features"]:
-    """Return what belongs to each query head; neighbouring ones share a value head."""
+    """Split values by query head; neighbouring query heads share a value head."""
     values = rows.reshape(len(rows), attention.key_value_heads, -1).swapaxes(0, 1)
     return jnp.repeat(values, attention.heads // attention.key_value_heads, axis=0)
 
@@ -229,7 +230,7 @@ def _linear(norm: Any, rows: Float[Array, "... features"]) -> Float[Array, "... 
 
 @partial(jax.jit, static_argnames=("masked", "weight"))
 def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> list[tuple[Array, Written]]:
-    """Return every layer's patterns, and what it writes by them."""
+    """Return every layer's patterns, and the norms and shares of the vectors it writes."""
     recording = record_kinds(model.states, model.embed(ids), (marks.HOLD, marks.POINT, marks.STREAM))
 
     def of_layers(kind: str, name: str) -> list[Array]:
@@ -251,10 +252,10 @@ def _weighed(block: Block, attention: Attention, pattern: Array, x: Array, weigh
     norm = None if block.arrangement == "post-norm" else block.norm_1
     values = _of_heads(attention, attention.value(x if norm is None else norm(x)))
     vectors = jnp.einsum("hkd,hdf->hkf", values, output, precision=PRECISION)
-    found = written(pattern, _linear(block.attention_norm, vectors))
+    result = written(pattern, _linear(block.attention_norm, vectors))
     if weight == "written":
-        return found
-    return found._replace(norms=block_norms(pattern, value, _linear(block.attention_norm, output)))
+        return result
+    return result._replace(norms=block_norms(pattern, value, _linear(block.attention_norm, output)))
 
 
 def _unmasked(attention: Attention, queries: Array, keys: Array) -> Float[Array, "heads queries keys"]:

@@ -1,4 +1,4 @@
-"""What a part of a text adds to what comes after it, as an account that shows itself."""
+"""Result of `ledger`, with table and plot."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,32 +23,34 @@ COLUMNS = (
     "norm scales",
     "gates and others",
 )
-"""The dynamic parameters that move, in groups: all that stand at the part's own tokens, then those at the others."""
+"""Groups of changed dynamic parameters: all at the part's own tokens, then those at other tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger(Plotted):
-    """What a part of a text adds to a mean log-probability, `f(first run) − f(second run)`, as sums over what moved.
+    """Effect of a part of a text on a mean log-probability, `f(first run) − f(second run)`, as exact sums.
 
     Args:
-        values: the number of both runs, each from a plain forward pass.
+        values: the mean log-probability of both runs, from plain forward passes.
         hidden: true for the tokens of the part, `[tokens]`.
-        inputs: parts of each token's moved embedding, `[tokens]`; absent where the part is masked: nothing moves then.
-        within: parts of every dynamic parameter that moved at the part's own tokens, by key.
-        patterns: parts of each head's moved attention to each token, over the queries outside of the part, `[layers,
+        inputs: parts of each token's changed embedding, `[tokens]`; absent if the part is masked, since nothing changes
+            then.
+        within: parts of every dynamic parameter that changed at the part's own tokens, by key.
+        patterns: parts of each head's changed attention to each token, over the queries outside of the part, `[layers,
             heads, tokens]`.
-        held: parts of every other dynamic parameter that moved outside of the part, such as norm scales and gates.
-        jumps: parts of what has no slope between both runs, such as a router's choice, by name and place.
-        heads: parts of what each head mixes, `[layers, heads]`; no cut: what one brings another may take back.
-        reads: parts of what each layer reads of the part, where nothing is held and everything flows, `[layers]`.
+        held: parts of every other dynamic parameter that changed outside of the part, such as norm scales and gates.
+        jumps: parts without a slope between both runs, such as a router's choice, by name and place.
+        heads: parts of each head's mixed values, `[layers, heads]`; they don't sum to the difference: later heads can
+            undo earlier ones.
+        reads: parts of the inputs that each layer reads from the part, with nothing held, `[layers]`.
         form: the same difference in the parameters of the closed form.
-        again_at: by how much less is added where one layer reads the part as in the second run, the model run again,
-            `[layers]`; absent if it wasn't.
-        again_from: the same where that layer and all later ones do, `[layers]`.
+        again_at: the measured decrease when one layer reads the part as in the second run, the model run again,
+            `[layers]`; absent if not measured.
+        again_from: the same with that layer and all later ones, `[layers]`.
         completeness: the difference of the plain forward passes, the sum of `inputs`, `within`, `patterns`, `held` and
             `jumps`, error and tolerance.
-        reads_completeness: the same of `reads`.
-        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
+        reads_completeness: the same for `reads`.
+        notes: caveats on the parts, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
     values: tuple[float, float]
@@ -69,41 +71,41 @@ class Ledger(Plotted):
 
     @property
     def difference(self) -> float:
-        """The number of the first run minus that of the second one."""
+        """The mean log-probability of the first run minus that of the second."""
         return float(self.completeness.value)
 
     @property
     def layers(self) -> Float[np.ndarray, "rows 5"]:
-        """The parts of every layer in the columns of `COLUMNS`; the last row is what comes after all layers.
+        """The parts of every layer in the columns of `COLUMNS`; the last row is the read-out.
 
-        The first row has the norm of the embeddings, too, in models that have one.
+        The first row includes the norm of the embeddings, if the model has one.
         """
-        found = np.zeros((len(self.patterns) + 1, len(COLUMNS)))
+        rows = np.zeros((len(self.patterns) + 1, len(COLUMNS)))
         by_token = self.patterns.astype(np.float64).sum(1)
         for key, part in self.within.items():
-            found[_layer_of(key, len(found) - 1), 0] += part
-        found[:-1, 1], found[:-1, 2] = by_token[:, self.hidden].sum(-1), by_token[:, ~self.hidden].sum(-1)
+            rows[_layer_of(key, len(rows) - 1), 0] += part
+        rows[:-1, 1], rows[:-1, 2] = by_token[:, self.hidden].sum(-1), by_token[:, ~self.hidden].sum(-1)
         for key, part in self.held.items():
-            found[_layer_of(key, len(found) - 1), 3 if key.name.endswith(".scale") else 4] += part
-        return found
+            rows[_layer_of(key, len(rows) - 1), 3 if key.name.endswith(".scale") else 4] += part
+        return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, for JSON.
+        """Return the result as plain numbers for JSON.
 
-        | field | what it is |
+        | field | meaning |
         |---|---|
         | `first`, `second`, `difference` | the mean log-probability of both runs, from plain forward passes |
         | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
-        | `notes` | what to know of the parts though they sum; none as a rule |
-        | `inputs` | the parts of every token's moved embedding; absent where the part is masked |
-        | `columns`, `layers` | the parts of moved parameters by layer; the last row is what comes after all layers |
+        | `notes` | caveats on the parts; usually none |
+        | `inputs` | the parts of every token's changed embedding; absent if the part is masked |
+        | `columns`, `layers` | the parts of changed parameters by layer; the last row is the read-out |
         | `tokens` | the parts of attention to every token, by layer |
-        | `within`, `held` | the parts of dynamic parameters at the part's tokens, and of others at those after it |
-        | `jumps` | the parts of what jumped, by name |
-        | `heads` | the parts of what each head mixes, by layer |
-        | `reads` | the parts of what each layer reads of the part, where nothing is held |
-        | `form` | the difference in the closed form's parameters; pairs are other tokens and the hidden part's |
-        | `again_at`, `again_from` | how much less is added where a layer, or all from it on, read the second run's |
+        | `within`, `held` | the parts of dynamic parameters at the part's tokens, and of others after it |
+        | `jumps` | the parts without a slope, by name |
+        | `heads` | the parts of each head's mixed values, by layer |
+        | `reads` | the parts of the inputs that each layer reads from the part, with nothing held |
+        | `form` | the difference in the closed form's parameters; pairs are other tokens and the hidden part's tokens |
+        | `again_at`, `again_from` | the decrease when a layer, or it and all later ones, read the second run's part |
         """
         form = self.form._asdict() | {"completeness": self.form.completeness.as_dict()}
         return {
@@ -133,7 +135,7 @@ class Ledger(Plotted):
 
 
 def _layer_of(key: Key, after: int) -> int:
-    """Return the layer in which a mark stands, the first one for the embeddings' norm, or what comes after all."""
+    """Return the layer of a mark: the first one for the embeddings' norm, and `after` outside of all layers."""
     if key.name.startswith("embedding_norm"):
         return 0
     layers = [int(scope.removeprefix("layers.")) for scope in key.scope if scope.startswith("layers.")]

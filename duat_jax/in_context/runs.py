@@ -1,4 +1,4 @@
-"""The two runs of a text: with a part of it in view, and with that part hidden, or another one in its place."""
+"""The two compared runs of a text: with a part visible, and with that part hidden or replaced."""
 
 from typing import NamedTuple
 
@@ -14,15 +14,15 @@ from duat_jax.transform.recording import record_kinds
 
 
 class Task(NamedTuple):
-    """A text, the part of it that differs between both runs, and where what is right: a pytree.
+    """A text, the part that differs between both runs, and the right answers: a pytree.
 
     Args:
         ids: token ids, `[tokens]`.
         hidden: true for the part's tokens, `[tokens]`.  In the second run nothing after them attends to them, unless
             `other` is given.
-        places: after which tokens the model is asked what comes next, `[asked]`.
-        answers: which token is right there, `[asked]`.
-        other: the text of the second run, in which everything is seen: the same ids but for the part's, `[tokens]`.
+        places: the positions after which the next token is predicted, `[asked]`.
+        answers: the right next tokens there, `[asked]`.
+        other: the text of the second run, in which everything is visible: the same ids except at the part, `[tokens]`.
     """
 
     ids: Int[Array, "tokens"]
@@ -33,11 +33,11 @@ class Task(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What each layer reads of a text's part: the part's streams before it, and which tokens it sees.
+    """The inputs that each layer reads from a text's part: the streams before it, and the visible tokens.
 
     Args:
-        streams: the stream before each layer, of which the part's tokens are read, `[layers, tokens, features]`.
-        seen: which tokens each layer sees, `[layers, tokens]`.
+        streams: the residual stream before each layer, read at the part's tokens, `[layers, tokens, features]`.
+        seen: true for the tokens that each layer sees, `[layers, tokens]`.
     """
 
     streams: Float[Array, "layers tokens features"]
@@ -45,11 +45,11 @@ class Reading(NamedTuple):
 
 
 def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
-    """Return what each layer reads of the part in the two runs.
+    """Return the inputs that each layer reads from the part, for both runs.
 
     Args:
         model: a language model.
-        task: the text, its part, and what is asked after it.
+        task: the text, its part, and the answers after it.
     """
     streams = streams_of(model, task.ids)
     seen = jnp.ones(streams.shape[:2], bool)
@@ -59,38 +59,38 @@ def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
 
 
 def mean_log_probability(model: Transformer, states: Float[Array, "tokens features"], task: Task) -> Float[Array, ""]:
-    """Return the mean of the right answers' log-probabilities.
+    """Return the mean log-probability of the right answers.
 
     Args:
         model: a language model.
-        states: the states out of which logits are read, `[tokens, features]`.
-        task: what is asked.
+        states: the hidden states from which logits are read, `[tokens, features]`.
+        task: the places and answers.
     """
     logits = logits_of(model, states[task.places])
     return jnp.take_along_axis(jax.nn.log_softmax(logits), task.answers[:, None], -1).mean()
 
 
 def logits_of(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
-    """Return the logits, computed in blocks: transposed, one long sum over the vocabulary would lose digits.
+    """Return the logits, computed in blocks of the vocabulary, since the transpose of one large product loses digits.
 
     Args:
         model: a language model.
-        states: the states out of which they are read, `[asked, features]`.
+        states: the hidden states from which they are read, `[asked, features]`.
     """
     table, head = model.unembedding, model.head
-    found = jax.lax.map(lambda rows: jnp.matmul(states, alike(rows, states).T, precision=PRECISION), in_blocks(table))
-    logits = jnp.moveaxis(found, 0, 1).reshape(len(states), -1)[:, : len(table)]
+    blocks = jax.lax.map(lambda rows: jnp.matmul(states, alike(rows, states).T, precision=PRECISION), in_blocks(table))
+    logits = jnp.moveaxis(blocks, 0, 1).reshape(len(states), -1)[:, : len(table)]
     if head.bias is not None:
         logits = logits + alike(head.bias[...], logits)
     return logits if head.config.cap is None else soft_cap(logits, head.config.cap, "head")
 
 
 def plainly(model: Transformer, task: Task) -> Float[Array, "two"]:
-    """Return the number of both runs, from plain forward passes.
+    """Return the mean log-probability of both runs, from plain forward passes.
 
     Args:
         model: a language model.
-        task: the text, its part, and what is asked after it.
+        task: the text, its part, and the answers after it.
     """
     ids, seen = (task.ids, ~task.hidden) if task.other is None else (task.other, None)
     runs = model.states(model.embed(task.ids)), model.states(model.embed(ids), seen)
@@ -98,7 +98,7 @@ def plainly(model: Transformer, task: Task) -> Float[Array, "two"]:
 
 
 def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "layers tokens features"]:
-    """Return the stream before each layer of a whole text.
+    """Return the residual stream before each layer on a whole text.
 
     Args:
         model: a language model.
@@ -109,12 +109,12 @@ def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "l
 
 
 def number(model: Transformer, task: Task, reading: Reading) -> Float[Array, ""]:
-    """Return the number where each layer reads what it is given of the text's part.
+    """Return the mean log-probability with the inputs that each layer reads from the part replaced.
 
     Args:
         model: a language model.
-        task: the text, its part, and what is asked after it.
-        reading: what each layer reads.
+        task: the text, its part, and the answers after it.
+        reading: the inputs that each layer reads.
     """
     x = model.first(model.embed(task.ids))
     for i, block in enumerate(model.stack.blocks):

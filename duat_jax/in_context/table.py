@@ -1,4 +1,4 @@
-"""The in-context ledger as a table."""
+"""Tables of the in-context decomposition."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,15 +25,15 @@ def _numbers(parts: Iterable[Any]) -> list[Text]:
 def _layers(ledger: Ledger) -> RenderableType:
     from duat_jax.in_context.result import COLUMNS
 
-    table, layers, beside = new_table(), ledger.layers, {"what is read": ledger.reads}
+    table, layers, extra = new_table(), ledger.layers, {"what is read": ledger.reads}
     # A hidden part's own parameters are the same in both runs.
     first = int(ledger.inputs is None)
     if ledger.again_at is not None and ledger.again_from is not None:
-        beside |= {"run again: alone": ledger.again_at, "and later": ledger.again_from}
-    for column in ("", *COLUMNS[first:], "sum", *beside):
+        extra |= {"run again: alone": ledger.again_at, "and later": ledger.again_from}
+    for column in ("", *COLUMNS[first:], "sum", *extra):
         table.add_column(column, justify="right", max_width=13 if column else None)
     for i, row in enumerate(layers[:-1, first:]):
-        table.add_row(f"layer {i}", *_numbers((*row, row.sum(), *(column[i] for column in beside.values()))))
+        table.add_row(f"layer {i}", *_numbers((*row, row.sum(), *(column[i] for column in extra.values()))))
     for name, row in (("read-out", layers[-1, first:]), ("all", layers[:, first:].sum(0))):
         table.add_row(name, *_numbers((*row, row.sum())))
     return table
@@ -57,10 +57,10 @@ def _form(form: Moved, *, masked: bool) -> RenderableType:
 
 
 def render(ledger: Ledger) -> RenderableType:
-    """Return the whole account: by layer, and in the closed form's parameters.
+    """Return the tables of a result: by layer, and in the closed form's parameters.
 
     Args:
-        ledger: what to show.
+        ledger: the result to show.
     """
     first, second = ledger.values
     masked = ledger.inputs is None

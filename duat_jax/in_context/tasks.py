@@ -1,4 +1,4 @@
-"""Tasks that a few demonstrations say: pairs of what is asked and what is answered."""
+"""Few-shot tasks: pairs of a question and its answer."""
 
 from duat_jax.inputs.tasks import COUNTRIES
 
@@ -16,8 +16,8 @@ WORDS = (
 )
 
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
-    "antonyms": tuple((one, other) for one, other in (pair.split("/") for pair in ANTONYMS.split())),
+    "antonyms": tuple((word, antonym) for word, antonym in (pair.split("/") for pair in ANTONYMS.split())),
     "capitals": tuple((country, city) for country, city, _ in (pair.split("/") for pair in COUNTRIES)),
     "uppercase": tuple((word, word.upper()) for word in WORDS.split()),
 }
-"""What is asked and answered in each task."""
+"""The pairs of question and answer of each task."""

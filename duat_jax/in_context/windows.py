@@ -1,4 +1,4 @@
-"""What a language model loses where each layer sees a part of the text only, such as the last tokens."""
+"""Cross-entropy of a language model whose attention is restricted to some tokens, such as the last ones."""
 
 from collections.abc import Sequence
 
@@ -19,13 +19,13 @@ PATTERN = "attention.pattern"
 
 
 def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarray, "queries keys"]:
-    """Return which tokens a position sees: the last ones, itself included, and some places of the text always.
+    """Return a mask of the last tokens before each position, itself included, and of positions that are always visible.
 
     Args:
         tokens: the text's length.
-        kernel: how many of the last tokens.
-        kept: the places that every position sees, such as `[0]` for the first token, into which language models put
-            the attention that nothing else needs.
+        kernel: the number of last tokens.
+        kept: the positions that are always visible, such as `[0]` for the first token, to which language models
+            direct attention that no other token needs.
 
     Example:
         >>> window(4, 2, [0]).astype(int)
@@ -43,14 +43,14 @@ def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarra
 def window_losses(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], visible: Bool[np.ndarray, "queries keys"]
 ) -> Float[np.ndarray, "texts"]:
-    """Return the mean loss on each text where every layer's patterns are cut to what is visible and made to sum to one.
+    """Return the mean cross-entropy of each text with every layer's attention restricted to visible tokens.
 
-    A softmax over fewer tokens is the whole one's entries there, divided by their sum.
+    The attention weights of visible tokens are divided by their sum, which is the softmax over these tokens alone.
 
     Args:
-        model: a language model; its own mask stays.
+        model: a language model; its own mask is kept.
         ids: token ids of texts of one length.
-        visible: which tokens (keys) each position (query) sees; of the model's own mask, at least one each.
+        visible: which tokens (keys) each position (query) sees: at least one of those in the model's own mask.
 
     Raises:
         BadText: if the texts are too long to store their patterns.
@@ -80,5 +80,5 @@ def _losses(model: Transformer, ids: Array, visible: Array) -> Array:
 
 
 def _cut(pattern: Array, visible: Array) -> Array:
-    seen = jnp.where(visible, pattern, 0)
-    return seen / seen.sum(-1, keepdims=True)
+    kept = jnp.where(visible, pattern, 0)
+    return kept / kept.sum(-1, keepdims=True)

@@ -519,9 +519,9 @@ def test_an_account_shows_itself_and_is_plain_data(found):
 
 def test_what_cannot_be_asked_is_refused():
     model = language_model(layers=1)
-    with pytest.raises(duat.BadText, match="causal language models"):
+    with pytest.raises(duat.BadText, match="causal language model"):
         ledger(language_model(layers=1, causal=False), TASK)
-    with pytest.raises(duat.BadText, match="stands in the hidden part"):
+    with pytest.raises(duat.BadText, match="a place is in the hidden part"):
         ledger(model, TASK._replace(places=jnp.array([2, 6])))
     with pytest.raises(duat.BadText, match="the text has 20 tokens: give 1 to 16"):
         ledger(model, Task(jnp.zeros(20, int), jnp.zeros(20, bool), jnp.array([3]), jnp.array([3])))

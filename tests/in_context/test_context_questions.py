@@ -96,7 +96,7 @@ def test_controls_that_cannot_be_drawn_are_refused(tokenizer):
     with pytest.raises(duat.BadText, match="tokens: give two of one length"):
         exchange(two, three)
     first, second = (question_of(tokenizer, ["a = 1"], ask, " 2") for ask in ("b =", "c ="))
-    with pytest.raises(duat.BadText, match="ask the same question"):
+    with pytest.raises(duat.BadText, match="give the same question"):
         exchange(first, second)
 
 
@@ -119,7 +119,7 @@ def test_a_reply_is_that_of_the_plain_model(tokenizer):
 def test_questions_that_cannot_be_drawn_are_refused(tokenizer):
     with pytest.raises(duat.BadText, match="there is no task 'chess': choose one of antonyms"):
         draw_question(tokenizer, "chess", 1)
-    with pytest.raises(duat.BadText, match="1000 demonstrations of 'capitals' are asked for, which has"):
+    with pytest.raises(duat.BadText, match="1000 demonstrations of 'capitals' are requested, which has"):
         draw_question(tokenizer, "capitals", 1000)
     with pytest.raises(duat.BadText, match="the question is empty; the answer is empty"):
         question_of(tokenizer, ["a"], "", "")

@@ -112,7 +112,11 @@ def infinite(tensors):
         ({"peft_type": "IA3", "use_dora": True, "bias": "all"}, None, ("peft_type", "use_dora", "bias")),
         ({"r": 0, "lora_alpha": "x", "new_field": 3}, None, ("r must", "lora_alpha must", "new_field")),
         ({"init_lora_weights": "pissa"}, None, ("changes the base model too",)),
-        ({"modules_to_save": ["lm_head"], "alpha_pattern": {"(": 3}}, None, ("modules_to_save", "isn't a valid pattern")),
+        (
+            {"modules_to_save": ["lm_head"], "alpha_pattern": {"(": 3}},
+            None,
+            ("modules_to_save", "isn't a valid pattern"),
+        ),
         ({"r": 3}, None, ("[3, 16]",)),
         ({}, renamed, ("layers.0.self_attn.query", "layers.1.self_attn.query", "no linear layer of a llama model")),
         ({}, misshapen, ("layers.0.self_attn.q_proj.lora_A.weight has shape [2, 15]", "layers.1")),

@@ -218,7 +218,10 @@ MISTAKES = {
         ("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--batch", "46"),
         "50 pieces of 8 tokens",
     ),
-    "no module": (("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--module", "k"), "no linear layer 'k'"),
+    "no module": (
+        ("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--module", "k"),
+        "no linear layer 'k'",
+    ),
     "rates": (
         ("train", "--text", "text.txt", "--output", "out", "--rate", "nan", "--alpha", "-1"),
         "--alpha -1.0, --rate",

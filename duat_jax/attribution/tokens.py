@@ -1,4 +1,4 @@
-"""Methods that say how much each token of a text matters for one number that a model computes of it."""
+"""Attribution methods that score the tokens of a text by their effect on a metric."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -20,130 +20,130 @@ from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
 SAMPLES, NOISE = 32, 0.15
-"""SmoothGrad: how many noisy texts, and the noise's standard deviation as a part of the embeddings' range."""
+"""SmoothGrad: number of noisy samples, and standard deviation of the noise as a fraction of the embeddings' range."""
 
 
-class Asked(NamedTuple):
-    """A number that a model computes of one text: a pytree.
+class Metric(NamedTuple):
+    """A metric of a model on one text: a pytree.
 
     Args:
         x: the text's embeddings, `[tokens, features]`.
-        others: those with another thing in the place of every token that isn't special, by a baseline's name.
+        baselines: the embeddings with every token that isn't special replaced, by the name of the baseline.
         real: true for real tokens, `[tokens]`.
-        reader: what reads the number out of a forward pass.
+        reader: evaluates the metric on a forward pass.
     """
 
     x: Float[Array, "tokens features"]
-    others: dict[str, Float[Array, "tokens features"]]
+    baselines: dict[str, Float[Array, "tokens features"]]
     real: Bool[Array, "tokens"]
     reader: Any
 
 
-Method = Callable[[Transformer, Asked], Float[Array, "tokens"]]
-"""From a model and what is asked of it to a score of every token: by how much it raises the number."""
+Method = Callable[[Transformer, Metric], Float[Array, "tokens"]]
+"""From a model and a metric to a score of every token: its contribution to the metric."""
 
 
-def read(model: Transformer, asked: Asked, x: Float[Array, "tokens features"]) -> Reading:
-    """Return the number that is asked for, and how it is read, from other embeddings.
-
-    Args:
-        model: the model.
-        asked: the question.
-        x: the embeddings, `[tokens, features]`.
-    """
-    return asked.reader.read(model, ForwardPass(asked.real, model.states(x, asked.real), {}))
-
-
-def number(model: Transformer, asked: Asked, x: Float[Array, "tokens features"]) -> Float[Array, ""]:
-    """Return the number that is asked for, from other embeddings.
+def read(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Reading:
+    """Evaluate a metric on given embeddings, and return its value and its read-out.
 
     Args:
         model: the model.
-        asked: the question.
+        metric: the metric.
         x: the embeddings, `[tokens, features]`.
     """
-    return read(model, asked, x).value
+    return metric.reader.read(model, ForwardPass(metric.real, model.states(x, metric.real), {}))
 
 
-def _gradient(model: Transformer, asked: Asked, x: Array) -> Array:
-    return jax.grad(partial(number, model, asked))(x)
+def number(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Float[Array, ""]:
+    """Evaluate a metric on given embeddings.
+
+    Args:
+        model: the model.
+        metric: the metric.
+        x: the embeddings, `[tokens, features]`.
+    """
+    return read(model, metric, x).value
 
 
-def _gradient_times_input(model: Transformer, asked: Asked) -> Array:
-    return (_gradient(model, asked, asked.x) * asked.x).sum(-1)
+def _gradient(model: Transformer, metric: Metric, x: Array) -> Array:
+    return jax.grad(partial(number, model, metric))(x)
 
 
-def _gradient_times_change(model: Transformer, asked: Asked, *, baseline: str) -> Array:
-    return (_gradient(model, asked, asked.x) * (asked.x - asked.others[baseline])).sum(-1)
+def _gradient_times_input(model: Transformer, metric: Metric) -> Array:
+    return (_gradient(model, metric, metric.x) * metric.x).sum(-1)
 
 
-def _integrated_gradients(model: Transformer, asked: Asked, *, steps: int, baseline: str) -> Array:
-    change = asked.x - asked.others[baseline]
+def _gradient_times_change(model: Transformer, metric: Metric, *, baseline: str) -> Array:
+    return (_gradient(model, metric, metric.x) * (metric.x - metric.baselines[baseline])).sum(-1)
+
+
+def _integrated_gradients(model: Transformer, metric: Metric, *, steps: int, baseline: str) -> Array:
+    change = metric.x - metric.baselines[baseline]
     middles = (jnp.arange(steps, dtype=change.dtype) + 0.5) / steps
-    gradients = jax.lax.map(lambda t: _gradient(model, asked, asked.others[baseline] + t * change), middles)
+    gradients = jax.lax.map(lambda t: _gradient(model, metric, metric.baselines[baseline] + t * change), middles)
     return (gradients.mean(0) * change).sum(-1)
 
 
-def _smoothed_gradient_times_input(model: Transformer, asked: Asked) -> Array:
-    inside = asked.real[:, None]
-    size = jnp.max(asked.x, where=inside, initial=-jnp.inf) - jnp.min(asked.x, where=inside, initial=jnp.inf)
+def _smoothed_gradient_times_input(model: Transformer, metric: Metric) -> Array:
+    inside = metric.real[:, None]
+    size = jnp.max(metric.x, where=inside, initial=-jnp.inf) - jnp.min(metric.x, where=inside, initial=jnp.inf)
 
     def noisy(key: Array) -> Array:
-        noise = jax.random.normal(key, asked.x.shape, asked.x.dtype)
-        return _gradient(model, asked, asked.x + NOISE * size * noise)
+        noise = jax.random.normal(key, metric.x.shape, metric.x.dtype)
+        return _gradient(model, metric, metric.x + NOISE * size * noise)
 
     gradients = jax.lax.map(noisy, jax.random.split(jax.random.key(0), SAMPLES))
-    return (gradients.mean(0) * asked.x).sum(-1)
+    return (gradients.mean(0) * metric.x).sum(-1)
 
 
-def _secant(model: Transformer, asked: Asked, *, baseline: str) -> Array:
-    return secant(partial(number, model, asked))(asked.x, asked.others[baseline]).parts.sum(-1)
+def _secant(model: Transformer, metric: Metric, *, baseline: str) -> Array:
+    return secant(partial(number, model, metric))(metric.x, metric.baselines[baseline]).parts.sum(-1)
 
 
-def _contributions(model: Transformer, asked: Asked, *, terms: bool) -> Array:
-    """Return what flows from each token's embedding through the linear path, and if asked what its terms add."""
-    recording = record_kinds(lambda x: model.states(x, asked.real), asked.x, decomposition.KINDS)
-    found = contributions(recording, read(model, asked, asked.x).readout, neurons=False)
-    linear = found.input.sum(-1)
-    return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in found.terms.values()) if terms else linear
+def _contributions(model: Transformer, metric: Metric, *, terms: bool) -> Array:
+    """Return each token's contribution through the linear path, and optionally that of the terms at the token."""
+    recording = record_kinds(lambda x: model.states(x, metric.real), metric.x, decomposition.KINDS)
+    parts = contributions(recording, read(model, metric, metric.x).readout, neurons=False)
+    linear = parts.input.sum(-1)
+    return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in parts.terms.values()) if terms else linear
 
 
-def _collapse(model: Transformer, asked: Asked, *, carries: str | None, baseline: str | None = None) -> Array:
-    recording = record_kinds(lambda x: model.states(x, asked.real), asked.x, affine_form.KINDS)
-    coefficient = collapse_of(recording, carries).linear.T(read(model, asked, asked.x).readout)
-    return (coefficient * (asked.x if baseline is None else asked.x - asked.others[baseline])).sum(-1)
+def _collapse(model: Transformer, metric: Metric, *, carries: str | None, baseline: str | None = None) -> Array:
+    recording = record_kinds(lambda x: model.states(x, metric.real), metric.x, affine_form.KINDS)
+    coefficient = collapse_of(recording, carries).linear.T(read(model, metric, metric.x).readout)
+    return (coefficient * (metric.x if baseline is None else metric.x - metric.baselines[baseline])).sum(-1)
 
 
-def _attention_rollout(model: Transformer, asked: Asked) -> Array:
-    held = record_kinds(lambda x: model.states(x, asked.real), asked.x, (marks.HOLD,)).dynamics.held
-    identity = rollout = jnp.eye(len(asked.x), dtype=asked.x.dtype)
+def _attention_rollout(model: Transformer, metric: Metric) -> Array:
+    held = record_kinds(lambda x: model.states(x, metric.real), metric.x, (marks.HOLD,)).dynamics.held
+    identity = rollout = jnp.eye(len(metric.x), dtype=metric.x.dtype)
     for pattern in (value for key, value in held.items() if key.name == "attention.pattern"):
         rollout = jnp.matmul((pattern.mean(0) + identity) / 2, rollout, precision=PRECISION)
-    # The tokens out of which the number is read.
-    place = getattr(asked.reader, "position", None)
-    return rollout.mean(0, where=asked.real[:, None]) if place is None else rollout[place]
+    # The tokens at which the metric is read.
+    place = getattr(metric.reader, "position", None)
+    return rollout.mean(0, where=metric.real[:, None]) if place is None else rollout[place]
 
 
 def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Method]:
-    """Return every method that a model can be asked, by its name.
+    """Return all attribution methods that a model supports, by name.
 
     With the change `Δ = x − y` of a token's embedding `x` from a baseline's `y`, a token's score is the sum over
-    features of what follows. Every method that takes a change is there once for every baseline.
+    features of the product in the table. Methods that use a change exist once for every baseline.
 
     | method | score |
     |---|---|
-    | secant | `D Δ`: the multiplier between the text and the baseline, everything flowing |
+    | secant | `D Δ`: the multiplier between the text and the baseline, nothing held |
     | collapse | `c x`: the collapse's coefficient, for gated models in each gauge; *x change*: `c Δ` |
-    | contributions | `u x`: the linear path with everything held, and what the terms at the token add |
+    | contributions | `u x`: the linear path with everything held, plus the terms at the token |
     | contributions, linear path | `u x` alone |
     | gradient x input, gradient x change | `∇ x`, `∇ Δ` |
     | integrated gradients | the mean of `∇` on the straight line from the baseline to the text, times `Δ` |
     | SmoothGrad x input | the mean of `∇` at noisy embeddings, times `x` |
-    | attention rollout | the product over layers of half the mean pattern and half the identity, no sum |
+    | attention rollout | the product over layers of half the mean pattern plus half the identity, without a sum |
 
     Args:
         config: the model's parts.
-        baselines: names in `duat_jax.inputs.baselines.BASELINES`, what `Asked.others` has.
+        baselines: names in `duat_jax.inputs.baselines.BASELINES`, the keys of `Metric.baselines`.
 
     Example:
         >>> import duat_jax as duat

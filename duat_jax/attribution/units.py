@@ -1,4 +1,4 @@
-"""Methods that say how much each unit of a model matters for what changes between two texts."""
+"""Attribution methods that score a model's units by their part in the difference between two texts."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -26,17 +26,17 @@ from duat_jax.transform.query import seen_of
 from duat_jax.transform.recording import record_kinds
 
 KINDS = (marks.POINT, marks.STREAM)
-"""The kinds of mark that units stand on."""
+"""The kinds of mark of units."""
 
 
 class Scores(NamedTuple):
-    """A number for each unit: how much of the difference between two texts it is said to carry.
+    """Scores of units: each unit's attributed part of the difference between two texts.
 
     Args:
-        neurons: of each neuron at each token, `[layers, tokens, neurons]`; none where a method has none.
-        heads: of what each head mixes at each token, `[layers, tokens, heads]`; none where a method has none.
-        streams: of the stream before each layer and after the last one at each token, `[layers + 1, tokens]`; none
-            where a method has none.
+        neurons: of each neuron at each token, `[layers, tokens, neurons]`; absent if the method has none.
+        heads: of each head's mixed values at each token, `[layers, tokens, heads]`; absent if the method has none.
+        streams: of the residual stream before each layer and after the last one at each token, `[layers + 1, tokens]`;
+            absent if the method has none.
     """
 
     neurons: Float[Array, "*prompts layers tokens neurons"] | None
@@ -45,7 +45,7 @@ class Scores(NamedTuple):
 
 
 class _Units(NamedTuple):
-    """Where units are marked, layer by layer; or of every entry of theirs a value, a change, a coefficient.
+    """Marks of units, layer by layer; or arrays with a value, change or coefficient of every entry of the units.
 
     Args:
         neurons: entries `[layers, tokens, neurons]`.
@@ -59,9 +59,9 @@ class _Units(NamedTuple):
 
 
 Read = Callable[[Array], Array]
-"""From a text's embeddings to by how much a model prefers one token to another after it."""
+"""From a text's embeddings to the difference of two next tokens' logits."""
 Rule = Callable[[Read, Array, Array], _Units]
-"""From that function and the embeddings of the clean and the corrupted text to what each entry carries."""
+"""From that function and the embeddings of the clean and the corrupted text to the score of each entry."""
 Method = Callable[[Transformer, Array, Array, Array, Array], Scores]
 """From a model, the clean and the corrupted text, `[tokens]`, the right and the wrong token to every unit's score."""
 
@@ -96,12 +96,12 @@ def _times(coefficients: _Units, values: _Units) -> _Units:
     return jax.tree.map(jnp.multiply, coefficients, values)
 
 
-def _minus(values: _Units, others: _Units) -> _Units:
-    return jax.tree.map(jnp.subtract, values, others)
+def _minus(values: _Units, subtrahends: _Units) -> _Units:
+    return jax.tree.map(jnp.subtract, values, subtrahends)
 
 
 def _gradient(read: Read, x: Array) -> tuple[_Units, _Units]:
-    """Return the derivative in every entry, with everything flowing, and the entries: one pass and its transpose."""
+    """Return the gradient with respect to every entry, and the entries' values, in one pass and its transpose."""
     sites = _sites(trace(read, x)[0])
 
     def run(added: _Units) -> tuple[Array, _Units]:
@@ -126,7 +126,7 @@ def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> _
 
 
 def _mean(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
-    """Return the mean of something over the middles of equal steps from 0 to 1, one after the other."""
+    """Return the mean of a function over the middles of equal steps from 0 to 1, evaluated one after the other."""
     total = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), jax.eval_shape(at, jnp.zeros((), dtype)))
     middles = (jnp.arange(steps, dtype=dtype) + 0.5) / steps
     total, _ = jax.lax.scan(lambda total, t: (jax.tree.map(jnp.add, total, at(t)), None), total, middles)
@@ -134,15 +134,15 @@ def _mean(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
 
 
 def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
-    """Return gradients averaged on the straight line between the embeddings, times the units' change."""
+    """Return gradients averaged on the straight line between the embeddings, times the change of the units."""
     gradient = _mean(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
     return _times(gradient, _minus(_values(read, x), _values(read, y)))
 
 
 def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
-    """Return gradients averaged on the line on which all units of a kind move together, times their change.
+    """Return gradients averaged on the line on which all units of a kind change together, times their change.
 
-    All streams together are no place to move: the last one alone would be read.
+    Streams are left out: if all of them are set, only the last one has an effect.
     """
     sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
 
@@ -160,7 +160,7 @@ def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Unit
 
 
 def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
-    """Return gradients averaged on the line on which one layer's units move, the text clean, times their change."""
+    """Return gradients averaged on the line on which one layer's units change on the clean text, times their change."""
     sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
 
     def carried(at: tuple[Site, ...], corrupted: Array, change: Array) -> Array:
@@ -170,8 +170,8 @@ def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) ->
             def gradient(t: Array) -> Array:
                 def run(values: Array) -> Array:
                     edits = {
-                        site: Edit(1 - here.astype(x.dtype), jnp.where(here, values, 0))
-                        for site, here in zip(at, moves, strict=True)
+                        site: Edit(1 - moving.astype(x.dtype), jnp.where(moving, values, 0))
+                        for site, moving in zip(at, moves, strict=True)
                     }
                     return edit(read, edits)(x)
 
@@ -185,15 +185,17 @@ def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) ->
 
 
 def _held(read: Read, x: Array, *, slopes: bool = False, carries: str | None = None) -> tuple[_Units, _Units]:
-    """Return what every entry's coefficient is with patterns and norms held, and the entries."""
+    """Return every entry's coefficient with patterns and norms held, and the entries' values."""
     recording = record_kinds(read, x, {*affine_form.KINDS, *KINDS})
     sites = _sites(recording.program)
-    found = coefficients(recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, carries=carries)
-    return _stacked(sites, found), _stacked(sites, recording.seen)
+    by_site = coefficients(
+        recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, carries=carries
+    )
+    return _stacked(sites, by_site), _stacked(sites, recording.seen)
 
 
 def _two_secants(read: Read, x: Array, y: Array) -> _Units:
-    """Return the parts of both halves of the way, each by its own secant."""
+    """Return the sum of the parts over two half-steps, each with its own secant."""
     middle = (x + y) / 2
     return jax.tree.map(jnp.add, _secant(read, x, middle), _secant(read, middle, y))
 
@@ -220,7 +222,7 @@ def _method(rule: Rule) -> Method:
 
 
 def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
-    """Return the length of what each unit's change adds to the stream; experts' neurons have no one output each."""
+    """Return the norm of each unit's change of the residual stream; neurons of experts have no single output vector."""
     read = _reader(model, right, wrong)
     change = _minus(_values(read, model.embed(clean)), _values(read, model.embed(corrupted)))
     mlps = [block.mlp.output for block in _blocks(model) if isinstance(block.mlp, MLP | GatedMLP)]
@@ -238,11 +240,11 @@ def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: A
 
 
 def _kernels(maps: Iterable[Linear], x: Array) -> Float[Array, "maps inputs outputs"]:
-    return jnp.stack([alike(one.kernel[...], x) for one in maps])
+    return jnp.stack([alike(linear.kernel[...], x) for linear in maps])
 
 
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
-    """Return numbers drawn from a seed that the texts make."""
+    """Return random scores, with a seed from the texts."""
     neurons, heads, streams = jax.eval_shape(partial(_values, _reader(model, right, wrong)), model.embed(clean))
     seed = jax.random.key(0)
     keys = jax.random.split(jax.random.fold_in(seed, jnp.polyval(jnp.concatenate([clean, corrupted]), 31)), 3)
@@ -251,10 +253,10 @@ def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wr
 
 
 def slopes_times_change(carries: str | None = None) -> Method:
-    """Return the method that multiplies what the collapse gives as a unit's coefficient by the unit's change.
+    """Return the method that multiplies a unit's coefficient in the collapse by the unit's change.
 
     Args:
-        carries: what carries gated terms, as in `duat.collapse`.
+        carries: the gauge of gated terms, as in `duat.collapse`.
     """
     return _method(partial(_held_times_change, slopes=True, carries=carries))
 
@@ -276,19 +278,19 @@ METHODS: dict[str, Method] = {
     "norm of change x W_out": _norm_of_change,
     "random": _random,
 }
-"""Every method by its name. With the change `Δ` of a unit from the corrupted to the clean text and its value `h` on the
-clean one, a score is
+"""The attribution methods, by name. With the change `Δ` of a unit from the corrupted to the clean text and its value
+`h` on the clean one, a score is
 
 | method | score |
 |---|---|
-| secant | `D Δ`: the multiplier between both texts, everything flowing |
-| two half-steps | the same from the corrupted embeddings to the mean of both, and on to the clean ones, added |
+| secant | `D Δ`: the multiplier between both texts, nothing held |
+| two half-steps | the sum of two secants: from the corrupted embeddings to the mean of both, and on to the clean ones |
 | patterns held | `D Δ` with patterns and norms held at their midpoints |
-| half rule | `c Δ`: the collapse's coefficient, half of each factor of a gated term carrying |
+| half rule | `c Δ`: the collapse's coefficient, in the gauge `"halves"` of gated terms |
 | gradient x change | `∇ Δ`, the gradient at the clean text |
 | integrated gradients | the mean of `∇` along the straight line between the embeddings, times `Δ` |
-| all layers together | the same where all neurons, or all heads, move on a straight line, in 10 steps |
-| layer by layer | the same where those of one layer do and the text is clean, in 5 steps |
+| all layers together | the same with all neurons, or all heads, changing on a straight line, in 10 steps |
+| layer by layer | the same with the units of one layer, on the clean text, in 5 steps |
 | contributions | `u h`: the closed form's coefficient, terms held |
 | contributions x change | `u Δ` |
 | norm of change x W_out | `‖Δ W_out‖` |

@@ -1,4 +1,4 @@
-"""How well a circuit stands for its model: the curve over its size, and numbers made of it."""
+"""Faithfulness curves of circuits over their size, and summary statistics of the curves."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,17 +7,17 @@ import numpy as np
 from jaxtyping import Float
 
 FRACTIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""The sizes at which a circuit is tried: which fraction of all units is in it."""
+"""The evaluated sizes of circuits, as fractions of all units."""
 
 
 class Curve(NamedTuple):
-    """What a model says of each prompt, by how much it prefers the right answer, while part of it is corrupted.
+    """Logit difference between right and wrong answer for each prompt, with parts of the model corrupted.
 
     Args:
-        clean: nothing is, `[prompts]`.
-        corrupted: it reads the corrupted text, `[prompts]`.
-        kept: all units are but those of the circuit, for each of `FRACTIONS`, `[prompts, fractions]`.
-        removed: the units of the circuit are and no others, `[prompts, fractions]`.
+        clean: on the clean text, nothing corrupted, `[prompts]`.
+        corrupted: on the corrupted text, `[prompts]`.
+        kept: with all units corrupted except those of the circuit, for each of `FRACTIONS`, `[prompts, fractions]`.
+        removed: with only the units of the circuit corrupted, `[prompts, fractions]`.
     """
 
     clean: Float[np.ndarray, "prompts"]
@@ -27,13 +27,13 @@ class Curve(NamedTuple):
 
 
 def faithfulness(curve: Curve, run: Float[np.ndarray, "*prompts fractions"]) -> Float[np.ndarray, "*any fractions"]:
-    """Return how much of the difference between clean and corrupted there is in other runs.
+    """Return the faithfulness of other runs: their share of the difference between clean and corrupted.
 
     `f(k) = (m(k) − m_corrupted) / (m_clean − m_corrupted)`, each the mean over prompts.
 
     Args:
-        curve: what it is measured by.
-        run: what the model says in the other runs, such as `curve.kept`, `[prompts, fractions]`.
+        curve: the curve with the clean and corrupted runs.
+        run: the logit differences of the other runs, such as `curve.kept`, `[prompts, fractions]`.
 
     Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025, circuit localization track.
     """
@@ -62,13 +62,13 @@ STATISTICS: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
     "CMD": lambda kept, removed: _area(np.abs(1 - kept), 0.0),
     "removed": lambda kept, removed: _mean_over_sizes(removed),
 }
-"""One number of each curve, from `f` where the circuit is kept and where it is removed, `[..., fractions]`: the mean of
+"""Statistics of a curve, from `f` with the circuit kept and with it removed, `[..., fractions]`: the mean of
 `f` over log k; the areas under `f` (CPR, circuit performance ratio) and under `|1 − f|` (CMD, circuit–model distance),
-up to the whole model; the mean over log k where the circuit is removed, which is the better the lower."""
+up to the whole model; the mean over log k with the circuit removed, where lower is better."""
 
 
 def columns(curve: Curve) -> Float[np.ndarray, "prompts columns"]:
-    """Return everything that was measured of each prompt in one row, of which a mean over prompts is taken.
+    """Return all measurements of each prompt in one row, for means over prompts.
 
     Args:
         curve: the curve.
@@ -77,11 +77,11 @@ def columns(curve: Curve) -> Float[np.ndarray, "prompts columns"]:
 
 
 def number(name: str, means: Float[np.ndarray, "*any columns"]) -> Any:
-    """Return a number of a curve from the means over its prompts.
+    """Return a statistic of a curve from the means over its prompts.
 
     Args:
         name: a name in `STATISTICS`.
-        means: of `columns`, `[..., columns]`.
+        means: means of `columns`, `[..., columns]`.
     """
     clean, corrupted, runs = means[..., 0], means[..., 1], means[..., 2:]
     return STATISTICS[name](*np.split(_share(clean, corrupted, runs), 2, -1))

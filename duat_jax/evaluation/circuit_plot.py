@@ -1,4 +1,4 @@
-"""The curves of several methods as one picture."""
+"""Plot of faithfulness curves of several methods."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.comparison import Row
 
 COLOURS = 10
-"""How many there are; the lines after them are dashed."""
+"""The number of line colours; further lines are dashed."""
 
 
 def draw(tables: Mapping[str, Mapping[str, Row]]) -> Figure:
-    """Return faithfulness over the circuit's size, where it is kept and where it is removed.
+    """Plot faithfulness against the circuit's size, with the circuit kept and with it removed.
 
     Args:
-        tables: the rows of the methods for each column of the picture, by its title.
+        tables: the rows of the methods for each column of the figure, by its title.
     """
     figure = Figure(figsize=(3.5 + 4.0 * len(tables), 7.0), layout="constrained")
     axes = figure.subplots(2, len(tables), squeeze=False, sharex=True, sharey="row")

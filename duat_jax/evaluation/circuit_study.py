@@ -1,4 +1,4 @@
-"""A study: several methods tried on several tasks with one model."""
+"""Comparison of attribution methods by the circuits they find, on several tasks with one model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Study(NamedTuple):
-    """What was tried, and what came out.
+    """Prompts and curves of a comparison.
 
     Args:
         drawn: the prompts of each task.
@@ -29,7 +29,7 @@ class Study(NamedTuple):
     curves: dict[str, dict[str, dict[str, Curve]]]
 
     def tables(self, tasks: Sequence[str]) -> dict[str, dict[str, Row]]:
-        """Return for each kind of units the row of each method, its mean over tasks.
+        """Return the row of each method for each kind of units, as means over tasks.
 
         Args:
             tasks: names of tasks of the study.
@@ -37,7 +37,7 @@ class Study(NamedTuple):
         return {kind: compare([self.curves[task][kind] for task in tasks]) for kind in self.curves[tasks[0]]}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the results as plain data for JSON."""
 
         def plain(tasks: Sequence[str]) -> dict[str, Any]:
             return {kind: as_dict(table) for kind, table in self.tables(tasks).items()}
@@ -59,7 +59,7 @@ class Study(NamedTuple):
 
 
 def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) -> None:
-    """Raise for names that nothing has.
+    """Validate names of tasks, methods and units.
 
     Args:
         tasks: names in `TASKS`.
@@ -67,16 +67,16 @@ def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) ->
         units: names in `UNITS`.
 
     Raises:
-        BadText: naming all of them.
+        BadText: naming every unknown name.
     """
-    asked: tuple[tuple[str, Iterable[str], Mapping], ...] = (
+    choices: tuple[tuple[str, Iterable[str], Mapping], ...] = (
         ("task", tasks, TASKS),
         ("method", methods, METHODS),
         ("kind of units", units, UNITS),
     )
     problems = [
-        f"there is no {what} {name!r}: choose one of {'; '.join(known)}"
-        for what, names, known in asked
+        f"there is no {kind} {name!r}: choose one of {'; '.join(known)}"
+        for kind, names, known in choices
         for name in names
         if name not in known
     ]
@@ -96,7 +96,7 @@ def study(
     seed: int = 0,
     mean: bool = False,
 ) -> Study:
-    """Try the circuits that methods find on prompts which a model answers rightly.
+    """Evaluate the circuits of several methods on prompts that a model answers correctly.
 
     Args:
         model: a language model.
@@ -104,19 +104,19 @@ def study(
         tasks: names in `TASKS`.
         methods: names in `METHODS`; the others are compared with the first one.
         units: names in `UNITS`.
-        prompts: how many of each task, at least 2.
-        progress: gives for each task what `measure` reports its progress to.
-        seed: which prompts.
-        mean: whether units are corrupted by the mean of their values over all corrupted texts.
+        prompts: the number of prompts of each task, at least 2.
+        progress: returns for each task a context manager with the progress callback of `measure`.
+        seed: the seed of the prompts.
+        mean: whether units are replaced by the mean of their values over all corrupted texts.
 
     Raises:
-        BadText: naming what there isn't, or if the model answers too few prompts rightly.
+        BadText: naming every unknown name, or if the model answers too few prompts correctly.
     """
     check(tasks, methods, units)
     chosen = {name: METHODS[name] for name in methods}
     drawn = {task: draw(model, tokenizer, task, prompts, seed=seed) for task in tasks}
     curves = {}
-    for task, one in drawn.items():
+    for task, prompts_of_task in drawn.items():
         with progress(task) as report:
-            curves[task] = measure(model, one.prompts, chosen, units, mean=mean, progress=report)
+            curves[task] = measure(model, prompts_of_task.prompts, chosen, units, mean=mean, progress=report)
     return Study(drawn, curves)

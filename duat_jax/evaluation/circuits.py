@@ -1,4 +1,4 @@
-"""Circuits: which units of a model carry a task, tried by corrupting all the others."""
+"""Circuits: measure which units of a model carry a task by corrupting the other units."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -20,21 +20,21 @@ from duat_jax.transform.keys import Site
 from duat_jax.transform.recording import record_kinds
 
 AT_ONCE = 8
-"""How many prompts are scored at once: short texts alone would wait for the weights to be read."""
+"""Number of prompts that are scored in one batch: single short texts are limited by reading the weights."""
 
 
 class Units(NamedTuple):
-    """What a circuit is made of.
+    """A kind of units of circuits.
 
     Args:
-        kind: the kind of mark that they stand on.
-        name: its name; every layer has one.
-        of: what picks them from a method's scores: one score of each, in axes that broadcast to the mark's value.
+        kind: the kind of mark of the units.
+        name: the name of the mark, which every layer has.
+        select: selects the units' scores from a method's scores, with axes that broadcast to the mark's value.
     """
 
     kind: str
     name: str
-    of: Callable[[Scores], Array | None]
+    select: Callable[[Scores], Array | None]
 
 
 def _over_positions(scores: Array | None) -> Array | None:
@@ -51,7 +51,7 @@ UNITS = {
     "head x position": Units(marks.POINT, "attention.mixed", lambda scores: _of_vectors(scores.heads)),
     "layer x token": Units(marks.STREAM, "layer", lambda scores: _of_vectors(scores.streams)),
 }
-"""The kinds of units: a neuron at a token, a neuron at all tokens, what a head mixed at a token, the stream at one."""
+"""The kinds of units: a neuron at a token, a neuron at all tokens, a head at a token, the stream at a token."""
 
 
 def _sites(model: Transformer, ids: Array, units: Units) -> dict[Site, Array]:
@@ -65,7 +65,7 @@ def values(model: Transformer, ids: Int[Array, "tokens"], units: Units) -> Float
 
     Args:
         model: the model.
-        ids: what it reads, `[tokens]`.
+        ids: token ids, `[tokens]`.
         units: the kind of units.
     """
     return jnp.stack(list(_sites(model, ids, units).values()))
@@ -77,37 +77,37 @@ def run(
     prompt: Prompt,
     units: Units,
     live: Bool[Array, "runs layers ..."],
-    others: Float[Array, "layers tokens *unit"],
+    corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, "runs"]:
-    """Return by how much a model prefers the right answer to the clean text while some of its units are set.
+    """Return the logit difference between right and wrong answer on the clean text with some units replaced.
 
-    Units that are live are computed from what came before them, as everything else is: embeddings are the clean text's,
-    attention attends anew.
+    Live units are computed from the preceding values, like everything else: embeddings are the clean text's,
+    and attention patterns are computed anew.
 
     Args:
         model: the model.
         prompt: one prompt.
         units: the kind of units.
-        live: which ones are live in each of several runs: `[runs, layers, tokens, *unit]`, or what broadcasts to it.
-        others: what those are set to that aren't, `[layers, tokens, *unit]`.
+        live: true for live units in each run: `[runs, layers, tokens, *unit]`, or an array that broadcasts to it.
+        corrupted: the values of all other units, `[layers, tokens, *unit]`.
     """
     sites = list(_sites(model, prompt.clean, units))
 
-    def one(live: Array) -> Array:
-        edits = {site: Edit(live[i], jnp.where(live[i], 0, others[i])) for i, site in enumerate(sites)}
+    def run_live(live: Array) -> Array:
+        edits = {site: Edit(live[i], jnp.where(live[i], 0, corrupted[i])) for i, site in enumerate(sites)}
         return edit(lambda x: logit_difference(model, x, prompt.right, prompt.wrong), edits)(model.embed(prompt.clean))
 
-    return jax.vmap(one)(live)
+    return jax.vmap(run_live)(live)
 
 
 def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions layers ..."]:
-    """Return for each of `FRACTIONS` which units are in the circuit: those whose scores are largest in absolute value.
+    """Return the units of the circuit for each of `FRACTIONS`: those with the largest absolute scores.
 
-    Signed scores would keep what speaks for the right answer and drop what speaks against it: a part that says more
-    than the whole is no faithful one.
+    Signed scores would keep units in favour of the right answer and drop those against it: a circuit with a larger
+    logit difference than the whole model isn't faithful.
 
     Args:
-        scores: one score of each unit.
+        scores: a score for each unit.
     """
     sizes = np.maximum(1, np.rint(np.multiply(FRACTIONS, scores.size)))
     ranks = np.empty(scores.size, np.int32)
@@ -122,7 +122,7 @@ def _scores(method: Method, model: Transformer, prompts: Prompt) -> Scores:
 
 def _kept_and_removed(scores: np.ndarray, method: str) -> Array:
     if not np.isfinite(scores).all():
-        raise NotFinite(f"{method!r} gives scores that aren't finite: leave it out")
+        raise NotFinite(f"{method!r} gives scores that aren't finite: leave this method out")
     circuits = top(scores)
     return jnp.asarray(np.concatenate([circuits, ~circuits]))
 
@@ -136,21 +136,21 @@ def measure(
     mean: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, dict[str, Curve]]:
-    """Try the circuits that methods find, of every size: kept while the rest is corrupted, and corrupted themselves.
+    """Evaluate the circuits of several methods at every size, with the circuit kept and with it corrupted.
 
     Args:
         model: a language model.
-        prompts: prompts of one number of tokens.
-        methods: what gives each unit a score, by name.
+        prompts: prompts with the same number of tokens.
+        methods: the scoring methods, by name.
         units: names in `UNITS`.
-        mean: whether a unit is corrupted by its mean over all corrupted texts, instead of its value in the prompt's.
-        progress: called with the number of methods tried on a prompt so far and that of all.
+        mean: whether a unit is replaced by its mean over all corrupted texts, instead of its value on the prompt's.
+        progress: called with the number of evaluated pairs of method and prompt, and their total number.
 
     Returns:
-        For each kind of units, a curve of each method that has scores for them.
+        For each kind of units, the curve of each method that scores them.
 
     Raises:
-        NotFinite: if a method's scores aren't.
+        NotFinite: if a method's scores aren't finite.
         DuatError: if no method has scores for a kind of units.
     """
     kinds = {name: UNITS[name] for name in units}
@@ -161,30 +161,31 @@ def measure(
         if mean
     }
     count = len(clean)
-    tried: dict[str, dict[str, list[Array]]] = {name: {} for name in kinds}
+    runs_of: dict[str, dict[str, list[Array]]] = {name: {} for name in kinds}
     for first in range(0, count, AT_ONCE):
         new = min(AT_ONCE, count - first)
-        # After the last ones come some that are scored already, so that one program scores all.
+        # The last batch is filled up with earlier prompts, so that one compiled program scores all.
         rows = np.arange(first, first + min(AT_ONCE, count)) % count
-        some = jax.tree.map(lambda leaf, rows=rows: leaf[rows], prompts)
-        others = [
-            means or {name: values(model, ids, kind) for name, kind in kinds.items()} for ids in some.corrupted[:new]
+        batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], prompts)
+        replacements = [
+            means or {name: values(model, ids, kind) for name, kind in kinds.items()} for ids in batch.corrupted[:new]
         ]
         for j, (method, scorer) in enumerate(methods.items()):
-            scores = _scores(scorer, model, some)
+            scores = _scores(scorer, model, batch)
             for i in range(new):
-                prompt, of_prompt = jax.tree.map(lambda leaf, i=i: leaf[i], (some, scores))
+                prompt, of_prompt = jax.tree.map(lambda leaf, i=i: leaf[i], (batch, scores))
                 for name, kind in kinds.items():
-                    if (found := kind.of(of_prompt)) is not None:
-                        live = _kept_and_removed(np.asarray(found), method)
-                        tried[name].setdefault(method, []).append(run(model, prompt, kind, live, others[i][name]))
+                    if (selected := kind.select(of_prompt)) is not None:
+                        live = _kept_and_removed(np.asarray(selected), method)
+                        logit_differences = run(model, prompt, kind, live, replacements[i][name])
+                        runs_of[name].setdefault(method, []).append(logit_differences)
             progress(first * len(methods) + (j + 1) * new, count * len(methods))
-    if lacking := [name for name, of_methods in tried.items() if not of_methods]:
-        raise DuatError(f"no method of {', '.join(methods)} has scores for {', '.join(lacking)}: choose others")
+    if lacking := [name for name, of_methods in runs_of.items() if not of_methods]:
+        raise DuatError(f"no method of {', '.join(methods)} has scores for {', '.join(lacking)}: choose other methods")
     return {
         name: {
             method: Curve(*(np.asarray(m, np.float64) for m in (clean, corrupted, *np.split(np.array(runs), 2, 1))))
             for method, runs in of_methods.items()
         }
-        for name, of_methods in tried.items()
+        for name, of_methods in runs_of.items()
     }

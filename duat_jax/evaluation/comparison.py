@@ -1,4 +1,4 @@
-"""Methods beside each other: the numbers of their curves with intervals, and paired differences."""
+"""Comparison of methods: statistics of their curves with confidence intervals, and paired differences."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,14 +12,14 @@ from duat_jax.evaluation.statistics import Estimate, bootstrap_of_groups
 
 
 class Row(NamedTuple):
-    """One method.
+    """Results of one method.
 
     Args:
-        kept: its faithfulness where the circuit is kept, for each of `FRACTIONS`, the mean over tasks, `[fractions]`.
-        removed: the same where it is removed.
-        numbers: one number of its curves each, by a name in `STATISTICS`, with intervals of 95 %.
-        ahead: by how much the first method's `logf` is larger, prompt by prompt paired; the intervals of all methods
-            together hold with 95 %.
+        kept: its faithfulness with the circuit kept, for each of `FRACTIONS`, the mean over tasks, `[fractions]`.
+        removed: the same with the circuit removed.
+        numbers: the statistics of its curves, by their names in `STATISTICS`, with intervals of 95 %.
+        ahead: the first method's `logf` minus this one's, paired by prompt; the intervals of all methods
+            together have a confidence of 95 %.
     """
 
     kept: Float[np.ndarray, "fractions"]
@@ -29,19 +29,19 @@ class Row(NamedTuple):
 
 
 def _ahead(means: np.ndarray) -> Any:
-    """Return the difference of both methods' `logf` from their means, one behind the other."""
+    """Return the difference of two methods' `logf` from their concatenated means."""
     first, other = np.split(means, 2, -1)
     return number("logf", first) - number("logf", other)
 
 
 def compare(tasks: Sequence[Mapping[str, Curve]]) -> dict[str, Row]:
-    """Return what the curves of several methods say, each task of the same weight.
+    """Compare the curves of several methods, with the same weight for each task.
 
-    Prompts are drawn again, and where there are several tasks these too.
+    The bootstrap resamples prompts, and with several tasks the tasks too.
 
     Args:
-        tasks: of each task the curve of each method on the same prompts; the first method is what the others are
-            compared with.
+        tasks: for each task, the curve of each method on the same prompts; the other methods are compared with the
+            first one.
     """
     methods = list(tasks[0])
 

@@ -1,4 +1,4 @@
-"""How faithful methods are on many texts: what each text said, kept piece by piece, and what all of them say."""
+"""Comparison of attribution methods by deletion and insertion on many texts, resumable after an interruption."""
 
 import re
 import time
@@ -22,9 +22,9 @@ from duat_jax.evaluation.deletion import (
     baselines_of,
     curves,
     leave_one_out,
+    pin_targets,
     questions_of,
     scores_of,
-    settled,
 )
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.statistics import Estimate, bootstrap
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 AT_ONCE, SORTED, REPEATS = 4, 40, 2
-"""How many texts are scored at once; among how many those of like lengths are put together; how often a method is
-timed."""
+"""Number of texts in one batch; number of texts that are sorted by length together; number of timings of a
+method."""
 
 LEAVE_ONE_OUT = {removal: f"leave-one-out, {removal}" for removal in REMOVALS}
 RANDOM = "random"
 
 
 class Row(NamedTuple):
-    """What one method reaches while tokens are taken away in one way.
+    """Results of one method for one way to take tokens away.
 
     Args:
-        most_first: the mean number while the most relevant tokens go first, for each of `SIZES`, `[sizes]`.
-        least_first: the same while the least relevant ones do.
-        deletion: the area under `most_first`, which is the better the lower.
-        insertion: the area under `least_first`, which is the area while the most relevant tokens come first, too: the
-            same texts in the opposite order; the better the higher.
-        gaps: of each text, the area of insertion minus that of deletion, `[texts]`.
-        ahead: by how much the first method's mean gap is larger, text by text paired; its interval is corrected for as
+        most_first: the mean metric with the most relevant tokens removed first, for each of `SIZES`, `[sizes]`.
+        least_first: the same with the least relevant tokens removed first.
+        deletion: the area under `most_first`; lower is better.
+        insertion: the area under `least_first`, which equals that of inserting the most relevant tokens first: the
+            same texts in the opposite order; higher is better.
+        gaps: for each text, the area of insertion minus that of deletion, `[texts]`.
+        ahead: the first method's mean gap minus this one's, paired by text; its interval is corrected for as
             many methods as are compared with the first.
         spearman: rank agreement with leave-one-out.
         kendall: the same, by the share of pairs.
@@ -68,15 +68,15 @@ class Row(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What was tried, and what came out.
+    """Results of a comparison.
 
     Args:
-        texts: how many.
-        tokens: how many removable tokens they have on average.
-        value: the mean number on the whole texts.
-        tables: of each way in which tokens are taken away, the row of each method.
-        costs: how long each method takes for a text's scores, in forward passes.
-        seconds: how long all texts took, costs not counted.
+        texts: the number of texts.
+        tokens: their mean number of removable tokens.
+        value: the mean metric on the whole texts.
+        tables: the row of each method, for each way to take tokens away.
+        costs: the time of each method for a text's scores, in forward passes.
+        seconds: the time for all texts, without the measurement of costs.
     """
 
     texts: int
@@ -87,7 +87,7 @@ class Study(NamedTuple):
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the results as plain data for JSON."""
 
         def plain(row: Row) -> dict[str, Any]:
             return {
@@ -100,20 +100,20 @@ class Study(NamedTuple):
 
 
 def manual() -> list[str]:
-    """Return sentences of Python's reference manual, in order, in English; a language model may have read them."""
+    """Return sentences of Python's reference manual, in order; a language model may have been trained on them."""
     from pydoc_data.topics import topics
 
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for name in sorted(topics):
         for paragraph in re.split(r"\n\s*\n", topics[name]):
             for sentence in re.split(r"(?<=[.!?])\s+", " ".join(paragraph.split())):
                 if 8 <= len(sentence.split()) <= 30 and re.fullmatch(r"[A-Z][\w ,;:'()-]*\.", sentence):
-                    found[sentence] = None
-    return list(found)
+                    sentences[sentence] = None
+    return list(sentences)
 
 
 def names_of(model: Transformer, tokenizer: "Tokenizer") -> tuple[str, ...]:
-    """Return the names of every method that a model can be asked.
+    """Return the names of all methods that a model supports.
 
     Args:
         model: the model.
@@ -123,30 +123,30 @@ def names_of(model: Transformer, tokenizer: "Tokenizer") -> tuple[str, ...]:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Return how long a call takes, the fastest of several; the first one, which compiles, isn't counted."""
-    # What else a processor does in the meantime is no cost of ours.
+    """Return the time of a call, the fastest of several; the first call, which compiles, isn't counted."""
+    # Processor time excludes other programs.
     clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
-    taken = []
+    seconds = []
     for _ in range(REPEATS + 1):
         began = clock()
         call()
-        taken.append(clock() - began)
-    return min(taken[1:])
+        seconds.append(clock() - began)
+    return min(seconds[1:])
 
 
 def _costs(
     model: Transformer, methods: Mapping[str, Method], names: Sequence[str], questions: Sequence[Question]
 ) -> dict[str, float]:
-    """Return how long each method takes, in forward passes over the same texts."""
-    forward_pass = _seconds(lambda: settled(model, questions))
-    values, asked = settled(model, questions)
-    calls = {name: partial(scores_of, name, method, model, asked) for name, method in methods.items()} | {
-        name: partial(leave_one_out, model, asked, values, removal) for removal, name in LEAVE_ONE_OUT.items()
+    """Return the time of each method, in forward passes over the same texts."""
+    forward_pass = _seconds(lambda: pin_targets(model, questions))
+    values, pinned = pin_targets(model, questions)
+    calls = {name: partial(scores_of, name, method, model, pinned) for name, method in methods.items()} | {
+        name: partial(leave_one_out, model, pinned, values, removal) for removal, name in LEAVE_ONE_OUT.items()
     }
     return {name: _seconds(calls[name]) / forward_pass if name in calls else 0.0 for name in names}
 
 
-def _tried(
+def _evaluated(
     model: Transformer,
     methods: Mapping[str, Method],
     names: Sequence[str],
@@ -154,40 +154,41 @@ def _tried(
     places: Sequence[int],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Return of each text what its curves and rank agreements are, as plain data."""
-    values, asked = settled(model, questions)
-    alone = {removal: leave_one_out(model, asked, values, removal) for removal in REMOVALS}
+    """Return each text's curves and rank correlations as plain data."""
+    values, pinned = pin_targets(model, questions)
+    alone = {removal: leave_one_out(model, pinned, values, removal) for removal in REMOVALS}
     random = [
-        np.random.default_rng([seed, place]).normal(size=one.removable.sum())
-        for place, one in zip(places, asked, strict=True)
+        np.random.default_rng([seed, place]).normal(size=question.removable.sum())
+        for place, question in zip(places, pinned, strict=True)
     ]
     known = {RANDOM: random} | {name: alone[removal] for removal, name in LEAVE_ONE_OUT.items()}
-    scores = {name: known[name] if name in known else scores_of(name, methods[name], model, asked) for name in names}
-    found: list[dict[str, Any]] = [
-        {"value": float(value), "tokens": int(one.removable.sum())} for value, one in zip(values, asked, strict=True)
+    scores = {name: known[name] if name in known else scores_of(name, methods[name], model, pinned) for name in names}
+    results: list[dict[str, Any]] = [
+        {"value": float(value), "tokens": int(question.removable.sum())}
+        for value, question in zip(values, pinned, strict=True)
     ]
     for removal in REMOVALS:
-        tried = curves(model, asked, scores, removal)
-        for i, one in enumerate(found):
-            one[removal] = {
+        numbers = curves(model, pinned, scores, removal)
+        for i, result in enumerate(results):
+            result[removal] = {
                 name: {
-                    "numbers": tried[name][i].tolist(),
+                    "numbers": numbers[name][i].tolist(),
                     "agreement": agreement(scores[name][i], alone[removal][i]),
                 }
                 for name in names
             }
-    return found
+    return results
 
 
-def _timed(*asked: Any) -> dict[str, Any]:
+def _timed(*arguments: Any) -> dict[str, Any]:
     began = time.perf_counter()
-    return {"texts": _tried(*asked), "seconds": time.perf_counter() - began}
+    return {"texts": _evaluated(*arguments), "seconds": time.perf_counter() - began}
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield places of texts that are tried at once, of like lengths among each `SORTED`, so that little is padding.
+    """Yield the indices of each batch of texts, of similar lengths within each `SORTED`, to reduce padding.
 
-    What comes first doesn't depend on how many there are: more texts go on where fewer ended.
+    The first batches don't depend on the number of texts, so a run with more texts continues a run with fewer.
     """
     for first in range(0, len(lengths), SORTED):
         places = sorted(range(first, min(first + SORTED, len(lengths))), key=lambda i: lengths[i])
@@ -195,19 +196,19 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], removal: str) -> dict[str, Row]:
-    """Return what all texts say of methods.
+    """Compare methods over all texts.
 
     Args:
-        of_texts: of each text and method the numbers of both curves, `[2, sizes]`, and the rank agreements.
+        of_texts: for each text and method, the metrics of both curves, `[2, sizes]`, and the rank correlations.
         names: the methods; the others are compared with the first one.
         removal: a name in `REMOVALS`.
     """
-    numbers = {name: np.array([one[removal][name]["numbers"] for one in of_texts]) for name in names}
-    gaps = {name: of.mean(-1) @ (-1.0, 1.0) for name, of in numbers.items()}
+    numbers = {name: np.array([text[removal][name]["numbers"] for text in of_texts]) for name in names}
+    gaps = {name: values.mean(-1) @ (-1.0, 1.0) for name, values in numbers.items()}
 
     def row(name: str) -> Row:
         most_first, least_first = numbers[name].transpose(1, 0, 2)
-        spearman, kendall = np.array([one[removal][name]["agreement"] for one in of_texts]).T
+        spearman, kendall = np.array([text[removal][name]["agreement"] for text in of_texts]).T
         return Row(
             most_first.mean(0),
             least_first.mean(0),
@@ -234,23 +235,23 @@ def study(
     work: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Study:
-    """Try how faithful methods are on texts drawn from a list.
+    """Measure the faithfulness of attribution methods on texts drawn from a list.
 
     Args:
         model: a language model or a sentence encoder.
         tokenizer: its tokenizer.
         texts: the texts, in order.
-        names: the methods, of `names_of`; the others are compared with the first one. All of them if there are none.
-        count: how many texts are drawn, at least 2.
-        longest: of a language model's text at most so many tokens are read.
-        seed: which texts, and what *random* ranks them by.
-        work: a file that keeps what is finished, with which a killed run goes on.
-        progress: called with the number of texts finished and that of all.
+        names: the methods, of `names_of`; the others are compared with the first one. All methods if empty.
+        count: the number of drawn texts, at least 2.
+        longest: the largest number of tokens of a language model's text.
+        seed: the seed of the drawn texts and of the method *random*.
+        work: a file for finished results, from which an interrupted run resumes.
+        progress: called with the number of finished texts and their total number.
 
     Raises:
-        BadText: if there are too few texts, the model is of another kind or hasn't a method, or the file holds other
-            work.
-        NotFinite: if a method's scores aren't.
+        BadText: if there are too few texts, the model is of another kind or doesn't support a method, or the file holds
+            other work.
+        NotFinite: if a method's scores aren't finite.
     """
     known = names_of(model, tokenizer)
     names = tuple(names) or known
@@ -258,7 +259,7 @@ def study(
         raise BadText(f"the model has no method {', '.join(map(repr, unknown))}: choose among {'; '.join(known)}")
     methods = methods_of(model.config, baselines_of(tokenizer))
     questions = questions_of(model, tokenizer, texts, count, longest=longest, seed=seed)
-    asked = {
+    settings = {
         "texts": crc32("\n".join(texts).encode()),
         "longest": longest,
         "methods": list(names),
@@ -266,23 +267,23 @@ def study(
         "sizes": list(SIZES),
         "model": fingerprint(model, model.config, tokenizer.to_str()),
     }
-    journal = Journal(work, asked)
-    tried: dict[int, dict[str, Any]] = {}
+    journal = Journal(work, settings)
+    results: dict[int, dict[str, Any]] = {}
     seconds = 0.0
-    for places in _batches([len(one.removable) for one in questions]):
-        # The last texts are filled up, so that one program scores all.
-        some = (places * AT_ONCE)[:AT_ONCE]
-        piece = partial(_timed, model, methods, names, [questions[i] for i in some], some, seed)
-        found = journal.once(f"texts {places}", piece)
-        tried |= dict(zip(places, found["texts"], strict=False))
-        seconds += found["seconds"]
-        progress(len(tried), count)
+    for places in _batches([len(question.removable) for question in questions]):
+        # The last batch is filled up, so that one compiled program scores all.
+        batch = (places * AT_ONCE)[:AT_ONCE]
+        piece = partial(_timed, model, methods, names, [questions[i] for i in batch], batch, seed)
+        piece_results = journal.once(f"texts {places}", piece)
+        results |= dict(zip(places, piece_results["texts"], strict=False))
+        seconds += piece_results["seconds"]
+        progress(len(results), count)
     costs = journal.once("costs", partial(_costs, model, methods, names, (questions * AT_ONCE)[:AT_ONCE]))
-    of_texts = [tried[i] for i in range(count)]
+    of_texts = [results[i] for i in range(count)]
     return Study(
         count,
-        float(np.mean([one["tokens"] for one in of_texts])),
-        float(np.mean([one["value"] for one in of_texts])),
+        float(np.mean([text["tokens"] for text in of_texts])),
+        float(np.mean([text["value"] for text in of_texts])),
         {removal: compared(of_texts, names, removal) for removal in REMOVALS},
         costs,
         seconds,

@@ -1,4 +1,4 @@
-"""A journal: pieces of long work, kept as they are finished, so that a killed run goes on where it was."""
+"""Journal of finished results of a long computation, from which an interrupted run resumes."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from duat_jax.errors import BadText, NotFinite
 
 
 class Journal:
-    """Finished pieces of one piece of work, by name, a line of JSON each; without a file nothing is kept.
+    """Finished results of one computation, by name, one line of JSON each; without a file nothing is stored.
 
-    The first line holds what the work is: another work's journal isn't taken for this one's.
+    The first line identifies the computation, so that the journal of another one is refused.
 
     Args:
-        path: the file; it is begun where there is none.
-        work: everything that the results depend on, as plain data.
+        path: the file; it is created if absent.
+        work: all settings that the results depend on, as plain data.
 
     Raises:
-        BadText: if the file holds other work, or is no journal.
+        BadText: if the file holds other work, or isn't a journal.
 
     Example:
         >>> journal = Journal(None, {"seed": 0})
@@ -38,16 +38,18 @@ class Journal:
         if path is None:
             return
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        # A line that has no end was being written when the run was killed.
+        # A line without an end was being written when the run was killed.
         whole = [line for line in lines if line.endswith(b"\n")]
         try:
             header, *pieces = (json.loads(line) for line in whole) if whole else (work,)
             self._finished = {piece["name"]: piece["found"] for piece in pieces}
         except (ValueError, TypeError, KeyError):
-            raise BadText(f"{path} is no journal of finished work: give another file") from None
-        # The first line is written at once with the file: one that has no end is none of ours.
+            raise BadText(f"{path} isn't a journal of finished work: give another file") from None
+        # The file is created with its first line: a file without a complete first line isn't a journal.
         if header != work or (lines and not whole):
-            raise BadText(f"{path} holds other work than this one: give another file, or remove it")
+            raise BadText(
+                f"{path} holds other work, of another model or other settings: give another file, or remove it"
+            )
         if whole != lines or not whole:
             _write(path, b"".join(whole) or _line(work))
 
@@ -55,20 +57,20 @@ class Journal:
         return name in self._finished
 
     def once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return a piece, computed and kept if it isn't there yet.
+        """Return a result, computed and stored if it isn't in the journal.
 
         Args:
-            name: which one.
-            compute: returns it as plain data.
+            name: the name of the result.
+            compute: returns the result as plain data.
 
         Raises:
-            NotFinite: if it has a number that is NaN or infinite.
+            NotFinite: if the result has a number that is NaN or infinite.
         """
         if name in self._finished:
             return self._finished[name]
-        found = compute()
+        result = compute()
         try:
-            line = _line({"name": name, "found": found})
+            line = _line({"name": name, "found": result})
         except ValueError:
             raise NotFinite(f"{name} has numbers that are NaN or infinite") from None
         if self._path is not None:
@@ -76,17 +78,17 @@ class Journal:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-        self._finished[name] = found
-        return found
+        self._finished[name] = result
+        return result
 
 
 def fingerprint(tree: Any, *settings: Any) -> str:
-    """Return a text that tells pytrees of arrays apart: other numbers, shapes, dtypes or names have another one.
+    """Return a hash of a pytree of arrays, by its numbers, shapes, dtypes and names.
 
     Args:
         tree: the pytree, such as a model's parameters.
-        *settings: what else the results depend on, such as a model's configuration or a tokenizer's text; two that
-            print alike count as the same.
+        *settings: other settings, such as a model's configuration or a tokenizer's text; settings with equal
+            `repr` count as the same.
 
     Example:
         >>> fingerprint({"a": 1.0}) == fingerprint({"a": 1.0}), fingerprint({"a": 1.0}) == fingerprint({"b": 1.0})

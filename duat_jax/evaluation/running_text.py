@@ -1,4 +1,4 @@
-"""Running text as a model reads it: windows of one length, and what the model loses on them."""
+"""Running text: token windows of one length, and the cross-entropy of a model on them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_texts(paths: Iterable[Path]) -> list[str]:
-    """Return text files, whole.
+    """Read text files.
 
     Args:
         paths: the files, in UTF-8.
@@ -45,14 +45,14 @@ def read_texts(paths: Iterable[Path]) -> list[str]:
 
 
 def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tokens"]:
-    """Return all tokens of several texts, one after another, each with a model's special tokens around it.
+    """Concatenate the tokens of several texts, each with the model's special tokens.
 
     Args:
         tokenizer: the model's tokenizer.
         texts: the texts.
 
     Raises:
-        BadText: if a text is empty or can't be split.
+        BadText: if a text is empty or can't be tokenised.
     """
     return np.concatenate([np.array(encode(tokenizer, text, f"text {i}"), np.int32) for i, text in enumerate(texts)])
 
@@ -60,16 +60,16 @@ def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tok
 def windows(
     tokens: Int[np.ndarray, "tokens"], count: int | None, length: int, *, seed: int | None = None
 ) -> Int[np.ndarray, "windows length"]:
-    """Return windows of running text that don't overlap.
+    """Split running text into windows that don't overlap.
 
     Args:
         tokens: the text's token ids, from `stream`.
-        count: how many; all there are if absent.
-        length: tokens of each.
-        seed: which ones, in what order; the first ones if absent.
+        count: the number of windows; all if absent.
+        length: the number of tokens of each window.
+        seed: the seed of a random choice and order; the first windows if absent.
 
     Raises:
-        BadText: if the text is too short for them, or they are empty.
+        BadText: if the text is too short, or the windows are empty.
 
     Example:
         >>> windows(np.arange(10, dtype=np.int32), 2, 3)
@@ -77,22 +77,22 @@ def windows(
                [3, 4, 5]], dtype=int32)
     """
     if length < 1:
-        raise BadText(f"pieces of {length} tokens are asked for: give at least 1")
-    all_of_them = tokens[: len(tokens) // length * length].reshape(-1, length)
-    wanted = max(1, len(all_of_them)) if count is None else count
-    if len(all_of_them) < wanted:
+        raise BadText(f"pieces of {length} tokens are requested: request at least 1 token")
+    pieces = tokens[: len(tokens) // length * length].reshape(-1, length)
+    wanted = max(1, len(pieces)) if count is None else count
+    if len(pieces) < wanted:
         raise BadText(
-            f"the text has {len(tokens)} tokens, and {wanted} pieces of {length} are asked for: give more text, or ask"
-            " for fewer or shorter pieces"
+            f"the text has {len(tokens)} tokens, and {wanted} pieces of {length} are requested: give more text, or"
+            " request fewer or shorter pieces"
         )
     if seed is not None:
-        all_of_them = np.random.default_rng(seed).permutation(all_of_them)
-    return all_of_them[:wanted]
+        pieces = np.random.default_rng(seed).permutation(pieces)
+    return pieces[:wanted]
 
 
 @jax.jit
 def token_losses(model: Transformer, ids: Int[Array, "batch tokens"]) -> Float[Array, "batch predicted"]:
-    """Return `−log p` of every token but the first of each text, given those before it, in nats.
+    """Return the cross-entropy `−log p` of every token but the first of each text, given the tokens before, in nats.
 
     Args:
         model: a language model.
@@ -108,12 +108,12 @@ def mean_loss(model: Transformer, ids: Int[np.ndarray, "windows tokens"], *, bat
     Args:
         model: a language model.
         ids: token ids, `[windows, tokens]`.
-        batch: how many texts are read at once.
+        batch: the number of texts in one batch.
     """
     total = 0.0
     for start in range(0, len(ids), batch):
         rows = ids[start : start + batch]
-        # The last batch is filled up, so that one program reads all.
+        # The last batch is filled up, so that one compiled program reads all.
         losses = token_losses(model, jnp.asarray(np.resize(rows, (batch, rows.shape[1]))))
         total += float(np.asarray(losses, np.float64)[: len(rows)].sum())
     return total / (len(ids) * (ids.shape[1] - 1))

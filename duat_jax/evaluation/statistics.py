@@ -1,4 +1,4 @@
-"""Estimates with their intervals of confidence, by drawing the measured units again."""
+"""Estimates with bootstrap confidence intervals."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,16 +9,16 @@ from jaxtyping import Float
 RESAMPLES = 2000
 
 OfMeans = Callable[[Any], Any]
-"""A number made of the means over units of what was measured, `[..., columns]` to `[...]`."""
+"""A statistic of the means over units, `[..., columns]` to `[...]`."""
 
 
 class Estimate(NamedTuple):
-    """A number that was measured on a sample, and its interval of confidence.
+    """An estimate from a sample, with its confidence interval.
 
     Args:
-        value: the number.
-        low: where the interval begins.
-        high: where it ends.
+        value: the estimate.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
     """
 
     value: float
@@ -26,10 +26,10 @@ class Estimate(NamedTuple):
     high: float
 
     def written(self, digits: int = 3, sign: str = "") -> str:
-        """Return the number and its interval, as every table and page writes them; without a width the number alone.
+        """Format the estimate with its interval, for tables and pages; an interval without width is left out.
 
         Args:
-            digits: after the decimal point.
+            digits: the number of digits after the decimal point.
             sign: `"+"` for a difference.
 
         Example:
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 def _means(draw: np.random.Generator, values: np.ndarray) -> np.ndarray:
-    """Return the means over units that are drawn again, `[resamples, columns]`."""
+    """Return the means over resampled units, `[resamples, columns]`."""
     units = len(values)
     counts = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.tensordot(counts, values, 1) / units
@@ -58,14 +58,14 @@ def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
 
 
 def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1) -> Estimate:
-    """Return a number with its percentile interval of `1 − 0.05 / comparisons`: units drawn again, with replacement.
+    """Return an estimate with its percentile bootstrap interval of `1 − 0.05 / comparisons`.
 
-    The draws are the same for every sample of as many units.
+    Units are resampled with replacement; the draws are the same for every sample of the same size.
 
     Args:
-        values: what was measured of each unit (a text, a prompt, a seed), `[units, columns]`; or one number of each.
-        of_means: the number that is made of the columns' means; of one number the mean itself if absent.
-        comparisons: how many intervals a table holds of which none shall miss its number with 95 % confidence, by
+        values: the measurements of each unit (a text, a prompt, a seed), `[units, columns]`; or one number of each.
+        of_means: the statistic of the columns' means; the mean itself if absent.
+        comparisons: the number of intervals that together have a confidence of 95 %, by
             Bonferroni's correction.
 
     Example:
@@ -80,11 +80,11 @@ def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _
 def bootstrap_of_groups(
     groups: Sequence[Float[np.ndarray, "_ *columns"]], of_means: OfMeans = _mean, comparisons: int = 1
 ) -> Estimate:
-    """Return the mean of a number over groups, groups and the units of each group drawn again, with replacement.
+    """Return the mean of a statistic over groups, with an interval from resampling groups and the units of each group.
 
     Args:
-        groups: what was measured of each unit of each group (prompts of tasks), `[units, columns]` each.
-        of_means: as for `bootstrap`, of one group's units.
+        groups: the measurements of each unit of each group (prompts of tasks), `[units, columns]` each.
+        of_means: as for `bootstrap`, on one group's units.
         comparisons: as for `bootstrap`.
 
     Example:
@@ -94,7 +94,7 @@ def bootstrap_of_groups(
     Source: Davison & Hinkley, "Bootstrap Methods and their Application", 1997, Section 3.8.
     """
     draw, count = np.random.default_rng(0), len(groups)
-    # A group that is drawn twice has units of its own each time.
+    # Units are resampled anew each time that a group is drawn.
     numbers = np.array([[of_means(_means(draw, group)) for group in groups] for _ in groups])
     chosen = draw.integers(0, count, (count, 1, RESAMPLES))
     resampled = np.take_along_axis(numbers, chosen, 1).mean((0, 1))

@@ -186,8 +186,8 @@ def test_a_neuron_at_all_tokens_is_scored_by_its_sum_over_positions():
         return Scores(scores, None, None)
 
     scores = jnp.array(np.random.default_rng(0).normal(size=(LAYERS, TOKENS, 10)))
-    close(UNITS["neuron"].of(of_sum(scores)), np.asarray(scores).sum(1)[:, None])
-    assert UNITS["neuron"].of(Scores(None, None, None)) is None
+    close(UNITS["neuron"].select(of_sum(scores)), np.asarray(scores).sum(1)[:, None])
+    assert UNITS["neuron"].select(Scores(None, None, None)) is None
 
 
 def test_each_prompt_has_its_own_circuit_and_the_others_may_be_the_mean_over_all_texts():

@@ -23,10 +23,10 @@ from duat_jax.evaluation.deletion import (
     curves,
     kept_sets,
     leave_one_out,
+    pin_targets,
     questions_of,
     run,
     scores_of,
-    settled,
 )
 from duat_jax.evaluation.deletion_study import compared, names_of
 from duat_jax.evaluation.statistics import bootstrap
@@ -121,7 +121,7 @@ def test_on_a_linear_model_every_method_gives_what_a_token_adds():
     alone = [float((model.states(jnp.zeros((len(x), 8)).at[i].set(x[i])) * vector).sum()) for i in range(len(x))]
     for name in LINEAR:
         close(scores(model, name, question)[0], alone)
-    (total,), asked = settled(model, [question])
+    (total,), asked = pin_targets(model, [question])
     close(total, sum(alone))
     close(leave_one_out(model, asked, np.array([total]), "masked")[0], alone)
     # The curves: the largest summands go first, or the smallest do.
@@ -140,7 +140,7 @@ def test_two_tokens_whose_square_is_read_by_hand():
     table = jnp.zeros((VOCAB, 8)).at[4, 0].set(3.0).at[5, 0].set(1.0).at[6, 0].set(-4.0)
     model.embedding.token[...] = table
     question = question_of([4, 5], squared=True)
-    values, asked = settled(model, [question])
+    values, asked = pin_targets(model, [question])
     assert values == pytest.approx([16.0])
     expected = {
         "gradient x change, mean": [24.0, 8.0],
@@ -171,12 +171,12 @@ def said(model, x):
 def language():
     model = model_of(mlp="gated")
     (question,) = questions_of(model, tokenizer_of(), ["a f c h b e g d a b c d"], 1, longest=6)
-    return model, settled(model, [question])
+    return model, pin_targets(model, [question])
 
 
 def test_of_a_language_model_its_own_next_token_is_read(language):
     model, ((value,), (question,)) = language
-    assert (question.given.given == IDS).all() and question.removable.all()
+    assert (question.inputs.given == IDS).all() and question.removable.all()
     expected = said(model, model.embed(jnp.asarray(IDS)))
     assert question.reader.token == expected.argmax()
     close([value], [expected.max()])
@@ -197,7 +197,7 @@ def test_of_an_encoder_the_similarity_is_read_and_special_tokens_stay():
     model, tokenizer = model_of("hidden", arrangement="post-norm", causal=False), tokenizer_of(special=True)
     texts = ["a f c h b", "b b d a g e", "? c c a h"]
     assert baselines_of(tokenizer) == ("mask", "mean")
-    values, asked = settled(model, questions_of(model, tokenizer, texts, 2, longest=3))
+    values, asked = pin_targets(model, questions_of(model, tokenizer, texts, 2, longest=3))
     ids = [np.array(tokenizer.encode(text).ids) for text in texts]
     kept = [np.array([[True, False, True, True, False, True]])[:, : one.removable.sum()] for one in asked]
 

@@ -24,9 +24,9 @@ from duat_jax.evaluation.deletion import (
     REMOVALS,
     curves,
     leave_one_out,
+    pin_targets,
     questions_of,
     scores_of,
-    settled,
 )
 from duat_jax.evaluation.deletion_study import manual, study
 from duat_jax.models.config import Head
@@ -70,7 +70,7 @@ def test_a_killed_study_goes_on_and_a_larger_one_too(small, whole, tmp_path, mon
     assert len(ended) == 3 and len(names) == 4 and names[-1] == "texts [4]"
     monkeypatch.undo()
     # All is there: nothing is computed.
-    monkeypatch.setattr(deletion_study, "_tried", None)
+    monkeypatch.setattr(deletion_study, "_evaluated", None)
     assert same(study(*small, count=5, longest=8, work=path), whole)
     with pytest.raises(duat.BadText, match="holds other work"):
         study(*small, count=5, longest=7, work=path)
@@ -80,7 +80,7 @@ def test_a_study_is_its_texts_one_by_one(small, whole):
     model, tokenizer, *_ = small
     values, areas = [], []
     for question in questions_of(model, tokenizer, TEXTS, 5, longest=8):
-        (value,), asked = settled(model, [question])
+        (value,), asked = pin_targets(model, [question])
         alone = leave_one_out(model, asked, np.array([value]), "removed")
         ((most_first, least_first),) = curves(model, asked, {"alone": alone}, "removed")["alone"]
         values.append(value)
@@ -97,7 +97,7 @@ def test_what_cannot_be_measured_is_said(small):
     model, tokenizer, *_ = small
     with pytest.raises(duat.BadText, match="no method 'guess': choose among secant, mean"):
         study(model, tokenizer, TEXTS, ["guess"], count=2, longest=8)
-    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens .*, and 2 are asked for"):
+    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens .*, and 2 are requested"):
         study(model, tokenizer, ["a b c", TEXTS[0]], count=2, longest=8)
     classes = duat.Config(
         family="test",
@@ -120,7 +120,7 @@ def test_scores_that_are_not_finite_are_refused(small, tmp_path):
     with pytest.raises(NotFinite, match="'lost' gives scores that aren't finite"):
         scores_of("lost", lambda model, asked: asked.x.sum(-1) * jnp.nan, model, questions)
     for work in (None, tmp_path / "work"):
-        with pytest.raises(NotFinite, match="what the model says of a text"):
+        with pytest.raises(NotFinite, match="the metric of a text"):
             study(broken, tokenizer, TEXTS, ["random"], count=2, longest=8, work=work)
 
 
@@ -151,7 +151,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
     assert command("--texts", 1).exit_code == command("--seed", -1).exit_code == command("--tokens", 4).exit_code == 2
     (tmp_path / "few").write_text("def f(x): return x\n\ndef g(x): return x\n")
     few = command("--text", tmp_path / "few", "--texts", 3, "--method", "random")
-    assert few.exit_code == 2 and "2 texts of at least 5 tokens" in few.stderr and ", and 3 are asked for" in few.stderr
+    assert few.exit_code == 2 and "2 texts of at least 5 tokens" in few.stderr and ", and 3 are requested" in few.stderr
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_other_work_is_refused(tmp_path):
     with pytest.raises(duat.BadText, match="holds other work"):
         Journal(tmp_path / "work", {"seed": 1})
     (tmp_path / "other").write_text("hello\n")
-    with pytest.raises(duat.BadText, match="no journal"):
+    with pytest.raises(duat.BadText, match="isn't a journal"):
         Journal(tmp_path / "other", {"seed": 1})
     for own in ("my notes, no newline", '{"important": "results"}'):
         (tmp_path / "own").write_text(own)

@@ -242,7 +242,7 @@ def test_mistakes_are_one_line_and_leave_nothing(text, tmp_path):
     says("prunable part 'heads'", arguments=("--text", text, "--fraction", 0.5, "--what", "heads"))
     (tmp_path / "empty").write_text("\n")
     says("empty is empty", arguments=("--text", tmp_path / "empty", "--fraction", 0.5))
-    says("and 128 pieces of 128 are asked for", arguments=("--text", text, "--fraction", 0.5))
+    says("and 128 pieces of 128 are requested", arguments=("--text", text, "--fraction", 0.5))
     says("is there already", arguments=("--text", text, "--fraction", 0.5, "--output", tmp_path))
     two = ("--fraction", 0.5, "--fraction", 0.6, "--output", tmp_path / "new")
     says("one pruned model is saved", arguments=("--text", text, *two))

@@ -59,17 +59,17 @@ class Completeness(NamedTuple):
 
     @property
     def within(self) -> Truth:
-        """Where the error is within the tolerance; false where either is infinite or NaN."""
+        """Truth values: the error is within the tolerance; false where either is infinite or NaN."""
         return (abs(self.error).astype(self.tolerance.dtype) <= self.tolerance) & (self.tolerance < np.inf)
 
     @property
     def says_something(self) -> Truth:
-        """Where the tolerance is small relative to the largest part, so that a wrong part would show."""
+        """Truth values: the tolerance is small relative to the largest part, so that a wrong part would show."""
         return self.tolerance <= NOTHING * self.largest
 
     @property
     def holds(self) -> Truth:
-        """Where the parts sum to the value, within a tolerance that is small enough to be conclusive."""
+        """Truth values: the parts sum to the value, within a tolerance that is small enough to be conclusive."""
         return self.within & self.says_something
 
     @property

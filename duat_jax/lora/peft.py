@@ -63,9 +63,9 @@ class _Scales:
                 re.compile(name)
             except re.error as error:
                 self.problems.append(f"{quoted(name)} is no pattern of layers' names: {error}")
-        if (begun := values.get("init_lora_weights")) not in BEGINNINGS:
+        if (initialisation := values.get("init_lora_weights")) not in INITIALISATIONS:
             self.problems.append(
-                f"init_lora_weights = {quoted(begun)} changes the base model too: convert it to plain LoRA"
+                f"init_lora_weights = {quoted(initialisation)} changes the base model too: convert it to plain LoRA"
             )
 
     def _pattern(self, name: str) -> dict[str, Any]:

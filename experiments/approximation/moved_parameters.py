@@ -121,7 +121,7 @@ CORNERS = tuple(product((False, True), repeat=len(SOURCES)))
 
 
 class Exchanged(NamedTuple):
-    """What a network writes when some sources come from one prompt, `p`, and the others from another one, `q`.
+    """Outputs of a network whose sources come partly from one prompt, `p`, and partly from another one, `q`.
 
     Args:
         corners: for each of `CORNERS`, `[corners, number, p, q, content]`.

@@ -46,7 +46,7 @@ once and for all, and by one that is made from the input."""
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What a network is made of.
+    """The sizes of a network.
 
     Args:
         kind: a name in `KINDS`.

@@ -1,4 +1,4 @@
-"""What networks write after every prompt, and which of their parameters the prompt moved, as pictures."""
+"""Pictures of the outputs after every prompt, and of the parameters that the prompt moved."""
 
 from collections.abc import Mapping, Sequence
 

@@ -155,7 +155,7 @@ def _first_units(key: Array, neurons: int, dimensions: int) -> Units:
 
 
 class Errors(NamedTuple):
-    """How far two functions are apart on the unit cube.
+    """Distances between two functions on the unit cube.
 
     Args:
         supremum: the largest `|G(x) − f(x)|` that was found.

@@ -1,4 +1,4 @@
-"""How the error of a sum of sigmoids falls with their number, as one picture."""
+"""The picture of the error of a sum of sigmoids against their number."""
 
 from collections.abc import Mapping
 

@@ -24,7 +24,7 @@ class Entry(MatrixElement):
 
     @property
     def precedence(self) -> int:
-        """How tightly it binds: a scalar of its own as its matrix does."""
+        """Return the precedence for printing: a scalar of its own binds as its matrix does."""
         return PRECEDENCE["Atom"]
 
     def _sympystr(self, printer: Printer) -> str:

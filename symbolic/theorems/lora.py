@@ -109,7 +109,7 @@ def _degree(word: Word) -> int:
 
 
 class Change(NamedTuple):
-    """How one parameter changes with the adapters: exactly, in two parts.
+    """The exact change of one parameter by the adapters, in two parts.
 
     Args:
         left: the parameter's change `ΔX`.

@@ -1,1 +1,1 @@
-"""Benchmarks, one claim each; results are kept as JSON with the environment beside them."""
+"""Benchmarks, one claim each; results are stored as JSON with the environment."""

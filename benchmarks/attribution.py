@@ -30,33 +30,35 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def forward(model: duat.Transformer, clean: Any, corrupted: Any, right: Any, wrong: Any) -> jax.Array:
-    """Return the logit difference of the clean text, which is all that a plain forward pass gives."""
+    """Return the logit difference of the clean text, from a plain forward pass."""
     return logit_difference(model, model.embed(clean), right, wrong)
 
 
-def seconds(run: Callable[..., Any], given: tuple[Any, ...]) -> float:
-    """Return how long one call takes.
+def seconds(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Return the time of one call, in seconds.
 
     Args:
         run: what is called.
-        given: its arguments.
+        arguments: its arguments.
     """
     began = time.perf_counter()
-    jax.block_until_ready(run(*given))
+    jax.block_until_ready(run(*arguments))
     return time.perf_counter() - began
 
 
 def main() -> None:
-    """Measure, print a line for each method and write the results."""
+    """Run the measurements, print a line for each method, and write the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     clean, corrupted = (jnp.array(tokenizer.encode(TEXTS.format(name.strip())).ids, jnp.int32) for name in NAMES)
     right, wrong = (jnp.array(tokenizer.encode(name).ids[0], jnp.int32) for name in reversed(NAMES))
-    given = model, clean, corrupted, right, wrong
+    arguments_of_methods = model, clean, corrupted, right, wrong
     programs = {"forward": jax.jit(forward)} | {name: jax.jit(method) for name, method in METHODS.items()}
     for program in track(programs.values(), "Compiling"):
-        seconds(program, given)
+        seconds(program, arguments_of_methods)
     # All in turn, so that what else the machine does falls on each alike.
-    taken = np.array([[seconds(program, given) for program in programs.values()] for _ in range(REPEATS)])
+    taken = np.array(
+        [[seconds(program, arguments_of_methods) for program in programs.values()] for _ in range(REPEATS)]
+    )
     ratios = taken / taken[:, :1]
     costs = {
         name: {"seconds": float(np.median(taken[:, i])), "forward passes": float(np.median(ratios[:, i]))}

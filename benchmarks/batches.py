@@ -34,11 +34,11 @@ def measure(model: duat.Transformer, repeats: int) -> dict[str, Any]:
     texts = np.random.default_rng(0).integers(0, model.config.vocab, (TEXTS, TOKENS))
     seconds: dict[str, list[float]] = {"alone": [], "together": []}
     for repeat in track(range(repeats + 1), model.config.family):
-        for name, given in (("alone", texts[:1]), ("together", texts)):
+        for name, batch in (("alone", texts[:1]), ("together", texts)):
             began = time.perf_counter()
-            duat.explain(model, given, TARGET)
+            duat.explain(model, batch, TARGET)
             if repeat:
-                seconds[name].append((time.perf_counter() - began) / len(given))
+                seconds[name].append((time.perf_counter() - began) / len(batch))
     result: dict[str, Any] = {}
     for name, values in seconds.items():
         low, middle, high = np.percentile(values, [25, 50, 75])
@@ -48,7 +48,7 @@ def measure(model: duat.Transformer, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/batches.json"))
@@ -56,11 +56,11 @@ def main() -> None:
     result = {"environment": environment(), "repeats": arguments.repeats, "load_average": os.getloadavg()}
     models = {"embedded": duat.load(), "gpt2_small_shape": duat.Transformer(CONFIG, rngs=nnx.Rngs(0))}
     for name, model in models.items():
-        result[name] = found = measure(model, arguments.repeats)
+        result[name] = measured = measure(model, arguments.repeats)
         print(
-            f"{name:17s} alone {found['alone']['median_s'] * 1e3:6.1f} ms  together"
-            f" {found['together']['median_s'] * 1e3:6.1f} ms a text  × {found['ratio']:.2f}"
-            f"  [{found['quartiles_of_ratio'][0]:.2f}, {found['quartiles_of_ratio'][1]:.2f}]"
+            f"{name:17s} alone {measured['alone']['median_s'] * 1e3:6.1f} ms  together"
+            f" {measured['together']['median_s'] * 1e3:6.1f} ms a text  × {measured['ratio']:.2f}"
+            f"  [{measured['quartiles_of_ratio'][0]:.2f}, {measured['quartiles_of_ratio'][1]:.2f}]"
         )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""What everything costs, read off from the results of several measurements; docs/how-it-works.md shows it."""
+"""Table of costs in docs/how-it-works.md, from the stored results of several benchmarks."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def _bits(measured: dict[str, Any]) -> str:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of all costs.
+    """Return the fields of the documentation pages.
 
     Args:
         results: none of its own.
@@ -37,22 +37,22 @@ def fields(results: dict[str, Any]) -> Fields:
     )
     shapes = {"128": "GPT-2-small's shape, 128 tokens", "512": "GPT-2-small's shape, 512 tokens"}
     shapes["SmolLM2"] = "SmolLM2-135M, 64 tokens"
-    found = {f"table {short}": _times(table[name]["with_neurons"]) for short, name in shapes.items()}
-    found |= {f"without neurons {short}": _times(table[name]["without_neurons"]) for short, name in shapes.items()}
-    found["memory 512"] = f"{table[shapes['512']]['with_neurons']['memory_ratio_without_table']:.2f}"
-    found |= {name.replace("_", " "): _seconds(latency[name]) for name in ("first", "second")}
-    found["next text"] = _seconds(latency["next_text_of_a_bucket"], 3)
-    found |= {f"{layers} layers": _seconds(latency[f"{layers}_layers_compiled"]) for layers in (6, 12, 24, 48)}
-    found |= {name.replace("_", " "): _batch(batches[name]) for name in ("embedded", "gpt2_small_shape")}
-    found |= {
+    costs = {f"table {short}": _times(table[name]["with_neurons"]) for short, name in shapes.items()}
+    costs |= {f"without neurons {short}": _times(table[name]["without_neurons"]) for short, name in shapes.items()}
+    costs["memory 512"] = f"{table[shapes['512']]['with_neurons']['memory_ratio_without_table']:.2f}"
+    costs |= {name.replace("_", " "): _seconds(latency[name]) for name in ("first", "second")}
+    costs["next text"] = _seconds(latency["next_text_of_a_bucket"], 3)
+    costs |= {f"{layers} layers": _seconds(latency[f"{layers}_layers_compiled"]) for layers in (6, 12, 24, 48)}
+    costs |= {name.replace("_", " "): _batch(batches[name]) for name in ("embedded", "gpt2_small_shape")}
+    costs |= {
         dtype: f"{loading[f'llama_1.1b_to_{dtype}']['peak_over_weights']:.2f}" for dtype in ("bfloat16", "float32")
     }
-    found |= {f"TransformerLens {n}": f"{neighbours[f'{n}_tokens']['times']:.0f}" for n in (128, 512)}
-    found["proof"] = _seconds(symbolic["proof_of_all_blocks"], 2)
-    found["document"] = _seconds(symbolic["document_of_32_layers"])
-    found["audit"] = _seconds(symbolic["audit"])
-    found["Block.of"] = _seconds(symbolic["block_of_the_embedded_models_layer"])
-    found["import"] = f"{startup['everything_public']['median_s'] / startup['jax_and_flax']['median_s']:.2f}"
-    found["bits"] = _bits(bits["all_files"])
-    found["bits of new files"] = _bits(bits["files_with_under_10_percent_known_lines"])
-    return found
+    costs |= {f"TransformerLens {n}": f"{neighbours[f'{n}_tokens']['times']:.0f}" for n in (128, 512)}
+    costs["proof"] = _seconds(symbolic["proof_of_all_blocks"], 2)
+    costs["document"] = _seconds(symbolic["document_of_32_layers"])
+    costs["audit"] = _seconds(symbolic["audit"])
+    costs["Block.of"] = _seconds(symbolic["block_of_the_embedded_models_layer"])
+    costs["import"] = f"{startup['everything_public']['median_s'] / startup['jax_and_flax']['median_s']:.2f}"
+    costs["bits"] = _bits(bits["all_files"])
+    costs["bits of new files"] = _bits(bits["files_with_under_10_percent_known_lines"])
+    return costs

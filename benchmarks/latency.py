@@ -65,7 +65,7 @@ DEPTHS = (6, 12, 24, 48)
 
 
 def timed(text: str, cache: str) -> float:
-    """Return how long `duat explain` takes in a fresh process.
+    """Return the time of `duat explain` in a fresh process, in seconds.
 
     Args:
         text: what is explained.
@@ -94,7 +94,7 @@ def printed(code: str, *arguments: str) -> list[float]:
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     seconds: dict[str, list[float]] = {"first": [], "second": [], "other_text": []}
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as cache:

@@ -72,19 +72,19 @@ def generate(directory: Path) -> None:
     }
     outside = {"model.embed_tokens": (VOCAB, FEATURES), "lm_head": (VOCAB, FEATURES), "model.norm": (FEATURES,)}
     parts = [{f"model.layers.{i}.{name}": shape for name, shape in layer.items()} for i in range(LAYERS)]
-    random, told = np.random.default_rng(0), {}
+    random, file_of = np.random.default_rng(0), {}
     for i, part in enumerate([outside, *parts]):
         tensors = {
             f"{name}.weight": (0.02 * random.standard_normal(shape, np.float32)).astype(ml_dtypes.bfloat16)
             for name, shape in part.items()
         }
         save_file(tensors, directory / f"model-{i}.safetensors")
-        told |= dict.fromkeys(tensors, f"model-{i}.safetensors")
-    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": told}))
+        file_of |= dict.fromkeys(tensors, f"model-{i}.safetensors")
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": file_of}))
 
 
 def measured(path: Path | str, dtype: str) -> dict[str, float]:
-    """Return medians of what loading took, each time in a process of its own.
+    """Return the medians of time and memory of loading, each in a process of its own.
 
     Args:
         path: the checkpoint.
@@ -100,7 +100,7 @@ def measured(path: Path | str, dtype: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     result = {"environment": environment(), "repeats": REPEATS, "to_reach": TO_REACH}
     with tempfile.TemporaryDirectory() as parent:
         generate(Path(parent))

@@ -24,7 +24,7 @@ TOKENS = (512, 1024, 2048, 4096)
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/long.json"))
@@ -33,14 +33,14 @@ def main() -> None:
     result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
     for tokens in TOKENS:
         result[f"{tokens}_tokens"] = measured = measure(model, tokens, arguments.repeats)
-        for name, found in measured.items():
+        for name, times in measured.items():
             if name != "completeness":
-                low, high = found["quartiles_of_ratio"]
+                low, high = times["quartiles_of_ratio"]
                 print(
                     f"{tokens:4d} tokens  {name:16s}"
-                    f" {found['median_s'] * 1e3:7.1f} ms  × {found['ratio_of_medians']:.2f}"
-                    f"  [{low:.2f}, {high:.2f}]  temporaries {found['temporary_mb']:.0f} MB"
-                    f"  ({found['temporary_mb'] / tokens * 1e3:.0f} kB a token)  compile {found['compile_s']:.1f} s"
+                    f" {times['median_s'] * 1e3:7.1f} ms  × {times['ratio_of_medians']:.2f}"
+                    f"  [{low:.2f}, {high:.2f}]  temporaries {times['temporary_mb']:.0f} MB"
+                    f"  ({times['temporary_mb'] / tokens * 1e3:.0f} kB a token)  compile {times['compile_s']:.1f} s"
                 )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")

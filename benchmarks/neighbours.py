@@ -1,4 +1,4 @@
-"""Claim: every neuron's contribution to a logit costs a small part of what the most used tool takes for a part of it.
+"""Claim: every neuron's contribution to a logit costs a fraction of the most used tool's time for a part of them.
 
     python -m venv .venv-neighbours && .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==3.9.0
     python -m benchmarks.neighbours --python .venv-neighbours/bin/python
@@ -64,7 +64,7 @@ print(json.dumps([compiling, *seconds[1:]]))
 
 
 def run(python: str, program: str, tokens: int, repeats: int) -> list[float]:
-    """Return what a program prints.
+    """Run a program, and return its output.
 
     Args:
         python: the interpreter.
@@ -78,7 +78,7 @@ def run(python: str, program: str, tokens: int, repeats: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=".venv-neighbours/bin/python", help="an interpreter with TransformerLens")
     parser.add_argument("--repeats", type=int, default=7)
@@ -89,7 +89,8 @@ def main() -> None:
         theirs = run(arguments.python, THEIRS, tokens, arguments.repeats)
         compiling, *ours = run(sys.executable, OURS, tokens, arguments.repeats)
         quartiles = {
-            name: np.percentile(found, [25, 50, 75]).tolist() for name, found in (("theirs", theirs), ("ours", ours))
+            name: np.percentile(seconds, [25, 50, 75]).tolist()
+            for name, seconds in (("theirs", theirs), ("ours", ours))
         }
         times = quartiles["theirs"][1] / quartiles["ours"][1]
         result[f"{tokens}_tokens"] = {"quartiles_s": quartiles, "compile_s": compiling, "times": times}

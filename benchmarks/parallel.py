@@ -1,4 +1,4 @@
-"""Claim: an unrolled stack's parameters needn't be computed one layer after the other, once it has run.
+"""Claim: an unrolled stack's parameters can be computed for all layers in parallel after the forward pass.
 
 Run `python -m benchmarks.parallel`; it writes benchmarks/results/parallel.json and the tables in docs/parallel.md.
 
@@ -59,7 +59,7 @@ def forward(layers: StackedTerms, x0: jax.Array) -> jax.Array:
 
 
 def one_by_one(layers: StackedTerms, activations: jax.Array) -> Parameters:
-    """Return what `unroll_in_parallel` does by as few products as there are, one layer after the other."""
+    """Return the result of `unroll_in_parallel` with the fewest products, one layer after the other."""
     width = layers.path.shape[-1]
     start = jnp.eye(width, dtype=activations.dtype), *jnp.zeros((2, width), activations.dtype)
 
@@ -86,17 +86,17 @@ def recursion(layers: StackedTerms, x0: jax.Array) -> Parameters:
     forms = unroll_terms(terms, jnp.tanh, x0)
     streams = ([form.input, form.bias, form.term_sum()] for form in forms)
     born = ([term.inner, term.inner_bias, term.outer] for term in forms[-1].terms)
-    return Parameters(*(jnp.stack(parts) for every in (streams, born) for parts in zip(*every, strict=True)))
+    return Parameters(*(jnp.stack(parts) for matrices in (streams, born) for parts in zip(*matrices, strict=True)))
 
 
-def largest_errors(found: Parameters, exact: Parameters) -> dict[str, float]:
-    """Return of each parameter the largest error, beside its largest entry."""
-    pairs = zip(PARTS, found, exact, strict=True)
+def largest_errors(parameters: Parameters, exact: Parameters) -> dict[str, float]:
+    """Return each parameter's largest error, relative to its largest entry."""
+    pairs = zip(PARTS, parameters, exact, strict=True)
     return {name: float(jnp.abs(a.astype(b.dtype) - b).max() / jnp.abs(b).max()) for name, a, b in pairs}
 
 
 def _seconds(programs: dict[str, Callable[[], Any]], least_seconds: float) -> dict[str, dict[str, float]]:
-    """Return how long every program takes: measured in turn, three times, or for so long."""
+    """Return the times of all programs, measured in turn three times or up to a time limit."""
     for program in programs.values():  # which compiles
         jax.block_until_ready(program())
     seconds: dict[str, list[float]] = {name: [] for name in programs}
@@ -110,7 +110,7 @@ def _seconds(programs: dict[str, Callable[[], Any]], least_seconds: float) -> di
 
 
 def operations(width: int) -> dict[str, float]:
-    """Return how many multiplications matrices are multiplied with, in units of one product of two `W_{i,1}`.
+    """Return the number of multiplications in matrix products, in units of one product of two `W_{i,1}`.
 
     Args:
         width: features of the stream.
@@ -173,10 +173,10 @@ def _page(results: dict[str, Any]) -> str:
     lines = ["| features | forward pass | in parallel | one by one | recursion | times, ratio | products, ratio |"]
     lines.append("|" + "---|" * 7)
     for row in results["widths"]:
-        times = {name: found["least"] for name, found in row["seconds"].items()}
-        shown = [f"{1e3 * times[name]:,.2f} ms" if name in times else "" for name in names]
-        ratios = (found["in parallel"] / found["one by one"] for found in (times, row["operations"]))
-        lines.append(f"| {row['width']} | {' | '.join([*shown, *(f'{ratio:.2f}' for ratio in ratios)])} |")
+        times = {name: measured["least"] for name, measured in row["seconds"].items()}
+        cells = [f"{1e3 * times[name]:,.2f} ms" if name in times else "" for name in names]
+        ratios = (by_name["in parallel"] / by_name["one by one"] for by_name in (times, row["operations"]))
+        lines.append(f"| {row['width']} | {' | '.join([*cells, *(f'{ratio:.2f}' for ratio in ratios)])} |")
     lines += ["", f"| features | {' | '.join(results['widths'][0]['errors'])} |", "|" + "---|" * 4]
     for row in results["widths"]:
         worst = [f"{max(errors.values()):.0e}" for errors in row["errors"].values()]
@@ -185,7 +185,7 @@ def _page(results: dict[str, Any]) -> str:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -194,7 +194,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure, keep the results, and write the page."""
+    """Run the measurements, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=12, help="for how long the programs of one width run")
     arguments = parser.parse_args()

@@ -20,12 +20,12 @@ CASES = (("SmolLM2-135M", smollm2, (14, 256)), ("GPT-2-small's shape", gpt2_smal
 
 
 def gradient(model: duat.Transformer, ids: jax.Array) -> Any:
-    """The logit and its gradient at the embeddings."""
+    """Return the logit and its gradient at the embeddings."""
     return jax.value_and_grad(lambda x: logit(model, x))(model.embed(ids))
 
 
 class Parts(NamedTuple):
-    """What is asked for: every token's part, every stream's at every token, every neuron's."""
+    """Parts of tokens, of streams at every token, and of neurons."""
 
     tokens: jax.Array
     streams: duat.Marked
@@ -35,18 +35,18 @@ class Parts(NamedTuple):
 
 def _parts(model: duat.Transformer, ids: jax.Array, at: tuple[str, ...]) -> Parts:
     other = ids.at[ids.shape[0] // 2].add(1000)
-    found = duat.secant(lambda x: logit(model, x), at=at)(model.embed(ids), model.embed(other))
-    streams, neurons = found.contributions.streams, found.contributions.activations
-    return Parts(found.parts.sum(-1), jax.tree.map(lambda part: part.sum(-1), streams), neurons, found.completeness)
+    split = duat.secant(lambda x: logit(model, x), at=at)(model.embed(ids), model.embed(other))
+    streams, neurons = split.contributions.streams, split.contributions.activations
+    return Parts(split.parts.sum(-1), jax.tree.map(lambda part: part.sum(-1), streams), neurons, split.completeness)
 
 
 def without_neurons(model: duat.Transformer, ids: jax.Array) -> Parts:
-    """Tokens and streams."""
+    """Return the parts of tokens and streams."""
     return _parts(model, ids, ("stream",))
 
 
 def with_neurons(model: duat.Transformer, ids: jax.Array) -> Parts:
-    """Neurons too."""
+    """Return the parts of tokens, streams and neurons."""
     return _parts(model, ids, ("stream", "activation"))
 
 

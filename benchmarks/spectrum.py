@@ -47,7 +47,7 @@ def collapsed(read: Callable[[duat.Transformer, jax.Array], jax.Array]) -> Calla
 
 
 def programs(model: duat.Transformer, ids: jax.Array) -> dict[str, Callable[[], Any]]:
-    """Return what is measured, by name.
+    """Return the measured programs, by name.
 
     Args:
         model: the model.
@@ -55,23 +55,23 @@ def programs(model: duat.Transformer, ids: jax.Array) -> dict[str, Callable[[], 
     """
     forward = jax.jit(lambda model, ids: model(ids))
     apply = jax.jit(lambda linear, x: linear(x))
-    found: dict[str, Callable[[], Any]] = {"forward": lambda: forward(model, ids)}
+    by_name: dict[str, Callable[[], Any]] = {"forward": lambda: forward(model, ids)}
     for name, read in READ.items():
         make = collapsed(read)
         linear = make(model, ids)
         x, u = (jnp.ones(like.shape, like.dtype) for like in (linear.input, linear.output))
-        found |= {
+        by_name |= {
             f"{name}: making the map": lambda make=make: make(model, ids),
             f"{name}: map applied": lambda linear=linear, x=x: apply(linear, x),
             f"{name}: transpose applied": lambda linear=linear, u=u: apply(linear.T, u),
             f"{name}: triplets": lambda linear=linear: duat.singular_triplets(linear, TRIPLETS, key=jax.random.key(0)),
         }
     last = collapsed(READ["last state"])(model, ids)
-    return found | {"last state: token norms": lambda: duat.token_norms(last)}
+    return by_name | {"last state: token norms": lambda: duat.token_norms(last)}
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--repeats", type=int, default=7)

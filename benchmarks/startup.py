@@ -23,7 +23,7 @@ REPEATS = 7
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     seconds: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for repeat in range(REPEATS + 1):
         for name, code in PROGRAMS.items():

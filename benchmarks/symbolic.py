@@ -31,7 +31,7 @@ REPEATS = 7
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the measurements, print them, and store the result."""
     result = {"environment": environment() | {"sympy": sympy.__version__}, "repeats": REPEATS}
     for name, code in PROGRAMS.items():
         command = [sys.executable, "-c", f"{code}\n{MEASURE}"]

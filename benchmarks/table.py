@@ -56,17 +56,17 @@ def logit(model: duat.Transformer, x: jax.Array) -> jax.Array:
 
 
 def forward(model: duat.Transformer, ids: jax.Array) -> jax.Array:
-    """The plain forward pass to one logit."""
+    """Return one logit, from the plain forward pass."""
     return logit(model, model.embed(ids))
 
 
 def with_neurons(model: duat.Transformer, ids: jax.Array) -> duat.Decomposition:
-    """The complete table: embedding × token, layer × token × neuron, every bias."""
+    """Return the complete table: embedding × token, layer × token × neuron, every bias."""
     return duat.decompose(lambda x: logit(model, x), model.embed(ids))
 
 
 def without_neurons(model: duat.Transformer, ids: jax.Array) -> duat.Decomposition:
-    """The table of layer × token."""
+    """Return the table of layer × token."""
     return duat.decompose(lambda x: logit(model, x), model.embed(ids), neurons=False)
 
 
@@ -79,7 +79,7 @@ def measure(
     repeats: int,
     programs: dict[str, Callable[[duat.Transformer, jax.Array], Any]] = PROGRAMS,
 ) -> dict[str, Any]:
-    """Measure programs in turn.
+    """Measure the times of programs in turn.
 
     Args:
         model: the model.
@@ -129,16 +129,16 @@ def run(
     results: Path,
     cases: Iterable[tuple[str, Callable[[], duat.Transformer], tuple[int, ...]]],
     programs: dict[str, Callable],
-    beside: Callable[[dict[str, Any], str], str],
+    extra: Callable[[dict[str, Any], str], str],
 ) -> None:
-    """Measure every program on every text, print a line of each, and keep the result.
+    """Measure every program on every text, print a line for each, and store the result.
 
     Args:
         description: what `--help` says.
         results: where the result is kept, if nothing else is asked for.
         cases: of every model its name, what makes it, and the lengths of text.
         programs: what is measured, by name.
-        beside: what a line says of a program beside its time, from all that was measured and its name.
+        extra: returns further text for a program's line, from all measurements and the program's name.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
@@ -148,12 +148,12 @@ def run(
     for called, make, tokens in ((called, make, n) for called, make, lengths in cases for n in lengths):
         result[f"{called}, {tokens} tokens"] = measured = measure(make(), tokens, arguments.repeats, programs)
         for name in programs:
-            found = measured[name]
+            times = measured[name]
             print(
                 f"{called}, {tokens:4d} tokens  {name:16s}"
-                f" {found['median_s'] * 1e3:7.1f} ms  × {found['ratio_of_medians']:.2f}"
-                f"  [{found['quartiles_of_ratio'][0]:.2f}, {found['quartiles_of_ratio'][1]:.2f}]"
-                f"  {beside(measured, name)}  compile {found['compile_s']:.1f} s"
+                f" {times['median_s'] * 1e3:7.1f} ms  × {times['ratio_of_medians']:.2f}"
+                f"  [{times['quartiles_of_ratio'][0]:.2f}, {times['quartiles_of_ratio'][1]:.2f}]"
+                f"  {extra(measured, name)}  compile {times['compile_s']:.1f} s"
             )
         error, value = (abs(measured["completeness"][name]) for name in ("error", "value"))
         print(f"{called}, {tokens:4d} tokens  completeness: {error / value:.1e} of the number")

@@ -10,7 +10,7 @@ import jaxlib
 
 
 def environment() -> dict[str, Any]:
-    """Return device, processor and versions."""
+    """Return device, processor and package versions."""
     info = Path("/proc/cpuinfo")
     models = (
         [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]

@@ -1,4 +1,4 @@
-"""The numbers and tables of README.md and `docs/`, filled in from the kept results of the studies.
+"""Numbers and tables of README.md and `docs/`, filled in from the stored results of the studies.
 
 A page marks a field of a study, in a line or around a block: `<!-- circuits: prompts -->30<!-- end -->`.  Run
 `make pages` after a change of how a field is written; `tests/experiments/test_pages.py` compares every page with what
@@ -28,19 +28,19 @@ Fields = dict[str, str]
 """What a study says, by the name of the field: a number with its digits, or a block of Markdown."""
 
 
-def interval(found: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
-    """Return a number and its interval of 95 % confidence, as every page writes them: `0.50 [0.41, 0.62]`.
+def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
+    """Format an estimate with its 95 % confidence interval, as on every page: `0.50 [0.41, 0.62]`.
 
     Args:
-        found: the estimate; or a number of each unit (seed, text, draw), of which the mean is taken, by bootstrap.
+        numbers: the estimate; or a number of each unit (seed, text, draw), of which the mean is taken, by bootstrap.
         digits: after the decimal point.
         sign: `"+"` for a difference.
     """
-    return (found if isinstance(found, Estimate) else bootstrap(np.asarray(found, float))).written(digits, sign)
+    return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
 
 
 def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield every table of a text with the heading that it stands under, its rows' cells, the head first."""
+    """Yield every table of a text with its heading, as rows of cells, the head first."""
     title, rows = "", list[list[str]]()
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
@@ -53,7 +53,7 @@ def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def cells(text: str) -> Fields:
-    """Return every cell of a text's tables by the name `heading / row / column`.
+    """Return every cell of a text's tables, by the name `heading / row / column`.
 
     A row is called by its first cell, or by as many of its first cells as tell it from the table's other rows.  Of a
     number with an interval, `heading / row / column / value` is the number alone.
@@ -61,19 +61,19 @@ def cells(text: str) -> Fields:
     Args:
         text: headings and tables in Markdown.
     """
-    found: Fields = {}
+    fields: Fields = {}
     for title, (head, *rows) in _tables(text):
         named = next(n for n in range(1, len(head) + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))
         for row in rows:
             name = ", ".join(filter(None, row[:named]))
             for column, cell in zip(head[named:], row[named:], strict=True):
                 field = f"{title} / {name} / {column}".translate(str.maketrans("", "", "*`"))
-                found |= {field: cell, f"{field} / value": cell.partition(" [")[0]}
-    return found
+                fields |= {field: cell, f"{field} / value": cell.partition(" [")[0]}
+    return fields
 
 
 def kept(study: str) -> dict[str, Any]:
-    """Return the kept results of a study, nothing of one that reads those of others.
+    """Return the stored results of a study, or nothing for a study that reads those of others.
 
     Args:
         study: the name of a file in `experiments/results` or `benchmarks/results`.
@@ -87,7 +87,7 @@ def kept(study: str) -> dict[str, Any]:
 
 @cache
 def fields_of(study: str) -> Fields:
-    """Return the fields of a study, made from its kept results.
+    """Return the fields of a study, from its stored results.
 
     Args:
         study: a folder of `experiments` or a module of `benchmarks`, with a function `fields` of these results.
@@ -98,7 +98,7 @@ def fields_of(study: str) -> Fields:
 
 
 def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
-    """Return a page with every marked field as its study writes it.
+    """Return a page with every marked field filled in.
 
     Args:
         text: the page.

@@ -1,4 +1,4 @@
-"""Text for the measurements, the same everywhere: sources of programs, and a manual."""
+"""Texts of the measurements: sources of programs, and a manual."""
 
 from pydoc_data.topics import topics
 
@@ -11,10 +11,10 @@ def trained_sources() -> list[str]:
 
 
 def held_out_sources() -> list[str]:
-    """Return the files of Python's standard library of which the embedded model saw less than a tenth in training."""
+    """Return the files of Python's standard library of which less than a tenth was in the training data."""
     return list(unseen(*split(sources())).values())
 
 
 def manual() -> list[str]:
-    """Return the chapters of Python's reference manual, in English; a language model may have read them."""
+    """Return the chapters of Python's reference manual; a language model may have been trained on them."""
     return [topics[name] for name in sorted(topics)]

@@ -1,4 +1,4 @@
-"""Which parameters of the closed form move with the prompt, and what each source of their movement does."""
+"""Changes of the closed form's parameters with the prompt, and the effect of each source of change."""
 
 from functools import partial
 from itertools import product
@@ -17,7 +17,7 @@ from experiments.approximation.selection import Network
 
 
 class Parameters(NamedTuple):
-    """The closed form's parameters at one input, dense: `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`.
+    """Parameters of the closed form at one input, as dense arrays: `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`.
 
     Args:
         paths: `W'_{j,1}` (`P_j`) of every layer, matrices on `vec(x_0)`.
@@ -61,15 +61,15 @@ def _embedded(network: Network, content: Array) -> Array:
     return jax.vmap(network.embed, (None, 0))(content, jnp.arange(len(network.prompt[...])))
 
 
-def _apart(one: Array, other: Array) -> Array:
-    """Return `‖A − B‖ / √((‖A‖² + ‖B‖²) / 2)`, zero where both are."""
-    size = jnp.sqrt(((one**2).sum() + (other**2).sum()) / 2)
-    return jnp.sqrt(((one - other) ** 2).sum()) / jnp.where(size == 0, 1, size)
+def _apart(first: Array, second: Array) -> Array:
+    """Return `‖A − B‖ / √((‖A‖² + ‖B‖²) / 2)`, or zero if both are zero."""
+    size = jnp.sqrt(((first**2).sum() + (second**2).sum()) / 2)
+    return jnp.sqrt(((first - second) ** 2).sum()) / jnp.where(size == 0, 1, size)
 
 
 @jax.jit
 def changes(network: Network, content: Float[Array, "number content"]) -> dict[str, Float[Array, "prompts prompts"]]:
-    """Return by how much every parameter differs between two prompts before the same sequence.
+    """Return the relative difference of every parameter between two prompts before the same sequence.
 
     `‖A(p) − A(q)‖ / √((‖A(p)‖² + ‖A(q)‖²) / 2)`, the mean over sequences.
 
@@ -82,8 +82,8 @@ def changes(network: Network, content: Float[Array, "number content"]) -> dict[s
     """
 
     def of_one(content: Array) -> Parameters:
-        found = jax.vmap(partial(parameters, network))(_embedded(network, content))
-        return jax.tree.map(lambda a: jax.vmap(jax.vmap(_apart, (None, 0)), (0, None))(a, a), found)
+        by_prompt = jax.vmap(partial(parameters, network))(_embedded(network, content))
+        return jax.tree.map(lambda a: jax.vmap(jax.vmap(_apart, (None, 0)), (0, None))(a, a), by_prompt)
 
     mean = jax.tree.map(lambda change: change.mean(0), jax.lax.map(of_one, content))
     return {
@@ -96,7 +96,7 @@ def changes(network: Network, content: Float[Array, "number content"]) -> dict[s
 def evaluated(
     network: Network, x: Float[Array, "tokens features"], weights: Parameters, biases: Parameters
 ) -> Float[Array, "content"]:
-    """Return what the closed form gives with weights of one input and term biases of another one.
+    """Evaluate the closed form with the weights of one input and the term biases of another.
 
     `P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`, written out: `c_j` from `biases`, everything else from `weights`.
 
@@ -146,7 +146,7 @@ def _set(network: Network, x: Array, values: Seen) -> Array:
 
 @jax.jit
 def exchange(network: Network, content: Float[Array, "number content"]) -> Exchanged:
-    """Exchange what differs between two prompts, source by source: held in the closed form, and run again.
+    """Exchange the sources of difference between two prompts, one by one: held in the closed form, and run again.
 
     Args:
         network: the network.
@@ -166,9 +166,9 @@ def exchange(network: Network, content: Float[Array, "number content"]) -> Excha
 
     def of_one(content: Array) -> tuple[Array, Array, Array]:
         x = _embedded(network, content)
-        found = jax.vmap(partial(parameters, network))(x)
+        by_prompt = jax.vmap(partial(parameters, network))(x)
         over_others = jax.vmap(of_pair, (None, None, 0, 0))
-        return jax.vmap(over_others, (0, 0, None, None))(x, found, x, found)
+        return jax.vmap(over_others, (0, 0, None, None))(x, by_prompt, x, by_prompt)
 
     corners, weights, biases = jax.lax.map(of_one, content)
     return Exchanged(jnp.moveaxis(corners, 3, 0), weights, biases)
@@ -178,7 +178,7 @@ def exchange(network: Network, content: Float[Array, "number content"]) -> Excha
 def with_mean_patterns(
     network: Network, content: Float[Array, "number content"]
 ) -> Float[Array, "number prompts content"]:
-    """Return what a network writes when every attention pattern is its mean over all sequences and prompts.
+    """Return a network's outputs with every attention pattern replaced by its mean over all sequences and prompts.
 
     Args:
         network: the network.
@@ -193,7 +193,7 @@ def with_mean_patterns(
 def way(
     written: Float[Array, "... number p q content"], outputs: Float[Array, "number p content"]
 ) -> Float[Array, "..."]:
-    """Return how far what is written went from the output after the other prompt to that after the own one.
+    """Return the relative position of outputs between those after the other prompt (0) and after the own prompt (1).
 
     `Σ ⟨y − y_q, y_p − y_q⟩ / Σ ‖y_p − y_q‖²` over sequences and all pairs of prompts: 0 where it is `y_q`, 1 where it
     is `y_p`.

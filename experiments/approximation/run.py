@@ -1,4 +1,4 @@
-"""Claims: how the error of N sigmoids falls, and what lets one network compute the function that a prompt asks for.
+"""Claims: the decrease of the error of N sigmoids, and the parameters by which a prompt selects a network's function.
 
 With equal parameters and equal training: a perceptron, a Transformer whose pattern is fixed, and a Transformer.
 
@@ -55,34 +55,41 @@ def _plain(tree: Any) -> Any:
 
 
 def _off_diagonal(pairs: Any) -> Any:
-    """Return the mean over pairs of two different prompts, the last two axes."""
+    """Return the mean over pairs of different prompts, the last two axes."""
     different = ~np.eye(pairs.shape[-1], dtype=bool)
     return np.asarray(pairs)[..., different].mean(-1)
 
 
-def _error_of_own(written: Any, asked: Any) -> Any:
-    """Return the error against the own prompt's function, over all others: `[..., prompts]`."""
-    squares = np.asarray((written - asked.swapaxes(0, 1)[:, :, None]) ** 2).mean((-4, -1))
+def _error_of_own(written: Any, target: Any) -> Any:
+    """Return the error against the function of the own prompt, over all other prompts: `[..., prompts]`."""
+    squares = np.asarray((written - target.swapaxes(0, 1)[:, :, None]) ** 2).mean((-4, -1))
     different = ~np.eye(squares.shape[-1], dtype=bool)
     return np.sqrt((squares * different).sum(-1) / different.sum(-1))
 
 
 def _taken_apart(network: Any, task: str, content: Any) -> dict[str, Any]:
-    """Return which parameters of one network move, and what each source does."""
-    asked, after = selection.targets(task, content), selection.outputs(_one(network), content)[0].swapaxes(0, 1)
-    found = moved_parameters.exchange(network, content)
-    written = {"held": found.corners, "rerun weights": found.rerun_weights, "rerun biases": found.rerun_biases}
+    """Return the changes of one network's parameters, and the effect of each source."""
+    target, after = (
+        selection.targets(task, content),
+        selection.outputs(_with_seed_axis(network), content)[0].swapaxes(0, 1),
+    )
+    exchanged = moved_parameters.exchange(network, content)
+    written = {
+        "held": exchanged.corners,
+        "rerun weights": exchanged.rerun_weights,
+        "rerun biases": exchanged.rerun_biases,
+    }
     mean_pattern = moved_parameters.with_mean_patterns(network, content).swapaxes(0, 1)
     return {
         "changes": _plain(moved_parameters.changes(network, content)),
         "way": {name: _plain(moved_parameters.way(y, after)) for name, y in written.items()},
-        "error": {name: _plain(_error_of_own(y, asked)) for name, y in written.items()}
-        | {"mean pattern": _plain(selection.root_mean_square(mean_pattern - asked))},
-        "closes within": float(jnp.abs(found.corners[-1] - after[:, :, None]).max()),
+        "error": {name: _plain(_error_of_own(y, target)) for name, y in written.items()}
+        | {"mean pattern": _plain(selection.root_mean_square(mean_pattern - target))},
+        "closes within": float(jnp.abs(exchanged.corners[-1] - after[:, :, None]).max()),
     }
 
 
-def _one(network: Any) -> Any:
+def _with_seed_axis(network: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], network)
 
 
@@ -94,7 +101,7 @@ def _trained(sizes: Sizes, steps: int, taken_apart: bool) -> dict[str, Any]:
     content = selection.sequences(jax.random.key(1), TESTED)
     off = selection.outputs(networks, content) - selection.targets(sizes.task, content)
     curve = jnp.sin(jnp.linspace(0.0, 5.0, CONTENT))[None]
-    found = {
+    result = {
         "sizes": asdict(sizes),
         "parameters": count(sizes),
         "seconds": seconds,
@@ -107,9 +114,11 @@ def _trained(sizes: Sizes, steps: int, taken_apart: bool) -> dict[str, Any]:
         },
     }
     if taken_apart:
-        each = [jax.tree.map(lambda leaf, i=i: leaf[i], networks) for i in range(SEEDS)]
-        found["taken apart"] = [_taken_apart(network, sizes.task, content[:TAKEN_APART]) for network in each]
-    return found
+        networks_by_seed = [jax.tree.map(lambda leaf, i=i: leaf[i], networks) for i in range(SEEDS)]
+        result["taken apart"] = [
+            _taken_apart(network, sizes.task, content[:TAKEN_APART]) for network in networks_by_seed
+        ]
+    return result
 
 
 def _like(kind: str, task: str, layers: int) -> Sizes:
@@ -119,7 +128,7 @@ def _like(kind: str, task: str, layers: int) -> Sizes:
 
 
 def _compared() -> Iterator[Sizes]:
-    """Return the networks that are compared: of every kind, with one layer and with two."""
+    """Return the compared networks: every kind, with one layer and with two."""
     for layers in (2, 1):
         for task in TASKS:
             for kind in KINDS:
@@ -127,7 +136,7 @@ def _compared() -> Iterator[Sizes]:
 
 
 def _varied() -> Iterator[Sizes]:
-    """Return the networks of which depth and width are varied."""
+    """Return the networks with varied depth and width."""
     for layers in LAYERS:
         for neurons in WIDTHS:
             for kind in ("perceptron", "transformer"):
@@ -139,16 +148,17 @@ def _name(sizes: Sizes) -> str:
 
 
 def measure() -> dict[str, Any]:
-    """Return everything that is measured, as plain data."""
+    """Run all measurements, and return the results as plain data."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(WORK, {"seeds": SEEDS, "steps": STEPS, "tested": TESTED, "taken apart": TAKEN_APART})
 
     def trained(sizes: Iterator[Sizes], steps: int, taken_apart: int) -> dict[str, Any]:
         return {
-            _name(one): journal.once(
-                f"{_name(one)}, {steps} steps", partial(_trained, one, steps, one.layers == taken_apart)
+            _name(network_sizes): journal.once(
+                f"{_name(network_sizes)}, {steps} steps",
+                partial(_trained, network_sizes, steps, network_sizes.layers == taken_apart),
             )
-            for one in sizes
+            for network_sizes in sizes
         }
 
     compared = trained(_compared(), STEPS, 2)
@@ -209,30 +219,30 @@ def _fits_table(results: dict[str, Any]) -> list[str]:
         exponents = [f"{_exponent(errors, which).slope:.2f}" for which in sigmoids.Errors._fields]
         return row(f"{name}, in steps", "1", errors, "-1.00", exponents)
 
-    rows = [fitted(*found) for found in results["fits"].items()]
-    return _table(head, rows + [steps(*found) for found in results["staircases"].items()])
+    rows = [fitted(*item) for item in results["fits"].items()]
+    return _table(head, rows + [steps(*item) for item in results["staircases"].items()])
 
 
 def _networks_table(results: dict[str, Any]) -> list[str]:
     head = ["task", "layers", "network", "parameters", "error, mean over prompts", "of each prompt"]
     rows = []
-    for found in sorted(results["networks"].values(), key=lambda found: found["sizes"]["task"] == SHIFTS):
-        sizes, errors = found["sizes"], np.array(found["error"])
-        each = " / ".join(f"{error:.3f}" for error in errors.mean(0))
-        numbers = [f"{found['parameters']:,}", interval(errors.mean(1)), each]
+    for result in sorted(results["networks"].values(), key=lambda result: result["sizes"]["task"] == SHIFTS):
+        sizes, errors = result["sizes"], np.array(result["error"])
+        by_prompt = " / ".join(f"{error:.3f}" for error in errors.mean(0))
+        numbers = [f"{result['parameters']:,}", interval(errors.mean(1)), by_prompt]
         rows.append([sizes["task"], str(sizes["layers"]), sizes["kind"], *numbers])
     for task, errors in results["blind"].items():
-        each = " / ".join(f"{error:.3f}" for error in errors)
-        rows.append([task, "", "*the best that is blind to the prompt*", "", f"{np.mean(errors):.3f}", each])
+        by_prompt = " / ".join(f"{error:.3f}" for error in errors)
+        rows.append([task, "", "*the best that is blind to the prompt*", "", f"{np.mean(errors):.3f}", by_prompt])
     return _table(head, rows)
 
 
 def _apart(results: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return what was taken apart, for each task and kind the networks of all seeds."""
+    """Return the analysed networks of all seeds, for each task and kind."""
     return {
-        (found["sizes"]["task"], found["sizes"]["kind"]): found["taken apart"]
-        for found in results["networks"].values()
-        if "taken apart" in found
+        (network["sizes"]["task"], network["sizes"]["kind"]): network["taken apart"]
+        for network in results["networks"].values()
+        if "taken apart" in network
     }
 
 
@@ -251,10 +261,10 @@ def _change(values: list[float]) -> str:
 
 
 def _changes_table(results: dict[str, Any]) -> list[str]:
-    found = {names: _mean_changes(networks) for names, networks in _apart(results).items()}
-    symbols = list(next(iter(found.values())))
-    rows = [[f"`{symbol}`", *(_change(changes[symbol]) for changes in found.values())] for symbol in symbols]
-    return _table(["parameter", *(", ".join(reversed(names)) for names in found)], rows)
+    changes_of = {names: _mean_changes(networks) for names, networks in _apart(results).items()}
+    symbols = list(next(iter(changes_of.values())))
+    rows = [[f"`{symbol}`", *(_change(changes[symbol]) for changes in changes_of.values())] for symbol in symbols]
+    return _table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
 
 
 def _sources_table(results: dict[str, Any]) -> list[str]:
@@ -295,11 +305,11 @@ def _ablation_table(results: dict[str, Any]) -> list[str]:
 
 def _depth_table(results: dict[str, Any]) -> list[str]:
     rows = []
-    for found in results["depth and width"].values():
-        sizes = found["sizes"]
+    for result in results["depth and width"].values():
+        sizes = result["sizes"]
         layers, neurons = sizes["layers"], sizes["neurons"]
-        numbers = [str(layers), str(neurons), str(layers * neurons), f"{found['parameters']:,}"]
-        rows.append([sizes["kind"], *numbers, interval(np.array(found["error"]).mean(1))])
+        numbers = [str(layers), str(neurons), str(layers * neurons), f"{result['parameters']:,}"]
+        rows.append([sizes["kind"], *numbers, interval(np.array(result["error"]).mean(1))])
     head = ["network", "layers", "neurons a layer", "N in all", "parameters", "error"]
     return _table(head, sorted(rows, key=lambda row: row[0]))
 
@@ -330,11 +340,13 @@ def _pictures(results: dict[str, Any]) -> None:
         for dimensions in FIT_STEPS
     }
     draw_errors(fits, np.array(NEURONS, float)).savefig("docs/approximation.png", dpi=110)
-    shown = [
-        found for found in results["networks"].values() if found["sizes"]["task"] == FOUR and "taken apart" in found
+    drawn = [
+        network
+        for network in results["networks"].values()
+        if network["sizes"]["task"] == FOUR and "taken apart" in network
     ]
-    curve = shown[0]["curve"]
-    written = {found["sizes"]["kind"]: np.array(found["curve"]["written"][0]) for found in shown}
+    curve = drawn[0]["curve"]
+    written = {network["sizes"]["kind"]: np.array(network["curve"]["written"][0]) for network in drawn}
     figure = draw_outputs(np.array(curve["content"]), np.array(curve["asked"]), written, list(TASKS[FOUR]))
     figure.savefig("docs/approximation-outputs.png", dpi=110)
     changes = {
@@ -345,7 +357,7 @@ def _pictures(results: dict[str, Any]) -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -355,7 +367,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure, and write what was found."""
+    """Run all measurements, and write the results."""
     keep_compiled()
     results = measure()
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

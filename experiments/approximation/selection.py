@@ -1,4 +1,4 @@
-"""One sequence, several functions of it: networks in which a prompt selects what is computed, trained alike."""
+"""Networks in which a prompt selects the function of a sequence, with equal training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -67,7 +67,7 @@ class Sizes:
 
 @final
 class FixedAttention(nnx.Module):
-    """Mix tokens by a pattern that no input moves: `Σ_h softmax(S_h) x W_{V,h} W_{O,h}`, with `S_h` learned.
+    """Mix tokens by a pattern independent of the input: `Σ_h softmax(S_h) x W_{V,h} W_{O,h}`, with `S_h` learned.
 
     Args:
         tokens: length of the sequence.
@@ -137,13 +137,13 @@ class Network(nnx.Module):
             content: the sequence, `[content]`.
             prompt: the number of one of the task's functions.
         """
-        asked = self.prompt[...][prompt]
+        prompt_vector = self.prompt[...][prompt]
         if self.places is None:
-            return (asked + content @ self.content[...])[None]
-        return jnp.concatenate([asked[None], content[:, None] * self.content[...] + self.places[...]])
+            return (prompt_vector + content @ self.content[...])[None]
+        return jnp.concatenate([prompt_vector[None], content[:, None] * self.content[...] + self.places[...]])
 
     def states(self, x: Float[Array, "tokens features"]) -> Float[Array, "content"]:
-        """Return what the network writes from its embeddings on.
+        """Return the output of the network from its embeddings.
 
         Args:
             x: the stream before the first layer, `[tokens, features]`.
@@ -151,7 +151,7 @@ class Network(nnx.Module):
         return self.read(self.stack(x))
 
     def read(self, x: Float[Array, "tokens features"]) -> Float[Array, "content"]:
-        """Return what is written of the residual stream after the last layer.
+        """Return the output from the residual stream after the last layer.
 
         Args:
             x: the stream, `[tokens, features]`.
@@ -160,7 +160,7 @@ class Network(nnx.Module):
         return written[0] if self.whole else written[1:, 0]
 
     def __call__(self, content: Float[Array, "content"], prompt: Int[Array, ""]) -> Float[Array, "content"]:
-        """Return what the network writes.
+        """Return the output of the network.
 
         Args:
             content: the sequence, `[content]`.
@@ -170,7 +170,7 @@ class Network(nnx.Module):
 
 
 def count(sizes: Sizes) -> int:
-    """Return how many parameters a network has.
+    """Return the number of a network's parameters.
 
     Args:
         sizes: what it is made of.
@@ -179,7 +179,7 @@ def count(sizes: Sizes) -> int:
 
 
 def matched(sizes: Sizes, parameters: int) -> Sizes:
-    """Return the same network with as many neurons in each layer as bring its parameters next to a number.
+    """Return the sizes with the number of neurons that brings the number of parameters closest to a target.
 
     Args:
         sizes: what it is made of.
@@ -203,7 +203,7 @@ def matched(sizes: Sizes, parameters: int) -> Sizes:
 
 
 def drawn(sizes: Sizes, key: Array, dtype: DTypeLike = jnp.float32) -> Network:
-    """Return a network with random weights of variance one over what they sum over; biases are zero.
+    """Return a network with random weights of variance one over the number of inputs, and zero biases.
 
     Args:
         sizes: what it is made of.
@@ -251,25 +251,25 @@ def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: floa
         content_key, prompt_key = jax.random.split(key)
         content = sequences(content_key, batch)
         prompts = jax.random.randint(prompt_key, (batch,), 0, len(functions))
-        asked = jax.vmap(lambda prompt, x: jax.lax.switch(prompt, functions, x))(prompts, content)
-        return ((jax.vmap(network)(content, prompts) - asked) ** 2).mean()
+        target = jax.vmap(lambda prompt, x: jax.lax.switch(prompt, functions, x))(prompts, content)
+        return ((jax.vmap(network)(content, prompts) - target) ** 2).mean()
 
     def step(carried: tuple, key: Array) -> tuple[tuple, None]:
         network, state = carried
         updates, state = rule.update(jax.grad(loss)(network, key), state, network)
         return (optax.apply_updates(network, updates), state), None
 
-    def one(key: Array) -> Network:
+    def train_seed(key: Array) -> Network:
         weights_key, data_key = jax.random.split(key)
         network = drawn(sizes, weights_key)
         return jax.lax.scan(step, (network, rule.init(network)), jax.random.split(data_key, steps))[0][0]
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(train_seed, keys)
 
 
 @jax.jit
 def outputs(networks: Network, content: Float[Array, "number content"]) -> Float[Array, "seeds prompts number content"]:
-    """Return what networks write for every prompt.
+    """Return the outputs of networks for every prompt.
 
     Args:
         networks: with a leading axis of `seeds`.
@@ -284,7 +284,7 @@ def outputs(networks: Network, content: Float[Array, "number content"]) -> Float
 
 
 def targets(task: str, content: Float[Array, "number content"]) -> Float[Array, "prompts number content"]:
-    """Return what every prompt asks for.
+    """Return the target of every prompt.
 
     Args:
         task: a name in `TASKS`.
@@ -294,7 +294,7 @@ def targets(task: str, content: Float[Array, "number content"]) -> Float[Array, 
 
 
 def root_mean_square(error: Float[Array, "... number content"]) -> Float[Array, "..."]:
-    """Return the root of the mean square over sequences and places.
+    """Return the root mean square over sequences and positions.
 
     Args:
         error: `[..., number, content]`.
@@ -303,7 +303,7 @@ def root_mean_square(error: Float[Array, "... number content"]) -> Float[Array, 
 
 
 def blind(task: str, content: Float[Array, "number content"]) -> Float[Array, "prompts"]:
-    """Return the error of the best output that doesn't depend on the prompt: the mean of what the prompts ask for.
+    """Return the error of the best output independent of the prompt: the mean of all prompts' targets.
 
     Args:
         task: a name in `TASKS`.
@@ -314,5 +314,5 @@ def blind(task: str, content: Float[Array, "number content"]) -> Float[Array, "p
         >>> [round(float(error), 3) for error in blind("four functions", jnp.ones((1, CONTENT)))]
         [1.5, 0.5, 0.5, 0.5]
     """
-    asked = targets(task, content)
-    return root_mean_square(asked.mean(0) - asked)
+    target = targets(task, content)
+    return root_mean_square(target.mean(0) - target)

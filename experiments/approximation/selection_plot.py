@@ -9,17 +9,17 @@ from matplotlib.figure import Figure
 
 def draw_outputs(
     content: Float[np.ndarray, "content"],
-    asked: Float[np.ndarray, "prompts content"],
+    targets: Float[np.ndarray, "prompts content"],
     written: Mapping[str, Float[np.ndarray, "prompts content"]],
     prompts: Sequence[str],
 ) -> Figure:
-    """Return one sequence, and beside it what each network writes after every prompt (lines) and should (circles).
+    """Plot one sequence, and each network's outputs after every prompt (lines) with the targets (circles).
 
     The dotted line is the best output that doesn't depend on the prompt.
 
     Args:
         content: the sequence, `[content]`.
-        asked: what every prompt asks for, `[prompts, content]`.
+        targets: the target of every prompt, `[prompts, content]`.
         written: what each network writes, by its title, `[prompts, content]`.
         prompts: their names.
     """
@@ -29,10 +29,10 @@ def draw_outputs(
     read.plot(places, content, color="black", marker=".")
     read.set_title("what all read", fontsize="medium")
     for axis, (title, of_prompts) in zip(axes, written.items(), strict=True):
-        for i, (name, line, goal) in enumerate(zip(prompts, of_prompts, asked, strict=True)):
+        for i, (name, line, goal) in enumerate(zip(prompts, of_prompts, targets, strict=True)):
             axis.plot(places, line, color=f"C{i}", label=name)
             axis.plot(places, goal, "o", color=f"C{i}", fillstyle="none")
-        axis.plot(places, asked.mean(0), ":", color="black", label="blind to the prompt")
+        axis.plot(places, targets.mean(0), ":", color="black", label="blind to the prompt")
         axis.set_title(title, fontsize="medium")
     for axis in (read, *axes):
         axis.set_xlabel("place")
@@ -41,7 +41,7 @@ def draw_outputs(
 
 
 def draw_changes(changes: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Return a table of relative changes between two prompts as coloured cells: white is exactly zero.
+    """Plot a table of relative changes between two prompts as coloured cells; white is exactly zero.
 
     Args:
         changes: for each network, by its title, the change of each parameter, by its symbol.
@@ -61,6 +61,6 @@ def draw_changes(changes: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 def _typeset(symbol: str) -> str:
-    """Return `W'1,2` as `$W'_{1,2}$`."""
+    """Format `W'1,2` as `$W'_{1,2}$`."""
     name = symbol.rstrip("0123456789,")
     return f"${name}_{{{symbol[len(name) :]}}}$"

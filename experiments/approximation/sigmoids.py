@@ -1,4 +1,4 @@
-"""Universal approximation: a sum of `N` sigmoids fitted to a function on the unit cube, and how its error falls."""
+"""Universal approximation: fits of a sum of `N` sigmoids to a function on the unit cube, and their errors."""
 
 from collections.abc import Callable
 from functools import partial
@@ -67,7 +67,7 @@ def _activations(units: Units, x: Array) -> Array:
 
 
 def staircase(function: Function, neurons: int, steepness: float = 1e9) -> Units:
-    """Return `N` units that approximate a function of one variable by steps, as Cybenko's theorem can be proved.
+    """Return `N` units that approximate a function of one variable by steps, as in a proof of Cybenko's theorem.
 
     The first unit is the constant `f(x_1)`, the others are steps of `f(x_j) − f(x_{j−1})` half-way between neighbouring
     points `x_j = (2j − 1) / 2N`: the error is at most the largest change of `f` within `1 / 2N`.
@@ -135,13 +135,13 @@ def fit(
         updates, state = rule.update(jax.grad(loss)(units, key), state, units)
         return (optax.apply_updates(units, updates), state), None
 
-    def one(key: Array) -> Units:
+    def fit_seed(key: Array) -> Units:
         points_key, units_key, batches_key = jax.random.split(key, 3)
         units = solved(_first_units(units_key, neurons, dimensions), points_key)
         trained = jax.lax.scan(step, (units, rule.init(units)), jax.random.split(batches_key, steps))[0][0]
         return solved(trained, points_key)
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(fit_seed, keys)
 
 
 def _first_units(key: Array, neurons: int, dimensions: int) -> Units:
@@ -170,7 +170,7 @@ class Errors(NamedTuple):
 def errors(
     function: Function, units: Units, key: Array, *, points: int = 16384, climbers: int = 64, steps: int = 100
 ) -> Errors:
-    """Return how far sums of sigmoids are from a function: `sup |G(x) − f(x)|` (Eq. 2) and the root mean square.
+    """Return the distance of sums of sigmoids from a function: `sup |G(x) − f(x)|` (Eq. 2) and the root mean square.
 
     The supremum is looked for from random points, the worst of which climb on along the signs of the gradient; what is
     found is never more than the supremum, and in many dimensions may be less.
@@ -186,11 +186,11 @@ def errors(
     dimensions = units.inner.shape[-1]
     x = jax.random.uniform(key, (points, dimensions))
 
-    def one(units: Units) -> Errors:
+    def errors_of_sum(units: Units) -> Errors:
         def error(x: Array) -> Array:
             return jnp.abs(approximate(units, x) - function(x))
 
-        found = error(x)
+        deviations = error(x)
 
         def climb(carried: tuple[Array, Array], length: Array) -> tuple[tuple[Array, Array], None]:
             place, highest = carried
@@ -200,11 +200,11 @@ def errors(
             return (place, jnp.maximum(highest, error(place).max())), None
 
         lengths = 0.05 * 0.9 ** jnp.arange(steps, dtype=x.dtype)
-        start = x[jnp.argsort(found)[-climbers:]]
-        highest = jax.lax.scan(climb, (start, found.max()), lengths)[0][1]
-        return Errors(highest, jnp.sqrt((found**2).mean()))
+        start = x[jnp.argsort(deviations)[-climbers:]]
+        highest = jax.lax.scan(climb, (start, deviations.max()), lengths)[0][1]
+        return Errors(highest, jnp.sqrt((deviations**2).mean()))
 
-    return jax.lax.map(one, units)
+    return jax.lax.map(errors_of_sum, units)
 
 
 class Slope(NamedTuple):
@@ -220,7 +220,7 @@ class Slope(NamedTuple):
 
 
 def slope(neurons: Float[np.ndarray, "sizes"], error: Float[np.ndarray, "sizes seeds"]) -> Slope:
-    """Return the exponent with which an error falls: the least-squares line through `log error` over `log N`.
+    """Return the exponent of an error's decrease: the least-squares line through `log error` over `log N`.
 
     Args:
         neurons: `N`, `[sizes]`.

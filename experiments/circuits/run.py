@@ -46,8 +46,8 @@ SHOWN = (
 """Of the first study, what the README shows."""
 
 
-class Asked(NamedTuple):
-    """One study.
+class Settings(NamedTuple):
+    """Settings of one study.
 
     Args:
         model: which model.
@@ -68,10 +68,10 @@ SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
 OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
 PAIR = ("secant", "integrated gradients, 10 steps")
 STUDIES = {
-    "Every method": Asked(SMOLLM2, OF_LANGUAGE, tuple(METHODS), NEURONS, 30),
-    "A hundred prompts": Asked(SMOLLM2, OF_LANGUAGE, PAIR, NEURONS, 100),
-    "Other units": Asked(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
-    "A code task": Asked(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
+    "Every method": Settings(SMOLLM2, OF_LANGUAGE, tuple(METHODS), NEURONS, 30),
+    "A hundred prompts": Settings(SMOLLM2, OF_LANGUAGE, PAIR, NEURONS, 100),
+    "Other units": Settings(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
+    "A code task": Settings(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
 }
 ALL_TASKS = "A hundred prompts", "A code task"
 """The studies that have every task between them, as many prompts of each, and both methods of `PAIR`."""
@@ -79,30 +79,30 @@ DIGITS = 5
 """Of what the model says after each prompt."""
 
 
-def _piece(model: duat.Transformer, tokenizer: Any, asked: Asked, task: str) -> dict[str, Any]:
-    """Return what one task says: its prompts, and of each kind of units and method everything that was measured."""
+def _piece(model: duat.Transformer, tokenizer: Any, settings: Settings, task: str) -> dict[str, Any]:
+    """Return the results on one task: its prompts, and the measurements of each kind of units and method."""
     began = time.perf_counter()
     bar = partial(progress_bar, unit="methods on prompts")
     found = study(model, tokenizer, [task], asked.methods, asked.units, prompts=asked.prompts, progress=bar)
     drawn = found.drawn[task]
     curves = {
         kind: {method: [np.round(part, DIGITS).tolist() for part in curve] for method, curve in of_methods.items()}
-        for kind, of_methods in found.curves[task].items()
+        for kind, of_methods in result.curves[task].items()
     }
     sizes = {"prompts": len(drawn.cases), "read": drawn.read, "tokens": drawn.prompts.clean.shape[1]}
     example = drawn.cases[0]._asdict()
     return {**sizes, "example": example, "seconds": time.perf_counter() - began, "curves": curves}
 
 
-def _measure(name: str, asked: Asked) -> dict[str, Any]:
-    """Return a study; a task that is finished isn't read again where the study is begun anew."""
-    path = smollm2.path() if asked.model == SMOLLM2 else None
+def _measure(name: str, settings: Settings) -> dict[str, Any]:
+    """Run a study; tasks that are finished in the journal aren't run again."""
+    path = smollm2.path() if settings.model == SMOLLM2 else None
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / f"circuits {name}", {"asked": asked._asdict()})
-    tasks = {task: journal.once(task, partial(_piece, model, tokenizer, asked, task)) for task in asked.tasks}
+    journal = Journal(WORK / f"circuits {name}", {"asked": settings._asdict()})
+    tasks = {task: journal.once(task, partial(_piece, model, tokenizer, settings, task)) for task in settings.tasks}
     seconds = sum(task["seconds"] for task in tasks.values())
-    return {"asked": asked._asdict(), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
+    return {"asked": settings._asdict(), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
 
 
 def _curves(task: dict[str, Any], kind: str) -> dict[str, Curve]:
@@ -110,27 +110,27 @@ def _curves(task: dict[str, Any], kind: str) -> dict[str, Curve]:
 
 
 def _compared(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a study with its tables: of every task, and the mean over tasks."""
+    """Return a study with its tables: one for every task, and the mean over tasks."""
     tasks, kinds = result["tasks"], result["asked"]["units"]
-    each = {
+    by_task = {
         name: task | {"units": {kind: as_dict(compare([_curves(task, kind)])) for kind in kinds}}
         for name, task in tasks.items()
     }
     mean = {kind: as_dict(compare([_curves(task, kind) for task in tasks.values()])) for kind in kinds}
-    return result | {"tasks": each, "mean": mean}
+    return result | {"tasks": by_task, "mean": mean}
 
 
 def _over_all_tasks(studies: dict[str, Any]) -> dict[str, Any]:
-    """Return both methods' numbers over the tasks of several studies, if all of these are measured."""
-    asked = [studies.get(name, {}).get("asked") == _plain(STUDIES[name]) for name in ALL_TASKS]
-    if not all(asked):
+    """Return two methods' statistics over the tasks of several studies, if all of these are complete."""
+    complete = [studies.get(name, {}).get("asked") == _plain(STUDIES[name]) for name in ALL_TASKS]
+    if not all(complete):
         return {}
     curves = [_curves(task, NEURONS[0]) for name in ALL_TASKS for task in studies[name]["tasks"].values()]
     return as_dict(compare([{method: of_methods[method] for method in PAIR} for of_methods in curves]))
 
 
-def _plain(asked: Asked) -> dict[str, Any]:
-    return json.loads(json.dumps(asked._asdict()))
+def _plain(settings: Settings) -> dict[str, Any]:
+    return json.loads(json.dumps(settings._asdict()))
 
 
 def _number(measured: dict[str, float]) -> str:
@@ -142,7 +142,7 @@ def _ahead(measured: dict[str, float]) -> str:
 
 
 def _table(result: dict[str, Any], units: str) -> list[str]:
-    """Return the rows of all methods: logf of each task, and the means over tasks."""
+    """Return the table of all methods: logf of each task, and the means over tasks."""
     tasks, mean = result["tasks"], result["mean"][units]
     over = ["mean"] if len(tasks) > 1 else []
     head = ["method", *(f"logf, {task}" for task in tasks), *over, "CPR", "CMD", "removed", "the first is ahead by"]
@@ -156,31 +156,40 @@ def _table(result: dict[str, Any], units: str) -> list[str]:
 
 
 def _in_words(mean: dict[str, Any]) -> str:
-    """Return which methods the first one is ahead of, which are ahead of it, and which can't be told apart."""
-    first, *others = mean
-    said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
-    for method in others:
+    """Describe which methods the first one is ahead of, behind, or not distinguishable from."""
+    first, *rest = mean
+    verdicts: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
+    for method in rest:
         low, high = (mean[method]["first_ahead"][bound] for bound in ("low", "high"))
-        said["is ahead of" if low > 0 else "is behind" if high < 0 else "can't be told apart from"].append(
+        verdicts["is ahead of" if low > 0 else "is behind" if high < 0 else "can't be told apart from"].append(
             f"*{method}*"
         )
-    return f"*{first}* " + "; it ".join(f"{how} {', '.join(of)}" for how, of in said.items() if of) + "."
+    return (
+        f"*{first}* "
+        + "; it ".join(f"{verdict} {', '.join(methods)}" for verdict, methods in verdicts.items() if methods)
+        + "."
+    )
 
 
 def _page(results: dict[str, Any]) -> str:
     lines = []
     for name, result in results["studies"].items():
-        asked = result["asked"]
-        read = ", ".join(f"{task} {found['prompts']} of {found['read']}" for task, found in result["tasks"].items())
+        settings = result["asked"]
+        read = ", ".join(f"{task} {drawn['prompts']} of {drawn['read']}" for task, drawn in result["tasks"].items())
         lines += [f"### {name}", ""]
-        for units in asked["units"]:
-            lines += [f"{asked['model']}, {units}. {_in_words(result['mean'][units])}", "", *_table(result, units), ""]
+        for units in settings["units"]:
+            lines += [
+                f"{settings['model']}, {units}. {_in_words(result['mean'][units])}",
+                "",
+                *_table(result, units),
+                "",
+            ]
         lines += [f"Prompts that the model answers rightly: {read}. {result['seconds'] / 60:.0f} minutes.", ""]
     return "\n".join(lines)
 
 
 def _short(results: dict[str, Any]) -> str:
-    """Return the first study's means over tasks."""
+    """Return the table of the first study's means over tasks."""
     mean = results["studies"]["Every method"]["mean"][NEURONS[0]]
     lines = ["| ranked by | mean faithfulness over log k | the secant is ahead by |", "|---|---|---|"]
     lines += [
@@ -192,7 +201,7 @@ def _short(results: dict[str, Any]) -> str:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -202,7 +211,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the studies that are missing, keep the results, and write the page."""
+    """Run missing studies, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
     arguments = parser.parse_args()

@@ -43,8 +43,8 @@ REMOVED = {"masked": "Tokens masked out", "removed": "Tokens really removed"}
 FEW = "integrated gradients, 32 steps", "random"
 
 
-class Asked(NamedTuple):
-    """One study.
+class Settings(NamedTuple):
+    """Settings of one study.
 
     Args:
         model: which model.
@@ -58,19 +58,19 @@ class Asked(NamedTuple):
 
 
 STUDIES = {
-    "Pairs of sentences": Asked(ENCODER, False, 200),
-    "The next token of code": Asked(EMBEDDED, False, 200),
-    "The next token": Asked(SMOLLM2, False, 200),
-    "Pairs of sentences, slow methods": Asked(ENCODER, True, 200),
-    "The next token of code, slow methods": Asked(EMBEDDED, True, 200),
-    "The next token, slow methods": Asked(SMOLLM2, True, 200),
+    "Pairs of sentences": Settings(ENCODER, False, 200),
+    "The next token of code": Settings(EMBEDDED, False, 200),
+    "The next token": Settings(SMOLLM2, False, 200),
+    "Pairs of sentences, slow methods": Settings(ENCODER, True, 200),
+    "The next token of code, slow methods": Settings(EMBEDDED, True, 200),
+    "The next token, slow methods": Settings(SMOLLM2, True, 200),
 }
 
 
 def _functions() -> list[str]:
-    """Return the functions in the sources on which the embedded model was not trained."""
-    found = [re.findall(r"^ *def .*(?:\n.+)*", source, re.MULTILINE) for source in held_out_sources()]
-    return [dedent(function) for of_source in found for function in of_source]
+    """Return the functions in sources that the embedded model was not trained on."""
+    functions = [re.findall(r"^ *def .*(?:\n.+)*", source, re.MULTILINE) for source in held_out_sources()]
+    return [dedent(function) for of_source in functions for function in of_source]
 
 
 def _sentences() -> list[str]:
@@ -85,40 +85,46 @@ MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
 """Where each model is, and what it reads."""
 
 
-def _measure(name: str, asked: Asked, count: int) -> dict[str, Any]:
-    path, texts = (of() for of in MODELS[asked.model])
+def _measure(name: str, settings: Settings, count: int) -> dict[str, Any]:
+    path, texts = (load() for load in MODELS[settings.model])
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     names = names_of(model, tokenizer)
     slow = [name for name in names if name.startswith((*SLOW, *FEW))]
-    names = [names[0], *slow] if asked.slow else [name for name in names if not name.startswith(SLOW)]
+    names = [names[0], *slow] if settings.slow else [name for name in names if not name.startswith(SLOW)]
     WORK.mkdir(parents=True, exist_ok=True)
     work = WORK / f"faithfulness {name}"
     with progress_bar(name, "texts") as progress:
-        found = study(model, tokenizer, texts, names, count=count, longest=LONGEST, work=work, progress=progress)
-    return {"asked": asked._asdict(), **found.as_dict()}
+        result = study(model, tokenizer, texts, names, count=count, longest=LONGEST, work=work, progress=progress)
+    return {"asked": settings._asdict(), **result.as_dict()}
 
 
 def _table(result: dict[str, Any], removal: str) -> list[str]:
     head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for i, (method, row) in enumerate(result["tables"][removal].items()):
-        found = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
-        cells = [method, found["deletion"].written(), found["insertion"].written()]
-        cells += [found["ahead"].written(sign="+") if i else "", found["spearman"].written()]
-        cells += [f"{found['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
+        estimates = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
+        cells = [method, estimates["deletion"].written(), estimates["insertion"].written()]
+        cells += [estimates["ahead"].written(sign="+") if i else "", estimates["spearman"].written()]
+        cells += [f"{estimates['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def _in_words(rows: dict[str, Any]) -> str:
-    """Return which methods the first one is ahead of, which are ahead of it, and which can't be told apart."""
-    first, *others = rows
-    said: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
-    for method in others:
+    """Describe which methods the first one is ahead of, behind, or not distinguishable from."""
+    first, *rest = rows
+    verdicts: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "can't be told apart from": []}
+    for method in rest:
         ahead = rows[method]["ahead"]
-        how = "is ahead of" if ahead["low"] > 0 else "is behind" if ahead["high"] < 0 else "can't be told apart from"
-        said[how].append(f"*{method}*")
-    return f"*{first}* " + "; it ".join(f"{how} {', '.join(of)}" for how, of in said.items() if of) + "."
+        verdict = (
+            "is ahead of" if ahead["low"] > 0 else "is behind" if ahead["high"] < 0 else "can't be told apart from"
+        )
+        verdicts[verdict].append(f"*{method}*")
+    return (
+        f"*{first}* "
+        + "; it ".join(f"{verdict} {', '.join(methods)}" for verdict, methods in verdicts.items() if methods)
+        + "."
+    )
 
 
 def _page(results: dict[str, Any]) -> str:
@@ -134,35 +140,35 @@ def _page(results: dict[str, Any]) -> str:
         if name in PICTURES:
             picture, _ = PICTURES[name]
             lines += [f"![{name}: the curves of every method]({picture.name})", ""]
-        for removal, said in REMOVED.items():
-            lines += [f"{said}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
+        for removal, description in REMOVED.items():
+            lines += [f"{description}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
     return "\n".join(lines)
 
 
-def _draw(name: str, found: dict[str, Any]) -> None:
+def _draw(name: str, result: dict[str, Any]) -> None:
     path, number = PICTURES[name]
     tables = {
-        removal: {method: Row(**row) for method, row in table.items()} for removal, table in found["tables"].items()
+        removal: {method: Row(**row) for method, row in table.items()} for removal, table in result["tables"].items()
     }
-    draw(tables, found["value"], number).savefig(path, dpi=110)
+    draw(tables, result["value"], number).savefig(path, dpi=110)
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
     """
-    found = {"tables": _page(results)}
+    texts = {"tables": _page(results)}
     for name, result in results["studies"].items():
         for removal in REMOVED:
             table = "\n".join([f"# {name}, {removal}", *_table(result, removal)])
-            found |= cells(table)
-    return found
+            texts |= cells(table)
+    return texts
 
 
 def main() -> None:
-    """Run the studies that are missing, keep the results, and write the page."""
+    """Run missing studies, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
     parser.add_argument("--texts", type=int, help="fewer texts, to begin with; whole groups of 40 aren't read again")

@@ -1,1 +1,1 @@
-"""The ways to carry gated terms in the collapse."""
+"""Comparison of the gauges of gated terms in the collapse."""

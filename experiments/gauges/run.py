@@ -1,4 +1,4 @@
-"""Claim: of what may carry the gated terms of a collapse, half of each factor ranks neurons best.
+"""Claim: among the gauges of gated terms in a collapse, half of each factor ranks neurons best.
 
 Run `python -m experiments.gauges.run [PROMPTS]`: SmolLM2's neurons at every token, ranked by coefficient times change
 as in `duat circuit`, on three tasks. The table stands in docs/how-it-works.md.
@@ -25,7 +25,7 @@ UNITS = "neuron x position"
 
 
 def main(prompts: int) -> None:
-    """Measure, print the means over log k, and write everything down.
+    """Run all measurements, print the means over log k, and write the results.
 
     Args:
         prompts: how many of each task.
@@ -36,18 +36,18 @@ def main(prompts: int) -> None:
     for task in TASKS:
         drawn = draw(model, tokenizer, task, prompts)
         curves[task] = measure(model, drawn.prompts, methods, [UNITS])[UNITS]
-    found = {task: compare([of_methods]) for task, of_methods in curves.items()}
-    found["mean"] = compare(list(curves.values()))
-    for task, rows in found.items():
+    tables = {task: compare([of_methods]) for task, of_methods in curves.items()}
+    tables["mean"] = compare(list(curves.values()))
+    for task, rows in tables.items():
         for carries, row in rows.items():
             print(f"{task:16} {carries:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
-    result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in found.items()}
+    result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in tables.items()}
     (Path(__file__).parents[1] / "results" / "gauges.json").write_text(json.dumps(result, indent=1) + "\n")
     write_pages()
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.

@@ -23,23 +23,23 @@ TOKENS, PAIRS, BEGIN = 5, 32, "BOS"
 
 
 class Program(NamedTuple):
-    """Two programs.
+    """A pair of programs.
 
     Args:
-        read: the one whose circuit is looked for, A.
-        beside: another one, B.
+        read: the program whose circuit is searched for, A.
+        distractor: another program in the same model, B.
         vocab: the tokens that they read.
         numerical: whether what they say is a number on one feature; otherwise it is one of several values.
     """
 
     read: Any
-    beside: Any
+    distractor: Any
     vocab: tuple[Any, ...]
     numerical: bool = False
 
 
 def programs() -> dict[str, Program]:
-    """Return every pair of programs by the name of the one that is read."""
+    """Return every pair of programs, by the name of the program that is read."""
     from tracr.compiler import lib
     from tracr.rasp import rasp
 
@@ -60,7 +60,7 @@ def programs() -> dict[str, Program]:
 
 
 def compiled(program: Program) -> tuple[Any, str, str, set[str]]:
-    """Return the model of both programs, its label of A and of `(a, b) ↦ a`, and the labels of all variables of A.
+    """Compile both programs into one model, and return its labels of A, of `(a, b) ↦ a` and of all variables of A.
 
     Args:
         program: the programs.
@@ -68,29 +68,29 @@ def compiled(program: Program) -> tuple[Any, str, str, set[str]]:
     from tracr.compiler import compiling, rasp_to_graph
     from tracr.rasp import rasp
 
-    read, beside = program.read.named("A"), program.beside.named("B")
+    read, distractor = program.read.named("A"), program.distractor.named("B")
     if program.numerical:
-        both = rasp.numerical(rasp.LinearSequenceMap(read, beside, 1, 0)).named("C")
+        both = rasp.numerical(rasp.LinearSequenceMap(read, distractor, 1, 0)).named("C")
     else:
-        both = rasp.SequenceMap(lambda a, b: a, read, beside).named("C")
+        both = rasp.SequenceMap(lambda a, b: a, read, distractor).named("C")
     model = compiling.compile_rasp_to_model(both, vocab=set(program.vocab), max_seq_len=TOKENS, compiler_bos=BEGIN)
     return model, read.label, both.label, set(rasp_to_graph.extract_rasp_graph(read).graph.nodes)
 
 
 def pairs(program: Program) -> list[tuple[tuple, tuple]]:
-    """Return pairs of inputs that differ in one token and in what A says at the last one, drawn from a seed.
+    """Return random pairs of inputs that differ in one token and in the output of A at the last token.
 
     Args:
         program: the programs.
     """
-    found = []
+    kept = []
     for clean in itertools.product(program.vocab, repeat=TOKENS):
         for place, token in itertools.product(range(TOKENS), program.vocab):
             corrupted = (*clean[:place], token, *clean[place + 1 :])
-            said = [program.read(list(text))[-1] for text in (clean, corrupted)]
-            if None not in said and said[0] != said[1]:
-                found.append((clean, corrupted))
-    return Random(0).sample(found, min(PAIRS, len(found)))
+            outputs = [program.read(list(text))[-1] for text in (clean, corrupted)]
+            if None not in outputs and outputs[0] != outputs[1]:
+                kept.append((clean, corrupted))
+    return Random(0).sample(kept, min(PAIRS, len(kept)))
 
 
 NOTHING, OTHER, OWN, LAST = range(4)
@@ -98,7 +98,7 @@ NOTHING, OTHER, OWN, LAST = range(4)
 
 
 def roles(written: np.ndarray, labels: list[str], own: set[str], last: str) -> list[int]:
-    """Return what each unit writes.
+    """Return the role of each unit, by the variables that it writes.
 
     Args:
         written: what each unit writes to which feature, `[units, ..., features]`.
@@ -108,15 +108,15 @@ def roles(written: np.ndarray, labels: list[str], own: set[str], last: str) -> l
     """
     # A count is computed in two steps, of which the first one has no variable of its own.
     names = np.array([label.partition(":")[0].removesuffix("_selector_width_attn_output") for label in labels])
-    found = []
+    result = []
     for unit in written:
         variables = set(names[np.any(unit.reshape(-1, len(labels)) != 0, axis=0)])
-        found.append(NOTHING if not variables else LAST if last in variables else OWN if variables & own else OTHER)
-    return found
+        result.append(NOTHING if not variables else LAST if last in variables else OWN if variables & own else OTHER)
+    return result
 
 
 def leads_to(read: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return from which neurons and heads a path of weights leads to features.
+    """Return the neurons and heads from which a path of weights leads to given features.
 
     Args:
         read: which features, `[features]`.
@@ -124,20 +124,20 @@ def leads_to(read: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> tu
         heads: how many heads a layer has.
     """
     layers, neurons = weights["mlp_output"].shape[:2]
-    found = np.zeros((layers, neurons), bool), np.zeros((layers, heads), bool)
+    leading = np.zeros((layers, neurons), bool), np.zeros((layers, heads), bool)
     for i in reversed(range(layers)):
-        found[0][i] = np.any(weights["mlp_output"][i][:, read], axis=1)
-        read = read | np.any(weights["mlp_input"][i][:, found[0][i]], axis=1)
+        leading[0][i] = np.any(weights["mlp_output"][i][:, read], axis=1)
+        read = read | np.any(weights["mlp_input"][i][:, leading[0][i]], axis=1)
         written = weights["output"][i].reshape(heads, -1, len(read))
-        found[1][i] = np.any(written[..., read], axis=(1, 2))
+        leading[1][i] = np.any(written[..., read], axis=(1, 2))
         for part in ("query", "key", "value"):
             by_head = weights[part][i].reshape(len(read), heads, -1)
-            read = read | np.any(by_head[:, found[1][i]], axis=(1, 2))
-    return found
+            read = read | np.any(by_head[:, leading[1][i]], axis=(1, 2))
+    return leading
 
 
 def rows(labels: list[str], variable: str) -> tuple[np.ndarray, list[str]]:
-    """Return what reads a variable's values from the features, `[values, features]`, and its values.
+    """Return the read-out of a variable's values from the features, `[values, features]`, and the values.
 
     Args:
         labels: of each feature, `"variable:value"`, or `"variable"` where it is a number.
@@ -151,21 +151,21 @@ def rows(labels: list[str], variable: str) -> tuple[np.ndarray, list[str]]:
 
 
 def stacked(parameters: dict[str, Any], part: str, layers: int) -> np.ndarray:
-    """Return one matrix of every layer; none of the compiled ones has a bias.
+    """Stack one matrix of every layer; compiled layers have no biases.
 
     Args:
         parameters: of the compiled model.
         part: which matrix.
         layers: how many there are.
     """
-    found = [parameters[f"transformer/layer_{i}/{part}"] for i in range(layers)]
-    if any(np.any(layer["b"]) for layer in found):
+    stack = [parameters[f"transformer/layer_{i}/{part}"] for i in range(layers)]
+    if any(np.any(layer["b"]) for layer in stack):
         raise ValueError(f"{part} has a bias")
-    return np.stack([layer["w"] for layer in found])
+    return np.stack([layer["w"] for layer in stack])
 
 
 def exported(program: Program) -> dict[str, np.ndarray]:
-    """Return everything that is kept of a compiled model.
+    """Return the stored arrays of a compiled model.
 
     Args:
         program: the programs.
@@ -176,7 +176,7 @@ def exported(program: Program) -> dict[str, np.ndarray]:
     ignoring, same = rows(labels, both)
     if same != values:
         raise ValueError(f"(a, b) ↦ a has the values {same}, a {values}")
-    found = {
+    arrays = {
         "token": model.params["token_embed"]["embeddings"],
         "position": model.params["pos_embed"]["embeddings"],
         **{part: stacked(model.params, f"attn/{part}", layers) for part in ("query", "key", "value")},
@@ -186,41 +186,41 @@ def exported(program: Program) -> dict[str, np.ndarray]:
         "alone": alone,
         "ignoring": ignoring,
     }
-    by_head = found["output"].reshape(layers, heads, -1, len(labels))
-    found = {name: np.asarray(array, np.float32) for name, array in found.items()}
+    by_head = arrays["output"].reshape(layers, heads, -1, len(labels))
+    arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
     for kind, written, read_on in zip(
         ("neuron_roles", "head_roles"),
-        (found["mlp_output"], by_head),
-        leads_to(alone.any(0), found, heads),
+        (arrays["mlp_output"], by_head),
+        leads_to(alone.any(0), arrays, heads),
         strict=True,
     ):
         labelled = np.array([roles(layer, labels, own, both) for layer in written])
         if np.any(read_on & (labelled != OWN)):
             raise ValueError("A reads what isn't labelled as one of its variables")
-        found[kind] = np.where((labelled == OWN) & ~read_on, OTHER, labelled)
+        arrays[kind] = np.where((labelled == OWN) & ~read_on, OTHER, labelled)
 
     encode = model.input_encoder.encode
     texts: Iterable[tuple] = [[BEGIN, *text] for pair in pairs(program) for text in pair]
-    said = [program.read(list(text[1:]))[-1] for text in texts]
+    outputs = [program.read(list(text[1:]))[-1] for text in texts]
     ran = [model.apply(list(text)) for text in texts]
-    for text, true, run in zip(texts, said, ran, strict=True):
+    for text, true, run in zip(texts, outputs, ran, strict=True):
         if not (np.isclose(run.decoded[-1], true) if program.numerical else run.decoded[-1] == true):
             raise ValueError(f"the compiled model says {run.decoded[-1]} after {text}, the program {true}")
-    answers = [0 if program.numerical else values.index(str(value)) for value in said]
-    found["clean"], found["corrupted"] = (np.array([encode(text) for text in texts[i::2]]) for i in range(2))
-    found["right"] = np.array(answers[0::2])
-    found["wrong"] = np.ones_like(found["right"]) if program.numerical else np.array(answers[1::2])
-    found["states"] = np.stack([np.asarray(run.transformer_output[0], np.float32) for run in ran[0::2]])
-    return found
+    answers = [0 if program.numerical else values.index(str(value)) for value in outputs]
+    arrays["clean"], arrays["corrupted"] = (np.array([encode(text) for text in texts[i::2]]) for i in range(2))
+    arrays["right"] = np.array(answers[0::2])
+    arrays["wrong"] = np.ones_like(arrays["right"]) if program.numerical else np.array(answers[1::2])
+    arrays["states"] = np.stack([np.asarray(run.transformer_output[0], np.float32) for run in ran[0::2]])
+    return arrays
 
 
 def main() -> None:
-    """Write every program."""
+    """Compile and write every program."""
     PROGRAMS.mkdir(exist_ok=True)
     for name, program in programs().items():
-        found = exported(program)
-        np.savez_compressed(PROGRAMS / f"{name.replace(' ', '-')}.npz", **found)
-        print(name, {key: array.shape for key, array in found.items() if key in ("token", "mlp_input", "clean")})
+        arrays = exported(program)
+        np.savez_compressed(PROGRAMS / f"{name.replace(' ', '-')}.npz", **arrays)
+        print(name, {key: array.shape for key, array in arrays.items() if key in ("token", "mlp_input", "clean")})
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def load(name: str, read: str) -> Compiled:
 
 
 def area_under_curve(scores: np.ndarray, truth: np.ndarray) -> float:
-    """Return how often a unit that takes part scores higher than one that doesn't; a tie counts half.
+    """Return the area under the ROC curve: how often a unit of the circuit scores above another unit; ties count half.
 
     Args:
         scores: `[units]`.
@@ -114,15 +114,15 @@ def area_under_curve(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def circuit_scores(compiled: Compiled, scores: Scores) -> tuple[np.ndarray, np.ndarray]:
-    """Return one score of each neuron and head that writes something, and what it writes.
+    """Return a score and the role of each neuron and head that writes something.
 
     Args:
         compiled: the program.
         scores: of each pair, `[pairs, layers, tokens, units]`.
     """
     kinds = ((scores.neurons, compiled.neurons), (scores.heads, compiled.heads))
-    found = [np.abs(np.asarray(of_units)).sum(2).mean(0)[roles != NOTHING] for of_units, roles in kinds]
-    sizes = np.concatenate(found)
+    scores_of_kinds = [np.abs(np.asarray(of_units)).sum(2).mean(0)[roles != NOTHING] for of_units, roles in kinds]
+    sizes = np.concatenate(scores_of_kinds)
     return np.where(sizes < LEAST, 0, sizes), np.concatenate([roles[roles != NOTHING] for _, roles in kinds])
 
 
@@ -130,7 +130,7 @@ RUN = {name: jax.jit(jax.vmap(method, in_axes=(None, 0, 0, 0, 0))) for name, met
 
 
 def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, float]:
-    """Return how well methods tell units that take part in a program from those that don't.
+    """Return each method's area under the ROC curve for units that take part in a program.
 
     Units that have the same value in both texts of every pair are left out: nothing could tell what they are for.
 
@@ -140,31 +140,33 @@ def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, f
         methods: names of methods.
     """
     compiled = load(name, read)
-    given = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
-    change, roles = circuit_scores(compiled, RUN["norm of change x W_out"](*given))
+    arguments = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
+    change, roles = circuit_scores(compiled, RUN["norm of change x W_out"](*arguments))
     moves = change > 0
     truth = (roles == OWN) | ((roles == LAST) & (read == "ignoring"))
-    scores = {method: circuit_scores(compiled, RUN[method](*given))[0] for method in methods}
-    return {method: area_under_curve(found[moves], truth[moves]) for method, found in scores.items()}
+    scores = {method: circuit_scores(compiled, RUN[method](*arguments))[0] for method in methods}
+    return {method: area_under_curve(unit_scores[moves], truth[moves]) for method, unit_scores in scores.items()}
 
 
-def table(found: dict[str, dict[str, float]]) -> str:
+def table(areas_of: dict[str, dict[str, float]]) -> str:
     """Return a table of methods by programs in Markdown, the best mean first.
 
     Args:
-        found: of each program, each method's area.
+        areas_of: of each program, each method's area.
     """
-    means = {method: np.mean([areas[method] for areas in found.values()]) for method in next(iter(found.values()))}
-    head = ["method", "mean", *found]
+    means = {
+        method: np.mean([areas[method] for areas in areas_of.values()]) for method in next(iter(areas_of.values()))
+    }
+    head = ["method", "mean", *areas_of]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for method in sorted(means, key=lambda method: -means[method]):
-        numbers = [means[method], *(areas[method] for areas in found.values())]
+        numbers = [means[method], *(areas[method] for areas in areas_of.values())]
         lines.append("| " + " | ".join([method, *(f"{number:.2f}" for number in numbers)]) + " |")
     return "\n".join(lines)
 
 
 def fields(results: dict[str, dict]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -173,14 +175,14 @@ def fields(results: dict[str, dict]) -> Fields:
 
 
 def main() -> None:
-    """Measure what is missing of every method on every program, keep the results, and write the page."""
+    """Run missing measurements of every method on every program, store the results, and write the page."""
     results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"environment": environment()}
     kept = results.get("areas", {})
 
     def measured(name: str, read: str) -> dict[str, float]:
         known = kept.get(read, {}).get(name, {})
-        found = known | areas(name, read, [method for method in METHODS if method not in known])
-        return {method: found[method] for method in METHODS}
+        results = known | areas(name, read, [method for method in METHODS if method not in known])
+        return {method: results[method] for method in METHODS}
 
     results["areas"] = {read: {name: measured(name, read) for name in track(names(), f"{read}: ")} for read in READ}
     KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Small networks that read handwritten digits."""
+"""Closed forms of small networks that classify handwritten digits."""

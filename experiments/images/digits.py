@@ -1,4 +1,4 @@
-"""Handwritten digits, and two small networks that learn to read them: a residual CNN and a Vision Transformer."""
+"""Handwritten digits, and two small classifiers: a residual CNN and a Vision Transformer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -37,7 +37,7 @@ NETWORKS: dict[str, Callable[[nnx.Rngs], ResidualNetwork | Transformer]] = {
 
 
 class Digits(NamedTuple):
-    """Images of handwritten digits, from 0 (paper) to 1 (ink), and which digits they are.
+    """Images of handwritten digits, from 0 (paper) to 1 (ink), and their labels.
 
     Args:
         images: to learn from.
@@ -53,7 +53,7 @@ class Digits(NamedTuple):
 
 
 def load_digits(seed: int = 0) -> Digits:
-    """Return scikit-learn's 1,797 digits of 8 × 8 pixels, shuffled, 360 of them held out; nothing is downloaded.
+    """Load scikit-learn's 1,797 digits of 8 × 8 pixels, shuffled, with 360 held out; nothing is downloaded.
 
     Args:
         seed: of the shuffle.
@@ -87,7 +87,7 @@ def train_classifier(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Network:
-    """Return a classifier trained by AdamW on the cross-entropy, its learning rate warmed up and decayed to zero.
+    """Train a classifier with AdamW on the cross-entropy, with a learning rate that warms up and decays to zero.
 
     Args:
         network: a module from images, `[batch, channels, rows, columns]`, to logits, `[batch, classes]`; it stays as
@@ -148,7 +148,7 @@ def accuracy(
     images: Float[np.ndarray, "images channels rows columns"],
     labels: Int[np.ndarray, "images"],
 ) -> float:
-    """Return of how many images the most probable class is the right one, as a fraction.
+    """Return the accuracy of a classifier, as a fraction.
 
     Args:
         network: from images to logits.

@@ -1,4 +1,4 @@
-"""Claim: a residual CNN and a ViT have an exact closed form on an image, and only the ViT's parameters move with it.
+"""Claim: a residual CNN and a ViT have exact closed forms on an image; only the ViT's parameters change with it.
 
 Run `python -m experiments.images.run` (it needs `pip install -e ".[images]"`); it writes
 experiments/results/images.json and the tables and pictures of docs/images.md. A network that was trained and measured
@@ -42,22 +42,22 @@ Network = Any
 
 
 def pixels_of(image: jax.Array) -> jax.Array:
-    """Return an image `[1, rows, columns]` with its channel last, which both networks can be asked for."""
+    """Return an image `[1, rows, columns]` with its channel last, the input of both networks."""
     return jnp.moveaxis(image, 0, -1)
 
 
 def logits_of(network: Network, x: jax.Array) -> jax.Array:
-    """Return a network's logits from an image with channels last on, so that every form is down to pixels."""
+    """Return a network's logits from an image with channels last, so that every form is split down to pixels."""
     return network(jnp.moveaxis(x, -1, 0))
 
 
 def one_hot_of_the_largest(logits: jax.Array) -> jax.Array:
-    """Return one where a logit is the largest, and zero elsewhere."""
+    """Return the one-hot vector of the largest logit."""
     return jax.nn.one_hot(logits.argmax(), len(logits), dtype=logits.dtype)
 
 
 def exactness(network: Network, images: np.ndarray, dtype: Any) -> dict[str, Any]:
-    """Return how exactly the forms of the most probable class's logit hold: the largest error, and on how many images.
+    """Return the largest error of each form of the most probable class's logit, and on how many images it holds.
 
     Args:
         network: the network.
@@ -75,27 +75,27 @@ def exactness(network: Network, images: np.ndarray, dtype: Any) -> dict[str, Any
                 return logits_of(network, x)[likely]
 
             closed = duat.unroll(logit, x)
-            found = {f"stream {i}": closed.completeness(i) for i in range(len(closed.streams))}
-            found["contributions"] = duat.decompose(logit, x).completeness
-            found["collapse"] = duat.collapse(partial(logits_of, network), x).completeness
-            found["secant to paper"] = duat.secant(logit)(x, jnp.zeros_like(x)).completeness
+            checks = {f"stream {i}": closed.completeness(i) for i in range(len(closed.streams))}
+            checks["contributions"] = duat.decompose(logit, x).completeness
+            checks["collapse"] = duat.collapse(partial(logits_of, network), x).completeness
+            checks["secant to paper"] = duat.secant(logit)(x, jnp.zeros_like(x)).completeness
             return {
                 name: (c.within.all() & c.says_something.all(), jnp.abs(c.error).max() / c.largest.max())
-                for name, c in found.items()
+                for name, c in checks.items()
             }
 
-        found = jax.device_get(jax.jit(jax.vmap(forms))(jnp.asarray(images, dtype)))
-    streams = [found.pop(name) for name in list(found) if name.startswith("stream")]
-    found["closed form at every depth"] = [np.concatenate(parts) for parts in zip(*streams, strict=True)]
+        checks = jax.device_get(jax.jit(jax.vmap(forms))(jnp.asarray(images, dtype)))
+    streams = [checks.pop(name) for name in list(checks) if name.startswith("stream")]
+    checks["closed form at every depth"] = [np.concatenate(parts) for parts in zip(*streams, strict=True)]
     # JAX gives dictionaries back sorted.
     return {
         name: {"asked": len(holds), "hold": int(holds.sum()), "largest_error": float(errors.max())}
-        for name, (holds, errors) in sorted(found.items(), key=lambda item: FORMS.index(item[0]))
+        for name, (holds, errors) in sorted(checks.items(), key=lambda item: FORMS.index(item[0]))
     }
 
 
 def moved(network: Network, images: np.ndarray) -> dict[str, float]:
-    """Return how far each parameter of the closed form is another one on another image, beside its size.
+    """Return the relative change of each parameter of the closed form on another image.
 
     Args:
         network: the network.
@@ -127,7 +127,7 @@ def of_patches(parts: jax.Array) -> jax.Array:
 
 
 def kept_of(image: jax.Array, kept: jax.Array) -> jax.Array:
-    """Return an image with paper in place of the patches that aren't kept.
+    """Return an image with all patches but the kept ones set to paper.
 
     Args:
         image: `[rows, columns, 1]`.
@@ -138,7 +138,7 @@ def kept_of(image: jax.Array, kept: jax.Array) -> jax.Array:
 
 
 def rankers() -> dict[str, Callable]:
-    """Return what ranks the patches by name: each from a logit and an image to a number for every patch."""
+    """Return the methods that rank patches, by name: each maps a logit and an image to a score for every patch."""
 
     def left_out(logit: Callable, x: jax.Array, key: jax.Array) -> jax.Array:
         return logit(x) - jax.vmap(lambda kept: logit(kept_of(x, kept)))(1 - jnp.eye(PATCHES))
@@ -155,7 +155,7 @@ def rankers() -> dict[str, Callable]:
 
 
 def faithfulness(network: Network, images: np.ndarray) -> dict[str, dict[str, list[float]]]:
-    """Return of each ranker the mean probability of the class while patches are removed, and while they are put in.
+    """Return the mean probability of the class as patches are deleted and inserted in each method's order.
 
     Args:
         network: the network.
@@ -172,26 +172,26 @@ def faithfulness(network: Network, images: np.ndarray) -> dict[str, dict[str, li
         def probability(kept: jax.Array) -> jax.Array:
             return jax.nn.softmax(logits_of(network, kept_of(x, kept))) @ likely
 
-        found = {}
+        means = {}
         for name, rank in rankers().items():
             first = jnp.argsort(jnp.argsort(-rank(logit, x, key)))
             put_in = (first[None] < jnp.arange(PATCHES + 1)[:, None]).astype(x.dtype)
-            found[name] = tuple(jax.vmap(probability)(kept).mean() for kept in (1 - put_in, put_in))
-        return found
+            means[name] = tuple(jax.vmap(probability)(kept).mean() for kept in (1 - put_in, put_in))
+        return means
 
     keys = jax.random.split(jax.random.key(0), len(images))
-    found = jax.device_get(jax.jit(jax.vmap(curves))(jnp.asarray(images), keys))
+    means_of = jax.device_get(jax.jit(jax.vmap(curves))(jnp.asarray(images), keys))
     return {
         name: {
-            what: np.round(means, 5).tolist()
-            for what, means in zip(("deletion", "insertion"), found[name], strict=True)
+            kind: np.round(means, 5).tolist()
+            for kind, means in zip(("deletion", "insertion"), means_of[name], strict=True)
         }
         for name in rankers()
     }
 
 
 def trained(name: str, seed: int, digits: Digits) -> Network:
-    """Return a trained network.
+    """Train a network.
 
     Args:
         name: which one, a name in `NETWORKS`.
@@ -202,7 +202,7 @@ def trained(name: str, seed: int, digits: Digits) -> Network:
 
 
 def time_of_training(name: str, digits: Digits) -> dict[str, float]:
-    """Return how long one training takes, on the clock and in processor time of all cores, compilation included.
+    """Return the wall-clock time and the processor time of one training, compilation included.
 
     Args:
         name: which network.
@@ -214,7 +214,7 @@ def time_of_training(name: str, digits: Digits) -> dict[str, float]:
 
 
 def measure(name: str, seed: int, digits: Digits) -> dict[str, Any]:
-    """Return everything that is measured of one network.
+    """Run all measurements of one network.
 
     Args:
         name: which one.
@@ -236,7 +236,7 @@ def measure(name: str, seed: int, digits: Digits) -> dict[str, Any]:
 
 
 def draw(name: str, network: Network, digits: Digits) -> None:
-    """Keep the picture of one digit.
+    """Save the plot of one digit.
 
     Args:
         name: which network.
@@ -253,7 +253,7 @@ def draw(name: str, network: Network, digits: Digits) -> None:
 
 
 def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]]) -> str:
-    """Return the tables."""
+    """Return the tables of the page."""
     lines = [
         "| network | parameters | training, processor time | held-out accuracy, seed by seed |",
         "|---|---|---|---|",
@@ -267,29 +267,32 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
     for name, runs in measured.items():
         exact = runs[str(SHOWN_SEED)]["exact"]
         for form in exact["float32"]:
-            found = [exact[dtype][form] for dtype in ("float32", "float64")]
-            cells = [f"{one['hold']} of {one['asked']} | {one['largest_error']:.0e}" for one in found]
+            checks = [exact[dtype][form] for dtype in ("float32", "float64")]
+            cells = [f"{check['hold']} of {check['asked']} | {check['largest_error']:.0e}" for check in checks]
             lines.append(f"| {name} | {form} | {' | '.join(cells)} |")
-    shown = {name: runs[str(SHOWN_SEED)]["moved"] for name, runs in measured.items()}
-    lines += ["", f"| parameter | {' | '.join(shown)} |", "|" + "---|" * (1 + len(shown))]
-    for parameter in next(iter(shown.values())):
-        changes = (moved[parameter] for moved in shown.values())
+    first_seed = {name: runs[str(SHOWN_SEED)]["moved"] for name, runs in measured.items()}
+    lines += ["", f"| parameter | {' | '.join(first_seed)} |", "|" + "---|" * (1 + len(first_seed))]
+    for parameter in next(iter(first_seed.values())):
+        changes = (moved[parameter] for moved in first_seed.values())
         cells = ("0, exactly" if change == 0 else f"{100 * change:.0f} %" for change in changes)
         lines.append(f"| {parameter} | {' | '.join(cells)} |")
     for name, runs in measured.items():
         # One number for each image: trainings that read the same image aren't independent.
-        every = [run["faithfulness"] for run in runs.values()]
+        faithfulness_of_runs = [run["faithfulness"] for run in runs.values()]
         together = {
-            ranker: {what: np.mean([run[ranker][what] for run in every], 0) for what in ("deletion", "insertion")}
-            for ranker in every[0]
+            ranker: {
+                kind: np.mean([run[ranker][kind] for run in faithfulness_of_runs], 0)
+                for kind in ("deletion", "insertion")
+            }
+            for ranker in faithfulness_of_runs[0]
         }
         first = next(iter(together))
         lines += ["", f"| {name}, ranked by | deletion ↓ | insertion ↑ | the first is ahead by: deletion | insertion |"]
         lines.append("|" + "---|" * 5)
         for ranker, both in together.items():
             ahead = [
-                "" if ranker == first else interval(sign * (together[first][what] - both[what]), sign="+")
-                for what, sign in (("deletion", -1), ("insertion", 1))
+                "" if ranker == first else interval(sign * (together[first][kind] - both[kind]), sign="+")
+                for kind, sign in (("deletion", -1), ("insertion", 1))
             ]
             lines.append(
                 f"| {ranker} | {interval(both['deletion'])} | {interval(both['insertion'])} | {' | '.join(ahead)} |"
@@ -298,7 +301,7 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -307,16 +310,16 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Train and measure what is missing, seed by seed, keep the results, and write the page."""
+    """Run missing trainings and measurements, seed by seed, store the results, and write the page."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
     work = {"seeds": list(SEEDS), "exact": EXACT, "pairs": PAIRS, "removed": REMOVED}
     journal, digits = Journal(WORK, work), load_digits()
     measured: dict[str, dict[str, Any]] = {name: {} for name in NETWORKS}
     for seed in SEEDS:
         for name in NETWORKS:
-            found = journal.once(f"{name}, seed {seed}", lambda name=name, seed=seed: measure(name, seed, digits))
-            measured[name][str(seed)] = found
-            print(name, seed, f"accuracy {found['accuracy']:.3f}", flush=True)
+            result = journal.once(f"{name}, seed {seed}", lambda name=name, seed=seed: measure(name, seed, digits))
+            measured[name][str(seed)] = result
+            print(name, seed, f"accuracy {result['accuracy']:.3f}", flush=True)
         times = {
             name: journal.once(f"{name}, time", lambda name=name: time_of_training(name, digits)) for name in NETWORKS
         }

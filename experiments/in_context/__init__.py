@@ -1,1 +1,1 @@
-"""In-context learning: how far attention reads, and what demonstrations add."""
+"""In-context learning: the reach of attention, and the effect of demonstrations."""

@@ -1,4 +1,4 @@
-"""Cells and intervals of docs/in-context.md: means with their intervals, over units that were measured."""
+"""Formatting of the tables of docs/in-context.md: means with confidence intervals."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,24 +18,24 @@ Row = list[str]
 
 
 def mean(values: Sequence[float], digits: int = 2, sign: str = "+") -> str:
-    """Return a mean and its interval; the mean alone of a single value."""
+    """Format a mean with its interval; the mean alone for a single value."""
     if len(values) < 2:
         return f"{values[0]:{sign}.{digits}f}"
     return bootstrap(np.asarray(values, np.float64)).written(digits, sign)
 
 
 def plain(values: Sequence[float]) -> str:
-    """Return a mean and its interval with one digit and no sign."""
+    """Format a mean with its interval with one digit and without a sign."""
     return mean(values, 1, "")
 
 
 def share(values: Sequence[float]) -> str:
-    """Return a share's mean and its interval in per cent."""
+    """Format the mean of a fraction with its interval, in per cent."""
     return f"{plain([100 * value for value in values])} %"
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:
-    """Return the ratio of two means in per cent, with an interval if there are several units.
+    """Format the ratio of two means in per cent, with an interval if there are several units.
 
     Args:
         parts: a number of each unit.
@@ -48,7 +48,7 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
-    """Return a table in Markdown, nothing where it has no rows."""
+    """Return a table in Markdown, or nothing if it has no rows."""
     body = list(rows)
     if not body:
         return []
@@ -56,12 +56,12 @@ def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
 
 
 def draws(pieces: Pieces, name: str) -> list[Any]:
-    """Return what was measured of every draw; the names of pieces have the draw where `{}` stands."""
-    return [pieces[each] for draw in range(100) if (each := name.format(draw)) in pieces]
+    """Return the results of every draw, whose number replaces `{}` in the name of the piece."""
+    return [pieces[key] for draw in range(100) if (key := name.format(draw)) in pieces]
 
 
 def coverage(units: int) -> float:
-    """Return how often a percentile interval of a mean "with 95 %" holds the true mean, if units are normal.
+    """Return the coverage of a mean's nominal 95 % percentile interval for normally distributed units.
 
     The interval is about `mean ± 1.96 s √((n − 1) / n) / √n`, where Student's would take the quantile of `t` instead.
 
@@ -72,6 +72,6 @@ def coverage(units: int) -> float:
 
 
 def intervals(text: str) -> int:
-    """Return how many intervals the tables of a text have."""
+    """Return the number of intervals in the tables of a text."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
     return sum(len(re.findall(r"\[[-+.\d]+, [-+.\d]+\]", row)) for row in rows)

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on what demonstrations add to an answer, right ones and each control."""
+"""Tables of docs/in-context.md on the effect of demonstrations on an answer, right ones and each control."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
@@ -21,26 +21,26 @@ def log_of_answer(reply: dict[str, float]) -> float:
 
 
 def other_tasks(task: str) -> list[str]:
-    """Return the tasks that aren't this one."""
+    """Return all other tasks."""
     return [name for name in TASKS if name != task]
 
 
-def added(pieces: Pieces, task: str, count: int, control: str, of: OfReply = log_of_answer) -> np.ndarray:
-    """Return by how much each draw's number is larger with demonstrations in view than with them hidden, `[draws]`.
+def added(pieces: Pieces, task: str, count: int, control: str, number_of: OfReply = log_of_answer) -> np.ndarray:
+    """Return each draw's increase of a number by visible demonstrations over hidden ones, `[draws]`.
 
     Args:
         pieces: what was measured.
         task: the question's task.
         count: the number of demonstrations.
         control: the kind of demonstrations, `"None"` for the right ones.
-        of: the number.
+        number_of: the number.
     """
-    every = (draw[control] for draw in draws(pieces, f"replies, {task}, {count}, {{}}"))
-    return np.array([of(draw["in view"]) - of(draw["hidden"]) for draw in every])
+    drawn = (draw[control] for draw in draws(pieces, f"replies, {task}, {count}, {{}}"))
+    return np.array([number_of(draw["in view"]) - number_of(draw["hidden"]) for draw in drawn])
 
 
 def split(pieces: Pieces, task: str, count: int, of: OfReply = log_of_answer) -> dict[str, np.ndarray]:
-    """Return of each draw what right demonstrations add, what exchanged ones add, and the rest, the mapping's part.
+    """Return each draw's effect of right demonstrations, of exchanged ones, and their difference, the mapping's part.
 
     Args:
         pieces: what was measured.
@@ -62,22 +62,22 @@ def split(pieces: Pieces, task: str, count: int, of: OfReply = log_of_answer) ->
 
 
 def _measured(pieces: Pieces) -> Iterable[tuple[str, int, list[dict[str, Any]]]]:
-    """Yield the tasks and numbers of demonstrations of which there are several draws."""
+    """Yield the tasks and numbers of demonstrations with several draws."""
     for task in TASKS:
         for count in COUNTS:
-            if len(every := draws(pieces, f"replies, {task}, {count}, {{}}")) > 1:
-                yield task, count, every
+            if len(drawn := draws(pieces, f"replies, {task}, {count}, {{}}")) > 1:
+                yield task, count, drawn
 
 
 def replies(pieces: Pieces) -> list[str]:
-    """Return the tables on what each kind of demonstrations adds, and how often the answer is right.
+    """Return the tables on the effect of each kind of demonstrations, and on the accuracy of the answers.
 
     Args:
         pieces: what was measured.
     """
     whole, finer, accuracy = [], [], []
-    for task, count, every in _measured(pieces):
-        first = [task, str(count), str(len(every))]
+    for task, count, drawn in _measured(pieces):
+        first = [task, str(count), str(len(drawn))]
         columns = split(pieces, task, count)
         names = ("all", *PARTS, "redrawn", "exchanged - redrawn")
         whole.append([*first, *(mean(columns[name]) if name in columns else "" for name in names)])
@@ -86,7 +86,7 @@ def replies(pieces: Pieces) -> list[str]:
             cells = [mean(parts[name]) for parts in (of_task, among_task) for name in PARTS]
             finer.append([*first, *cells, ratio(of_task["all"], columns["all"])])
         kinds = (other_tasks(task), ["redrawn"], ["exchanged"], ["None"])
-        accuracy.append([*first, rights(every, ["None"], "hidden"), *(rights(every, kind) for kind in kinds)])
+        accuracy.append([*first, rights(drawn, ["None"], "hidden"), *(rights(drawn, kind) for kind in kinds)])
     if not whole:
         return []
     head = ["task", "demonstrations", "draws"]
@@ -117,7 +117,7 @@ def replies(pieces: Pieces) -> list[str]:
 
 
 def _of_other_tasks(pieces: Pieces) -> list[str]:
-    """Return the table on what each other task's demonstrations add, four of them also split by any answer."""
+    """Return the table on the effect of other tasks' demonstrations, four of them also split by any answer."""
     rows = []
     measured = {(task, count) for task, count, _ in _measured(pieces)}
     for task in TASKS:
@@ -132,22 +132,22 @@ def _of_other_tasks(pieces: Pieces) -> list[str]:
     return ["Another task's demonstrations, by their number, add:", "", *table(head, rows)]
 
 
-def rights(every: Sequence[dict[str, Any]], controls: Sequence[str], where: str = "in view") -> str:
-    """Return how often the right token is the most probable one, as a count over draws and controls.
+def rights(drawn: Sequence[dict[str, Any]], controls: Sequence[str], where: str = "in view") -> str:
+    """Return the accuracy of the most probable token, as a count over draws and controls.
 
     Args:
-        every: the draws' replies.
+        drawn: the draws' replies.
         controls: the kinds of demonstrations.
         where: whether the demonstrations are in view or hidden.
     """
-    if not all(control in draw for draw in every for control in controls):
+    if not all(control in draw for draw in drawn for control in controls):
         return ""
-    cells = [draw[control][where]["right"] for draw in every for control in controls]
+    cells = [draw[control][where]["right"] for draw in drawn for control in controls]
     return f"{sum(cells)} of {len(cells)}"
 
 
 def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence[int]]]) -> dict[str, int]:
-    """Return how often several answers begin with the same token.
+    """Describe how often several answers begin with the same token.
 
     Args:
         answers: the first tokens of all answers of a task.
@@ -162,7 +162,7 @@ def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence
 
 
 def numbers_of_gains(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables, by name.
+    """Return single numbers of these tables for the text, by name.
 
     Args:
         pieces: what was measured.

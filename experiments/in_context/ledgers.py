@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on the exact accounts: what moves between two runs, layers run again, and copying."""
+"""Tables of docs/in-context.md on exact decompositions: changed parameters, layers run again, and copying."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,18 +23,18 @@ BAND = 5
 """Layers that stand in one row."""
 
 
-def _form(found: Sequence[dict[str, Any]]) -> list[str]:
+def _form(accounts: Sequence[dict[str, Any]]) -> list[str]:
     """Return the closed form's parameters, summed over its terms."""
     sums = []
-    for one in found:
-        form = one["form"]
+    for account in accounts:
+        form = account["form"]
         inputs = form["inputs"] + form["inner_inputs"]
         sums.append([inputs, *form["path"], form["bias"], *form["outer"], *form["inner"], form["inner_bias"]])
     return [mean(column) for column in zip(*sums, strict=True)]
 
 
 def columns(accounts: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the sums of moved inputs and of each kind of moved parameters.
+    """Return the sums of the parts of changed inputs and of each kind of changed parameters.
 
     A constant that is added to all values, and its image subtracted from the output's bias, changes no run but moves
     parts from attention to the part to attention to other tokens, so that only their sum is determined.
@@ -48,7 +48,7 @@ def columns(accounts: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def sizes_of_inputs(accounts: Sequence[dict[str, Any]]) -> list[float]:
-    """Return how much the moved inputs' parts are before they cancel: of each draw the sum over tokens of `|part|`.
+    """Return each draw's sum of the absolute parts of changed inputs over tokens, before they cancel.
 
     Args:
         accounts: the ledger of each draw.
@@ -57,7 +57,7 @@ def sizes_of_inputs(accounts: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def ledgers(pieces: Pieces) -> list[str]:
-    """Return the tables of exact accounts, over dynamic parameters and in the closed form.
+    """Return the tables of exact decompositions, over dynamic parameters and in the closed form.
 
     Args:
         pieces: what was measured.
@@ -74,7 +74,9 @@ def ledgers(pieces: Pieces) -> list[str]:
                 values = [account["difference"] for account in accounts], flowing, sizes_of_inputs(accounts)
                 moved.append([*first, *map(mean, values), *columns(accounts)])
                 form.append([*first, *_form(accounts)])
-                errors += [abs(of["completeness"]["error"]) for one in accounts for of in (one, one["form"])]
+                errors += [
+                    abs(split["completeness"]["error"]) for account in accounts for split in (account, account["form"])
+                ]
     head = ["part", "task", "demonstrations", "draws"]
     names = ("difference", "nothing held: inputs", "held: Σ of moved inputs' sizes", "held: moved inputs", *SUMS)
     return [
@@ -86,7 +88,7 @@ def ledgers(pieces: Pieces) -> list[str]:
 
 
 def numbers_of_ledgers(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables, by name.
+    """Return single numbers of these tables for the text, by name.
 
     Args:
         pieces: what was measured.
@@ -105,22 +107,25 @@ def numbers_of_ledgers(pieces: Pieces) -> dict[str, str]:
 
 
 def layers_again(pieces: Pieces) -> list[str]:
-    """Return the mapping's part by layers, beside the model run again, over the draws of which both are there.
+    """Return the table of the mapping's part by layers, with the model run again, over the draws with both.
 
     Args:
         pieces: what was measured.
     """
-    found, again = [], []
+    accounts, again = [], []
     for task in TASKS:
         for draw in range(100):
             names = f"ledger, {task}, 4, {draw}, mapping", f"again, {task}, {draw}"
             if all(name in pieces for name in names):
-                found.append(pieces[names[0]])
+                accounts.append(pieces[names[0]])
                 again.append(pieces[names[1]])
-    if len(found) < 2:
+    if len(accounts) < 2:
         return []
-    layers, reads = np.array([one["layers"] for one in found]), np.array([one["reads"] for one in found])
-    alone, later = (np.array([one[name] for one in again]) for name in ("alone", "later"))
+    layers, reads = (
+        np.array([account["layers"] for account in accounts]),
+        np.array([account["reads"] for account in accounts]),
+    )
+    alone, later = (np.array([account[name] for account in again]) for name in ("alone", "later"))
     rows, last = [], reads.shape[1]
     for first in range(0, last, BAND):
         band = slice(first, first + BAND)
@@ -128,13 +133,13 @@ def layers_again(pieces: Pieces) -> list[str]:
         rows.append([f"{first} to {min(first + BAND, last) - 1}", *map(mean, cells)])
     agreement = []
     for name, scores in (("the layer's moved parameters", layers[:, :-1].sum(-1)), ("what the layer reads", reads)):
-        each = [spearmanr(one, other).statistic for one, other in zip(scores, alone, strict=True)]
-        agreement.append(f"{name} {mean(each)}")
+        correlations = [spearmanr(score, other).statistic for score, other in zip(scores, alone, strict=True)]
+        agreement.append(f"{name} {mean(correlations)}")
     head = ["layers", "moved parameters", "what they read, nothing held", "run again: one layer alone, summed"]
     return [
         "### Which layers",
         "",
-        f"The mapping's part, 4 demonstrations, the mean over {len(found)} draws of all tasks, summed over {BAND}"
+        f"The mapping's part, 4 demonstrations, the mean over {len(accounts)} draws of all tasks, summed over {BAND}"
         " layers each; the unit is the draw.",
         "",
         *table([*head, "run again: from the first of them on"], rows),
@@ -144,23 +149,37 @@ def layers_again(pieces: Pieces) -> list[str]:
 
 
 def copying(pieces: Pieces) -> list[str]:
-    """Return the tables on random tokens that come twice.
+    """Return the tables on repeated random tokens.
 
     Args:
         pieces: what was measured.
     """
     rows, form, heads, counts = [], [], [], []
     for name in MODELS[:2]:
-        found = draws(pieces, f"copying, {name}, {{}}")
-        if len(found) < 2:
+        accounts = draws(pieces, f"copying, {name}, {{}}")
+        if len(accounts) < 2:
             continue
-        counts.append(len(found))
-        losses = [mean([one[time] for one in found]) for time in ("first time", "second time")]
-        rows.append([name, str(len(found)), *losses, mean([one["difference"] for one in found]), *columns(found)[2:]])
-        form.append([name, *_form(found)[1:]])
+        counts.append(len(accounts))
+        losses = [mean([account[time] for account in accounts]) for time in ("first time", "second time")]
+        rows.append(
+            [
+                name,
+                str(len(accounts)),
+                *losses,
+                mean([account["difference"] for account in accounts]),
+                *columns(accounts)[2:],
+            ]
+        )
+        form.append([name, *_form(accounts)[1:]])
         for count in (1, 2, 4, 8):
-            i = found[0]["removed"].index(count)
-            heads.append([name, str(count), *(mean([one[of][i] for one in found]) for of in ("predicted", "measured"))])
+            i = accounts[0]["removed"].index(count)
+            heads.append(
+                [
+                    name,
+                    str(count),
+                    *(mean([account[field][i] for account in accounts]) for field in ("predicted", "measured")),
+                ]
+            )
     if not rows:
         return []
     head = ["model", "sequences", "loss, first time", "loss, second time", "gain by seeing the first"]

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on how far back a position reads, and on what windows cost."""
+"""Tables of docs/in-context.md on the reach of attention, and on the loss with attention windows."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ MASKED = ((True, "with mask"), (False, "without"))
 
 
 def later_half(reach: Reach) -> dict[str, np.ndarray]:
-    """Return what a table shows of a text, of each layer the mean over the later half's positions.
+    """Return a text's measurements for each layer, as means over the positions of the later half.
 
     Args:
         reach: what attention brings from token to token.
@@ -36,7 +36,7 @@ def later_half(reach: Reach) -> dict[str, np.ndarray]:
 
 
 def equal_shares(tokens: int, masked: bool) -> dict[str, Any]:
-    """Return what the table would show of a position that reads every visible token alike.
+    """Return the same measurements for equal attention to every visible token.
 
     Args:
         tokens: the text's length.
@@ -49,7 +49,7 @@ def equal_shares(tokens: int, masked: bool) -> dict[str, Any]:
 
 
 def without_first(piece: dict[str, Any], kernel: int) -> str:
-    """Return the share from some distance on, of all that isn't the first token's.
+    """Return the share of tokens from some distance on, relative to all but the first token.
 
     Over the later half the first token is at least half a text away, so that its share is in every `beyond` up to that.
 
@@ -62,7 +62,7 @@ def without_first(piece: dict[str, Any], kernel: int) -> str:
 
 
 def density(pieces: Pieces, tokens: int) -> list[str]:
-    """Return the table on density and reach, and what equal shares would give.
+    """Return the table on density and reach, compared with equal shares.
 
     Args:
         pieces: what was measured.
@@ -98,7 +98,7 @@ def density(pieces: Pieces, tokens: int) -> list[str]:
 
 
 def weights(pieces: Pieces) -> list[str]:
-    """Return the table on the first token's share by what it is weighed.
+    """Return the table on the first token's share, by the kind of weight.
 
     Args:
         pieces: what was measured.
@@ -121,7 +121,7 @@ def weights(pieces: Pieces) -> list[str]:
 
 
 def windows(pieces: Pieces) -> list[str]:
-    """Return the table of losses where each layer sees a window of the text.
+    """Return the table of losses with each layer's attention restricted to a window.
 
     Args:
         pieces: what was measured.
@@ -143,7 +143,7 @@ def windows(pieces: Pieces) -> list[str]:
 
 
 def numbers_of_reading(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables, by name.
+    """Return single numbers of these tables for the text, by name.
 
     Args:
         pieces: what was measured.

@@ -1,4 +1,4 @@
-"""The tables of docs/in-context.md, made of what `experiments.in_context.run` has measured so far."""
+"""Tables of docs/in-context.md, from the stored results of `experiments.in_context.run`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claim: what right demonstrations add beyond those with exchanged answers splits exactly over what moves.
+"""Claim: the effect of right against exchanged answers in demonstrations splits exactly over changed parameters.
 
 Run `make .venv/.smollm2 && python -m experiments.in_context.run`; it writes experiments/results/in_context.json and the
 tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
@@ -58,25 +58,25 @@ def _model(name: str) -> "tuple[duat.Transformer, Tokenizer]":
 
 
 def _texts(name: str) -> np.ndarray:
-    """Return windows of text that fits the model; of the encoder's, each with the tokens that it expects around it."""
+    """Return windows of text suited to the model; for the encoder, each with its special tokens."""
     tokenizer = _model(name)[1]
     if name == ENCODER:
         chapters = [tokenizer.encode(text).ids for text in texts.manual()]
         return np.array([[*ids[: TOKENS - 1], ids[-1]] for ids in chapters if len(ids) >= TOKENS][:TEXTS], np.int32)
-    found = texts.held_out_sources() if name == EMBEDDED else texts.manual()
-    return windows(stream(tokenizer, found), TEXTS, TOKENS, seed=0)
+    sources = texts.held_out_sources() if name == EMBEDDED else texts.manual()
+    return windows(stream(tokenizer, sources), TEXTS, TOKENS, seed=0)
 
 
 def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
-    """Return of each text the mean over layers, and of each layer the mean over texts, both over the later half."""
+    """Return each text's mean over layers, and each layer's mean over texts, both over the later half."""
     model = _model(name)[0]
-    each = [later_half(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
+    halves = [later_half(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
     return {
-        what: {
-            "texts": [float(np.mean(one[what])) for one in each],
-            "layers": np.mean([one[what] for one in each], 0).tolist(),
+        field: {
+            "texts": [float(np.mean(half[field])) for half in halves],
+            "layers": np.mean([half[field] for half in halves], 0).tolist(),
         }
-        for what in each[0]
+        for field in halves[0]
     }
 
 
@@ -85,7 +85,7 @@ def _windowed(name: str, kernel: int, kept: str) -> list[float]:
 
 
 def _shared_tokens(task: str) -> dict[str, int]:
-    """Return how often SmolLM2's tokenizer begins several answers of a task with the same token."""
+    """Count how often SmolLM2's tokenizer begins several answers of a task with the same token."""
     tokenizer = duat.load_tokenizer(smollm2.path())
 
     def first_token(answer: str) -> int:
@@ -105,7 +105,7 @@ def _seed(task: str, draw: int) -> int:
 
 
 def _replies(task: str, count: int, draw: int) -> dict[str, Any]:
-    """Return what SmolLM2 says after a question with each kind of demonstrations, in view and hidden."""
+    """Return SmolLM2's replies to a question with each kind of demonstrations, visible and hidden."""
     model, tokenizer = _model(SMOLLM2)
     controls = [control for control in controls_of(task) if count > 1 or control != EXCHANGED]
     questions = [draw_question(tokenizer, task, count, seed=_seed(task, draw), control=control) for control in controls]
@@ -118,19 +118,20 @@ def _replies(task: str, count: int, draw: int) -> dict[str, Any]:
 
 
 def _ledger(task: str, count: int, draw: int, part: str) -> dict[str, Any]:
-    """Return the account of what the mapping adds, right against exchanged, or the format, exchanged against hidden."""
+    """Decompose the effect of the mapping, right against exchanged, or of the format, exchanged against hidden."""
     model, tokenizer = _model(SMOLLM2)
     right, other = (
-        draw_question(tokenizer, task, count, seed=_seed(task, draw), control=each) for each in (None, EXCHANGED)
+        draw_question(tokenizer, task, count, seed=_seed(task, draw), control=control) for control in (None, EXCHANGED)
     )
-    found = ledger(model, exchange(right, other) if part == MAPPING else other.task, run_again=False)
-    return _short(found, ("inputs",)) | {"texts": [right.text, other.text]}
+    account = ledger(model, exchange(right, other) if part == MAPPING else other.task, run_again=False)
+    return _short(account, ("inputs",)) | {"texts": [right.text, other.text]}
 
 
 def _again(task: str, draw: int) -> dict[str, Any]:
     model, tokenizer = _model(SMOLLM2)
     right, other = (
-        draw_question(tokenizer, task, RUN_AGAIN, seed=_seed(task, draw), control=each) for each in (None, EXCHANGED)
+        draw_question(tokenizer, task, RUN_AGAIN, seed=_seed(task, draw), control=control)
+        for control in (None, EXCHANGED)
     )
     alone, later = layers_again(model, exchange(right, other))
     return {"alone": alone.tolist(), "later": later.tolist()}
@@ -138,26 +139,26 @@ def _again(task: str, draw: int) -> dict[str, Any]:
 
 def _copying(name: str, seed: int) -> dict[str, Any]:
     model, tokenizer = _model(name)
-    found = copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
-    return _short(found.ledger, ()) | {
-        "first time": float(found.first.mean()),
-        "second time": float(found.second.mean()),
-        "removed": found.removed,
-        "predicted": found.predicted,
-        "measured": found.measured,
+    result = copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
+    return _short(result.ledger, ()) | {
+        "first time": float(result.first.mean()),
+        "second time": float(result.second.mean()),
+        "removed": result.removed,
+        "predicted": result.predicted,
+        "measured": result.measured,
     }
 
 
-def _short(found: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what the page shows of an account, with the closed form's parameters summed over its terms."""
-    every = found.as_dict()
-    form = {name: np.sum(part, 0).tolist() if name in SUMMED else part for name, part in every["form"].items()}
+def _short(account: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the stored fields of a result, with the closed form's parameters summed over its terms."""
+    content = account.as_dict()
+    form = {name: np.sum(part, 0).tolist() if name in SUMMED else part for name, part in content["form"].items()}
     kept = ("first", "second", "difference", "completeness", "layers", "reads", *names)
-    return {name: every[name] for name in kept} | {"form": form}
+    return {name: content[name] for name in kept} | {"form": form}
 
 
 def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Yield what is measured, the most telling pieces first: a run may be stopped before all are there."""
+    """Yield the measurements, the most informative ones first, since a run may be stopped early."""
     yield from ((_shared_tokens, (task,)) for task in PAIRS)
     for name in (SMOLLM2, EMBEDDED):
         for kernel in KERNELS:
@@ -183,26 +184,26 @@ def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
 
 
 def _measure(results: dict[str, Any], limit: int | None) -> None:
-    """Measure what is missing, at most some pieces, and keep each as it is finished."""
+    """Run missing measurements, at most `limit` of them, and store each as it is finished."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(WORK, {"work": "in-context learning", **SIZES})
-    found = results["pieces"]
-    pieces = {_name(what, asked): partial(what, *asked) for what, asked in _pieces()}
-    missing = [name for name in pieces if name not in found and name not in journal]
+    kept = results["pieces"]
+    pieces = {_name(piece, arguments): partial(piece, *arguments) for piece, arguments in _pieces()}
+    missing = [name for name in pieces if name not in kept and name not in journal]
     print(f"{len(missing)} of {len(pieces)} pieces aren't there yet", flush=True)
     left_out = set() if limit is None else set(missing[limit:])
     for name, measure in pieces.items():
-        if name not in found and name not in left_out:
-            found[name] = journal.once(name, measure)
+        if name not in kept and name not in left_out:
+            kept[name] = journal.once(name, measure)
             print(name, flush=True)
 
 
-def _name(what: Callable[..., Any], asked: tuple[Any, ...]) -> str:
-    return ", ".join((what.__name__.strip("_"), *map(str, asked)))
+def _name(piece: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    return ", ".join((piece.__name__.strip("_"), *map(str, arguments)))
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -212,7 +213,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure what is missing, keep the results, and write the page."""
+    """Run missing measurements, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=int, help="measure at most so many pieces")
     limit = parser.parse_args().limit

@@ -1,1 +1,1 @@
-"""Low-rank adapters: how far they move every parameter of the closed form."""
+"""Low-rank adapters: their effect on every parameter of the closed form."""

@@ -1,4 +1,4 @@
-"""Claim: what adapters change is an exact sum; how much of it is first order, and what each adapter's part says.
+"""Claim: the change by adapters is an exact sum; its share of first order, and the accuracy of each adapter's part.
 
 Run `python -m experiments.lora.run`; it trains adapters on Python's manual, writes experiments/results/lora.json and
 the tables in docs/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
@@ -36,8 +36,8 @@ HELD_OUT, SEED = 16, 0
 ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
 
 
-class Asked(NamedTuple):
-    """One training.
+class Training(NamedTuple):
+    """Settings of one training.
 
     Args:
         model: which model.
@@ -58,22 +58,22 @@ class Asked(NamedTuple):
 
 EMBEDDED, SMOLLM2 = "the embedded model", "SmolLM2-135M-Instruct"
 TRAININGS = {
-    "every layer": Asked(EMBEDDED, (), 8, 100),
-    "every layer, 20 steps": Asked(EMBEDDED, (), 8, 20),
-    "attention alone": Asked(EMBEDDED, ATTENTION, 8, 100),
-    "MLPs alone": Asked(EMBEDDED, MLP, 8, 100),
-    "every layer, rank 1": Asked(EMBEDDED, (), 1, 100),
-    "SmolLM2, queries and values": Asked(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 64),
+    "every layer": Training(EMBEDDED, (), 8, 100),
+    "every layer, 20 steps": Training(EMBEDDED, (), 8, 20),
+    "attention alone": Training(EMBEDDED, ATTENTION, 8, 100),
+    "MLPs alone": Training(EMBEDDED, MLP, 8, 100),
+    "every layer, rank 1": Training(EMBEDDED, (), 1, 100),
+    "SmolLM2, queries and values": Training(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 64),
 }
 
 
 @jax.jit
 def _run(model: Any, adapters: Adapters, ids: Any, scales: Any) -> Any:
-    return jax.lax.map(lambda one: adapt(model, scaled(adapters, one)).states(model.embed(ids))[-1], scales)
+    return jax.lax.map(lambda scale: adapt(model, scaled(adapters, scale)).states(model.embed(ids))[-1], scales)
 
 
 def _left_out(model: Any, adapters: Adapters, ids: Any, token: int) -> dict[str, float]:
-    """Return by how much the number falls when one adapter is left out of all: the model run again."""
+    """Measure the decrease of the logit when one adapter is left out, for each adapter."""
     names = list(adapters)
     without = 1 - np.eye(len(names) + 1, len(names), dtype=np.float32)
     scales = {name: jnp.asarray(without[:, i]) for i, name in enumerate(names)}
@@ -82,38 +82,42 @@ def _left_out(model: Any, adapters: Adapters, ids: Any, token: int) -> dict[str,
 
 
 def _split(model: Any, adapters: Adapters, piece: np.ndarray) -> dict[str, Any]:
-    """Return what the adapters change in the logit of a piece's last token, after the ones before it."""
+    """Decompose the adapters' change of the logit of a piece's last token, given the tokens before it."""
     ids, token = piece[:-1], int(piece[-1])
-    found = lora_change(model, adapters, ids, token)
-    told = found.as_dict("")
+    change = lora_change(model, adapters, ids, token)
+    content = change.as_dict("")
     names = "before", "after", "difference", "rows", "totals", "adapters", "first_order", "first_order_held"
     return {
-        **{name: told[name] for name in names},
-        "verdicts": [found.completeness.verdict, found.by_adapter.verdict, *(one.verdict for one in found.corners)],
-        "error": float(found.completeness.error),
+        **{name: content[name] for name in names},
+        "verdicts": [
+            change.completeness.verdict,
+            change.by_adapter.verdict,
+            *(corner.verdict for corner in change.corners),
+        ],
+        "error": float(change.completeness.error),
         "left_out": _left_out(model, adapters, jnp.asarray(ids), token),
     }
 
 
-def _measure(name: str, asked: Asked) -> dict[str, Any]:
-    path = smollm2.path() if asked.model == SMOLLM2 else None
+def _measure(name: str, training: Training) -> dict[str, Any]:
+    path = smollm2.path() if training.model == SMOLLM2 else None
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
-    pieces = windows(stream(tokenizer, manual()), None, asked.length, seed=SEED)
+    pieces = windows(stream(tokenizer, manual()), None, training.length, seed=SEED)
     held_out, trained_on = pieces[:HELD_OUT], pieces[HELD_OUT:]
-    adapters = new_adapters(model, asked.modules, rank=asked.rank, seed=SEED)
-    settings = Settings(asked.steps, 4 if path is None else 2, 2e-3, SEED)
+    adapters = new_adapters(model, training.modules, rank=training.rank, seed=SEED)
+    settings = Settings(training.steps, 4 if path is None else 2, 2e-3, SEED)
     WORK.mkdir(parents=True, exist_ok=True)
     stem = name.replace(",", "").replace(" ", "-")
     with progress_bar(name, "steps") as progress:
         adapters, losses = train(
             model, adapters, trained_on, settings, work=WORK / f"lora-{stem}.safetensors", progress=progress
         )
-    work = {**asked._asdict(), "modules": list(asked.modules), **settings._asdict()}
+    work = {**training._asdict(), "modules": list(training.modules), **settings._asdict()}
     journal = Journal(WORK / f"lora-{stem}.jsonl", work)
     once: Callable = journal.once
-    measured = held_out[: asked.texts]
+    measured = held_out[: training.texts]
     return {
-        "asked": asked._asdict(),
+        "asked": training._asdict(),
         "settings": settings._asdict(),
         "parameters": parameters_of(adapters),
         "losses": losses.tolist(),
@@ -128,13 +132,13 @@ def _ranks(values: Any) -> np.ndarray:
     return np.argsort(np.argsort(values)).astype(float)
 
 
-def _agreements(texts: list[dict], of: Callable[[dict, dict], tuple[float, float]]) -> list[float]:
-    """Return of each text the rank correlation of two numbers of every adapter."""
-    found = []
+def _agreements(texts: list[dict], numbers_of: Callable[[dict, dict], tuple[float, float]]) -> list[float]:
+    """Return each text's rank correlation of two numbers of every adapter."""
+    correlations = []
     for text in texts:
-        one, other = zip(*(of(text, effect) for effect in text["adapters"]), strict=True)
-        found.append(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
-    return found
+        first, second = zip(*(numbers_of(text, effect) for effect in text["adapters"]), strict=True)
+        correlations.append(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
+    return correlations
 
 
 def _share(means: np.ndarray) -> np.ndarray:
@@ -154,9 +158,9 @@ def _tables(results: dict[str, Any]) -> str:
         "| adapters | numbers | steps | loss before | loss after |",
         "|---|---|---|---|---|",
         *(
-            f"| {name} ({one['asked']['model']}, rank {one['asked']['rank']}) | {one['parameters']:,} |"
-            f" {one['asked']['steps']} | {one['before']:.3f} | {one['after']:.3f} |"
-            for name, one in done.items()
+            f"| {name} ({training['asked']['model']}, rank {training['asked']['rank']}) | {training['parameters']:,} |"
+            f" {training['asked']['steps']} | {training['before']:.3f} | {training['after']:.3f} |"
+            for name, training in done.items()
         ),
         "",
         "### The three columns",
@@ -166,8 +170,8 @@ def _tables(results: dict[str, Any]) -> str:
         "| adapters | texts | change | moved | adapter | interaction | sums hold | largest error |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, one in done.items():
-        texts = one["texts"]
+    for name, training in done.items():
+        texts = training["texts"]
         sizes = [np.mean([abs(text["totals"][column]) for text in texts]) for column in COLUMNS]
         holding = sum(set(text["verdicts"]) == {"holds"} for text in texts)
         lines.append(
@@ -191,9 +195,9 @@ def _tables(results: dict[str, Any]) -> str:
         lambda text: sum(e["alone"] for e in text["adapters"]) - text["difference"],
         lambda text: sum(text["left_out"].values()) - text["difference"],
     )
-    for name, one in done.items():
-        missed = [interval(bootstrap(_sizes(one["texts"], error), _share), 1) for error in errors]
-        sizes = _sizes(one["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
+    for name, training in done.items():
+        missed = [interval(bootstrap(_sizes(training["texts"], error), _share), 1) for error in errors]
+        sizes = _sizes(training["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
         parts = _share(sizes.mean(0))
         lines.append(f"| {name} | {' | '.join(missed)} | {parts:.0e} |")
     lines += [
@@ -207,9 +211,9 @@ def _tables(results: dict[str, Any]) -> str:
         lambda text, effect: effect["alone"],
         lambda text, effect: text["left_out"][effect["name"]],
     )
-    for name, one in done.items():
+    for name, training in done.items():
         numbers = [
-            interval(_agreements(one["texts"], lambda text, effect, by=by, to=to: (effect[by], to(text, effect))))
+            interval(_agreements(training["texts"], lambda text, effect, by=by, to=to: (effect[by], to(text, effect))))
             for by in ("part", "first_order")
             for to in rerun
         ]
@@ -227,8 +231,8 @@ def _tables(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _moved(one: dict[str, Any]) -> list[str]:
-    moved = one["moved"]
+def _moved(training: dict[str, Any]) -> list[str]:
+    moved = training["moved"]
     head = "| term | W'₁ | b'₃ | W'₂ | b'₂ | W'₃ |"
     rows = zip(
         moved["inner_maps"],
@@ -240,17 +244,17 @@ def _moved(one: dict[str, Any]) -> list[str]:
         strict=True,
     )
 
-    def shown(value: Any) -> str:
+    def cell(value: Any) -> str:
         if isinstance(value, dict) and value["value"]:
             share, reach = 100 * value["value"], 196 * value["standard_error"]
             return interval(Estimate(share, share - reach, share + reach), 1)
         return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
 
-    return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(shown, row[1:]))} |" for row in rows)]
+    return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(cell, row[1:]))} |" for row in rows)]
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
@@ -260,7 +264,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the trainings that are missing, keep the results, and write the page."""
+    """Run missing trainings, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--training", choices=TRAININGS, action="append", help="only this one")
     arguments = parser.parse_args()
@@ -268,8 +272,8 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "trainings": {}}
     for name in arguments.training or TRAININGS:
         if name not in results["trainings"]:
-            found = results["trainings"] | {name: _measure(name, TRAININGS[name])}
-            results["trainings"] = {known: found[known] for known in TRAININGS if known in found}
+            trainings = results["trainings"] | {name: _measure(name, TRAININGS[name])}
+            results["trainings"] = {known: trainings[known] for known in TRAININGS if known in trainings}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
     write_pages()
 

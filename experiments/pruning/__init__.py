@@ -1,1 +1,1 @@
-"""Pruning by the closed form's terms, against published scores."""
+"""Pruning by contributions of the closed form's terms, compared with published scores."""

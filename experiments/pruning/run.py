@@ -61,18 +61,18 @@ def _results() -> dict[str, Any]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "models": {}}
 
 
-def _same(found: Any) -> Any:
-    return found
+def _same(result: Any) -> Any:
+    return result
 
 
 def _finished(model: str) -> dict[str, Any]:
-    """Return what a model's journal holds."""
+    """Return the results in a model's journal."""
     work, *pieces = map(json.loads, _journal(model).read_text().splitlines())
     return {"work": work, "found": {piece["name"]: piece["found"] for piece in pieces}}
 
 
-class Subject:
-    """A model with texts to calibrate on and others, and what was found out about it.
+class Case:
+    """A model with calibration texts, held-out texts and a journal of results.
 
     Args:
         name: what it is called.
@@ -92,65 +92,65 @@ class Subject:
         self.journal = Journal(_journal(name), work)
         kept = _results()["models"].get(name, {})
         if kept.get("work") == work:
-            for piece, found in kept["found"].items():
-                self.journal.once(piece, partial(_same, found))
+            for piece, result in kept["found"].items():
+                self.journal.once(piece, partial(_same, result))
 
     def ids(self, seed: int) -> np.ndarray:
-        """Return the calibration texts of a seed."""
+        """Return the token ids of a seed's calibration texts."""
         return windows(self._tokens, TEXTS, LENGTH, seed=seed)
 
     def loss(self, model: duat.Transformer) -> float:
-        """Return what a model loses on the other texts."""
+        """Return the loss of a model on the held-out texts."""
         return mean_loss(model, self.held_out)
 
     def measure(self, pieces: Iterable[Piece], stop: Callable[[], None]) -> None:
-        """Measure the pieces that aren't yet."""
+        """Run missing measurements."""
         for name, compute in pieces:
             self.journal.once(name, compute)
             stop()
 
     def prune(self, seed: int, pruners: Iterable[Pruner], stop: Callable[[], None]) -> None:
-        """Measure the losses of pruned models that aren't yet."""
+        """Measure missing losses of pruned models."""
         losses_of(self.model, pruners, self.ids(seed), self.held_out, seed=seed, journal=self.journal)
         stop()
 
 
 def _compared(model: duat.Transformer, rest: duat.Transformer, ids: np.ndarray) -> dict[str, float]:
-    found = jax.vmap(removal, (None, None, 0))(model, rest, jnp.asarray(ids[:COMPARED, :-1]))
+    removed = jax.vmap(removal, (None, None, 0))(model, rest, jnp.asarray(ids[:COMPARED, :-1]))
 
     def size(array: jax.Array) -> float:
-        """Return the root mean square of what isn't the same for all logits of a token, which says nothing."""
+        """Return the root mean square of logits less their mean at each token, which has no effect."""
         return float(jnp.sqrt(((array - array.mean(-1, keepdims=True)) ** 2).mean()))
 
     return {
-        "terms": size(found.terms),
-        "change": size(found.change),
-        "moved": size(found.held - found.anew),
-        "within": float((jnp.abs(found.change).max(-1) <= jnp.abs(found.terms).max(-1)).mean()),
+        "terms": size(removed.terms),
+        "change": size(removed.change),
+        "moved": size(removed.held - removed.anew),
+        "within": float((jnp.abs(removed.change).max(-1) <= jnp.abs(removed.terms).max(-1)).mean()),
     }
 
 
-def embedded() -> Subject:
-    """Return the embedded model, with sources that it was trained on and others."""
-    return Subject(EMBEDDED, None, trained_sources()[::SOME], held_out_sources(), HELD_OUT)
+def embedded() -> Case:
+    """Return the embedded model with sources from its training and held-out sources."""
+    return Case(EMBEDDED, None, trained_sources()[::SOME], held_out_sources(), HELD_OUT)
 
 
-def smollm2_135m() -> Subject:
-    """Return SmolLM2-135M, with chapters of Python's manual: every other one to calibrate on."""
+def smollm2_135m() -> Case:
+    """Return SmolLM2-135M with chapters of Python's manual, every other one for calibration."""
     # One chapter stands there by two names.
     chapters = list(dict.fromkeys(manual()))
-    return Subject(SMOLLM2, smollm2.path(), chapters[::2], chapters[1::2], 40)
+    return Case(SMOLLM2, smollm2.path(), chapters[::2], chapters[1::2], 40)
 
 
 def _pruners(fraction: float) -> list[Pruner]:
-    found = [Pruner(method, how, fraction) for method in IN_A_LAYER for how in COMPENSATIONS]
+    pruners = [Pruner(method, how, fraction) for method in IN_A_LAYER for how in COMPENSATIONS]
     if fraction in FRACTIONS[:3]:
-        found += [
+        pruners += [
             Pruner(method, how, fraction, "together")
             for method in ("contributions", "fisher", "fluctuation", "flap")
             for how in COMPENSATIONS
         ]
-    return found
+    return pruners
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -160,43 +160,43 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def _ways(subject: Subject, seed: int) -> Iterator[Piece]:
+def _ways(case: Case, seed: int) -> Iterator[Piece]:
     for fraction in FRACTIONS[:2]:
         for method in ("fisher", "contributions"):
             for name, options in WAYS.items():
 
                 def measure(fraction: float = fraction, method: str = method, options: dict = options) -> dict:
-                    smaller = prune(subject.model, subject.ids(seed), fraction, method=method, **options)
+                    smaller = prune(case.model, case.ids(seed), fraction, method=method, **options)
                     sizes = [block.neurons for block in smaller.config.blocks]
-                    return {"loss": subject.loss(smaller), "neurons": sizes}
+                    return {"loss": case.loss(smaller), "neurons": sizes}
 
                 yield f"seed {seed}, {method}, {fraction:.0%}, {name}", measure
 
 
-def _layers(subject: Subject, seed: int) -> Iterator[Piece]:
+def _layers(case: Case, seed: int) -> Iterator[Piece]:
     for method in of_layers.RANKINGS:
         for count in (1, 2, 3):
             for how in COMPENSATIONS:
 
                 def measure(method: str = method, count: int = count, how: str = how) -> dict:
-                    ids = subject.ids(seed)
-                    gone = of_layers.least_important(subject.model, ids, count, method, seed=seed)
-                    smaller = of_layers.remove_layers(subject.model, ids, gone, compensation=how)
-                    return {"loss": subject.loss(smaller), "layers": gone}
+                    ids = case.ids(seed)
+                    gone = of_layers.least_important(case.model, ids, count, method, seed=seed)
+                    smaller = of_layers.remove_layers(case.model, ids, gone, compensation=how)
+                    return {"loss": case.loss(smaller), "layers": gone}
 
                 yield f"seed {seed}, layers, {method}, {count}, {how}", measure
 
 
-def _inequality(subject: Subject) -> Iterator[Piece]:
-    model, ids = subject.model, subject.held_out
-    found = cache(lambda: moments(model, subject.ids(0), "contribution"))
+def _inequality(case: Case) -> Iterator[Piece]:
+    model, ids = case.model, case.held_out
+    layer_moments = cache(lambda: moments(model, case.ids(0), "contribution"))
     for fraction in sorted(FRACTIONS):
         for how in COMPENSATIONS:
 
             def measure(fraction: float = fraction, how: str = how) -> dict:
-                ranked = scores(model, found(), "contributions", how)
+                ranked = scores(model, layer_moments(), "contributions", how)
                 kept = keep_largest(ranked, equally(ranked, fraction))
-                return _compared(model, silenced(model, kept, found(), how), ids)
+                return _compared(model, silenced(model, kept, layer_moments(), how), ids)
 
             yield f"inequality, neurons, {fraction:.0%}, {how}", measure
     for layer in range(0, model.config.layers, model.config.layers // SEEN):
@@ -212,29 +212,32 @@ def _inequality(subject: Subject) -> Iterator[Piece]:
 
 
 def _seconds(run: Callable[[], Any]) -> dict[str, float]:
-    """Return how long something takes: by the clock, and of all cores together, which other programs don't change."""
+    """Return the wall-clock time of a call, and its processor time, which other programs don't change."""
     clock, cores = time.perf_counter(), time.process_time()
     jax.block_until_ready(run())
     return {"clock": time.perf_counter() - clock, "cores": time.process_time() - cores}
 
 
-def _speed(subject: Subject) -> Iterator[Piece]:
-    """How long calibration takes and a forward pass of 8 texts, dense and pruned in turn; how many parameters."""
+def _speed(case: Case) -> Iterator[Piece]:
+    """Yield measurements of calibration time, of a forward pass of 8 texts, dense and pruned, and of parameters."""
 
     def forward() -> dict[str, Any]:
-        ids, models = jnp.asarray(subject.held_out[:8]), {"nothing": subject.model}
+        ids, models = jnp.asarray(case.held_out[:8]), {"nothing": case.model}
         for fraction in (0.5, 0.7):
-            sizes = [block.neurons for block in subject.model.config.blocks]
+            sizes = [block.neurons for block in case.model.config.blocks]
             kept = {layer: np.arange(size) >= round(fraction * size) for layer, size in enumerate(sizes)}
-            models[f"{fraction:.0%} of the neurons"] = resized(subject.model, kept, bias=True)
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in models}
+            models[f"{fraction:.0%} of the neurons"] = resized(case.model, kept, bias=True)
+        times: dict[str, list[dict[str, float]]] = {name: [] for name in models}
         for _ in range(6):
             for name, model in models.items():
-                found[name].append(_seconds(partial(token_losses, model, ids)))
+                times[name].append(_seconds(partial(token_losses, model, ids)))
         return {
             name: {
                 "parameters": sum(leaf.size for leaf in jax.tree.leaves(model)),
-                **{kind: float(np.median([one[kind] for one in found[name][1:]])) for kind in ("clock", "cores")},
+                **{
+                    kind: float(np.median([measured[kind] for measured in times[name][1:]]))
+                    for kind in ("clock", "cores")
+                },
             }
             for name, model in models.items()
         }
@@ -243,7 +246,7 @@ def _speed(subject: Subject) -> Iterator[Piece]:
     for weights in ("contribution", "gradient"):
 
         def calibration(weights: str = weights) -> dict[str, float]:
-            return _seconds(lambda: [one.mean for one in moments(subject.model, subject.ids(0), weights)])
+            return _seconds(lambda: [layer.mean for layer in moments(case.model, case.ids(0), weights)])
 
         yield f"seconds of calibration by {weights}s", calibration
 
@@ -253,18 +256,18 @@ def _of_smollm2(fraction: float) -> list[Pruner]:
 
 
 class Stopped(Exception):
-    """The time is over; what is finished is kept."""
+    """The time limit is reached; finished results are stored."""
 
 
 def measure(stop: Callable[[], None]) -> None:
-    """Measure what isn't measured yet, the most telling first.
+    """Run missing measurements, the most informative ones first.
 
     Args:
         stop: raises when the time is over.
     """
     small, large = embedded(), smollm2_135m()
-    for subject in (small, large):
-        subject.measure([("dense", partial(subject.loss, subject.model)), *_speed(subject)], stop)
+    for case in (small, large):
+        case.measure([("dense", partial(case.loss, case.model)), *_speed(case)], stop)
     small.measure([*_inequality(small), *_layers(small, 0), *_ways(small, 0)], stop)
     for seed in SEEDS:
         for fraction in FRACTIONS:
@@ -280,17 +283,17 @@ def measure(stop: Callable[[], None]) -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return what the pages show of the results.
+    """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
     """
-    found = {name: one["found"] for name, one in results["models"].items()}
-    return {"tables": tables(found, FRACTIONS), **numbers(found, FRACTIONS)}
+    models = {name: model["found"] for name, model in results["models"].items()}
+    return {"tables": tables(models, FRACTIONS), **numbers(models, FRACTIONS)}
 
 
 def main() -> None:
-    """Measure, keep the results, and write the page."""
+    """Run the measurements, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after the pieces during which these are over")
     end = time.monotonic() + 60 * parser.parse_args().minutes
@@ -308,7 +311,7 @@ def main() -> None:
 
 
 def report() -> None:
-    """Keep what is measured so far, and write the page."""
+    """Store the results so far, and write the page."""
     results = _results()
     results["models"] |= {name: _finished(name) for name in (EMBEDDED, SMOLLM2) if _journal(name).exists()}
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")

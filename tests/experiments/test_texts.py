@@ -31,7 +31,7 @@ def test_little_of_a_held_out_file_stands_in_training_files(trained, held_out):
 
 
 def test_the_studies_read_held_out_files(trained, held_out, monkeypatch):
-    monkeypatch.setattr(pruning, "Subject", lambda *asked: asked)
+    monkeypatch.setattr(pruning, "Case", lambda *asked: asked)
     _, _, calibration, evaluation, _ = pruning.embedded()
     assert set(calibration) < set(trained) and evaluation == held_out
     monkeypatch.setattr(pruning.smollm2, "path", lambda: None)

@@ -83,8 +83,8 @@ def _piece(model: duat.Transformer, tokenizer: Any, settings: Settings, task: st
     """Return the results on one task: its prompts, and the measurements of each kind of units and method."""
     began = time.perf_counter()
     bar = partial(progress_bar, unit="methods on prompts")
-    found = study(model, tokenizer, [task], asked.methods, asked.units, prompts=asked.prompts, progress=bar)
-    drawn = found.drawn[task]
+    result = study(model, tokenizer, [task], settings.methods, settings.units, prompts=settings.prompts, progress=bar)
+    drawn = result.drawn[task]
     curves = {
         kind: {method: [np.round(part, DIGITS).tolist() for part in curve] for method, curve in of_methods.items()}
         for kind, of_methods in result.curves[task].items()

@@ -62,7 +62,7 @@ class _Scales:
             try:
                 re.compile(name)
             except re.error as error:
-                self.problems.append(f"{quoted(name)} is no pattern of layers' names: {error}")
+                self.problems.append(f"{quoted(name)} isn't a valid pattern of layer names: {error}")
         if (initialisation := values.get("init_lora_weights")) not in INITIALISATIONS:
             self.problems.append(
                 f"init_lora_weights = {quoted(initialisation)} changes the base model too: convert it to plain LoRA"

@@ -1,6 +1,7 @@
 """Claim: the secant scores every unit of a model for 3.5 plain forward passes, integrated gradients for over 20.
 
-Run `make .venv/.smollm2 && python -m benchmarks.attribution`.
+Run `make .venv/.smollm2 && python -m benchmarks.attribution`; it writes benchmarks/results/attribution.json and the
+costs in docs/circuits.md.
 
 SmolLM2-135M, two texts of 14 tokens, one pair at a time, everything jitted, the methods measured in turn in the same
 run. The plain forward pass is the one that gives the same logit difference of one text.
@@ -22,6 +23,7 @@ from duat_jax.attribution.units import METHODS
 from duat_jax.inputs.prompts import logit_difference
 from experiments import smollm2
 from experiments.environment import environment
+from experiments.pages import Fields, write_pages
 
 TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
 NAMES = " Frank", " Henry"
@@ -46,28 +48,41 @@ def seconds(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     return time.perf_counter() - began
 
 
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the table of costs that the page on circuits shows.
+
+    Args:
+        results: the kept results.
+    """
+    lines = ["| method | plain forward passes [quartiles] | seconds |", "|---|---|---|"]
+    for name, cost in results["costs"].items():
+        median, low, high = cost["forward passes"]
+        lines.append(f"| {name} | {median:.1f} [{low:.1f}, {high:.1f}] | {cost['seconds']:.2f} |")
+    return {"costs": "\n".join(lines), "tokens": str(results["tokens"]), "repeats": str(results["repeats"])}
+
+
 def main() -> None:
-    """Run the measurements, print a line for each method, and write the results."""
+    """Run the measurements, write the results and fill in the pages."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     clean, corrupted = (jnp.array(tokenizer.encode(TEXTS.format(name.strip())).ids, jnp.int32) for name in NAMES)
     right, wrong = (jnp.array(tokenizer.encode(name).ids[0], jnp.int32) for name in reversed(NAMES))
-    arguments_of_methods = model, clean, corrupted, right, wrong
+    arguments = model, clean, corrupted, right, wrong
     programs = {"forward": jax.jit(forward)} | {name: jax.jit(method) for name, method in METHODS.items()}
     for program in track(programs.values(), "Compiling"):
-        seconds(program, arguments_of_methods)
+        seconds(program, arguments)
     # All in turn, so that what else the machine does falls on each alike.
-    taken = np.array(
-        [[seconds(program, arguments_of_methods) for program in programs.values()] for _ in range(REPEATS)]
-    )
+    taken = np.array([[seconds(program, arguments) for program in programs.values()] for _ in range(REPEATS)])
     ratios = taken / taken[:, :1]
     costs = {
-        name: {"seconds": float(np.median(taken[:, i])), "forward passes": float(np.median(ratios[:, i]))}
+        name: {
+            "seconds": float(np.median(taken[:, i])),
+            "forward passes": np.quantile(ratios[:, i], (0.5, 0.25, 0.75)).tolist(),
+        }
         for i, name in enumerate(programs)
     }
-    for name, cost in costs.items():
-        print(f"{name:40} {cost['seconds']:8.3f} s {cost['forward passes']:6.1f}")
     result = {"environment": environment(), "tokens": len(clean), "repeats": REPEATS, "costs": costs}
     (RESULTS / "attribution.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_pages()
 
 
 if __name__ == "__main__":

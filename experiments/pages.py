@@ -19,13 +19,13 @@ from duat_jax.evaluation.statistics import Estimate, bootstrap
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("experiments", "benchmarks")
-"""Where studies and their kept results are."""
+"""The folders of studies and their kept results."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- (?P<study>\w+): (?P<field>[^>]+?) -->)(?P<shown>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 Fields = dict[str, str]
-"""What a study says, by the name of the field: a number with its digits, or a block of Markdown."""
+"""The fields of a study, by name: a number with its digits, or a block of Markdown."""
 
 
 def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:

@@ -31,10 +31,10 @@ def largest_entries(parts: Marked[Float[np.ndarray, "tokens units"]], count: int
         parts: a number for each unit at each token, by what it is a part of.
         count: how many.
     """
-    found: list[tuple[Key, int, int, float]] = []
+    entries: list[tuple[Key, int, int, float]] = []
     for key, part in parts.items():
         sizes = -np.abs(part.reshape(-1))
         chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]
         places = (divmod(int(i), part.shape[-1]) for i in chosen)
-        found += [(key, token, unit, float(part[token, unit])) for token, unit in places]
-    return sorted(found, key=lambda entry: -abs(entry[-1]))[:count]
+        entries += [(key, token, unit, float(part[token, unit])) for token, unit in places]
+    return sorted(entries, key=lambda entry: -abs(entry[-1]))[:count]

@@ -16,7 +16,7 @@ WIDTH = 110
 class Displayed:
     """A result that `print` and a notebook show as its table.
 
-    The table is what `render` in `table.py` makes of it, in the package in which the result's class stands.
+    The table is made by `render` in `table.py` of the package in which the result's class stands.
     """
 
     def __str__(self) -> str:
@@ -27,7 +27,7 @@ class Displayed:
 
 
 class Plotted(Displayed):
-    """A result that has a picture too: what `draw` in `plot.py` makes of it, in the same package."""
+    """A result with a picture too, made by `draw` in `plot.py` of the same package."""
 
     def plot(self) -> "Figure":
         """Return the result as a picture."""

@@ -33,25 +33,25 @@ def new_table() -> Table:
     return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
 
 
-def spoken(predictions: tuple[Prediction, ...]) -> str:
+def predictions_line(predictions: tuple[Prediction, ...]) -> str:
     """Return predictions with their probabilities, in one line.
 
     Args:
-        predictions: what it may say.
+        predictions: the most probable outputs.
     """
     return "   ".join(f"{token_label(token)!r} {probability:.1%}" for token, probability in predictions)
 
 
-def completeness_line(completeness: Completeness, what: str = "value") -> Text:
+def completeness_line(completeness: Completeness, label: str = "value") -> Text:
     """Return value, sum, error, tolerance and verdict in one line, and a note on a failure in a second one.
 
     Args:
         completeness: of one number.
-        what: what the number is.
+        label: what the number is called.
     """
     verdict = completeness.verdict
     return Text.assemble(
-        (f"{what} ", "bold"),
+        (f"{label} ", "bold"),
         f"{float(completeness.value):.7g}",
         ("   sum of all parts ", "bold"),
         f"{float(completeness.sum):.7g}",

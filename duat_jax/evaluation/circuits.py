@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.attribution.units import Method, Scores
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
+from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
@@ -173,7 +174,7 @@ def measure(
         for j, (method, scorer) in enumerate(methods.items()):
             scores = _scores(scorer, model, batch)
             for i in range(new):
-                prompt, of_prompt = jax.tree.map(lambda leaf, i=i: leaf[i], (batch, scores))
+                prompt, of_prompt = row((batch, scores), i)
                 for name, kind in kinds.items():
                     if (selected := kind.select(of_prompt)) is not None:
                         live = _kept_and_removed(np.asarray(selected), method)

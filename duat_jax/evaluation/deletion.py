@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.attribution.tokens import Method, Metric, number, read
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast, special_tokens
-from duat_jax.inputs.batching import bucket
+from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.encoding import encode
 from duat_jax.inputs.model_inputs import Inputs
-from duat_jax.interpret.pipeline import embedded, pinned, readers_of, row, stack
+from duat_jax.interpret.pipeline import embedded, pinned, readers_of
 from duat_jax.models.targets.base import Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
@@ -195,7 +195,7 @@ def scores_of(
     scores = np.asarray(_scores(method, model, *_batch(questions, model.config.positions)), np.float64)
     if not np.isfinite(scores).all():
         raise NotFinite(f"{name!r} gives scores that aren't finite: leave it out")
-    return [row[: len(question.removable)][question.removable] for row, question in zip(scores, questions, strict=True)]
+    return [of_text[: len(q.removable)][q.removable] for of_text, q in zip(scores, questions, strict=True)]
 
 
 def text_without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Reference]:

@@ -87,10 +87,12 @@ class Completeness(NamedTuple):
     def against(self, value: Any) -> "Completeness":
         """Return the completeness of the same parts, its error recomputed against another value.
 
+        An error that is NaN stays NaN: a part without a place in the sum isn't finite.
+
         Args:
             value: that of the plain forward pass.
         """
-        return self._replace(value=value, error=self.sum - value)
+        return self._replace(value=value, error=jnp.where(jnp.isnan(self.error), self.error, self.sum - value))
 
     @property
     def note(self) -> str | None:

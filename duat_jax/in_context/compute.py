@@ -183,12 +183,12 @@ def ledger(
         jumps={name: float(part) for name, part in parts.jumps.items()},
         heads=parts.heads,
         reads=parts.reads,
-        form=form._replace(completeness=certified(form.completeness, form.completeness.value, model, difference)),
+        form=form._replace(completeness=certified(form.completeness, model, difference)),
         again_at=again[0],
         again_from=again[1],
         # The difference is taken from the plain forward passes.
-        completeness=certified(parts.completeness, first - second, model, difference),
-        reads_completeness=certified(parts.reads_completeness, first - second, model, difference),
+        completeness=certified(parts.completeness.against(first - second), model, difference),
+        reads_completeness=certified(parts.reads_completeness.against(first - second), model, difference),
         notes=notes_of(parts.unrecognised),
     )
 

@@ -79,7 +79,7 @@ def batches(
             chosen = indices[start : start + most]
             of_shard = _power_of_two(-(-len(chosen) // shards))
             rows = chosen + chosen[:1] * (shards * of_shard - len(chosen))
-            batch = jax.tree.map(lambda *same: np.stack(same), *(padded(inputs[i], length) for i in rows))
+            batch = stack(padded(inputs[i], length) for i in rows)
             yield Batch(tuple(chosen), tuple(rows), batch if sharding is None else jax.device_put(batch, sharding))
 
 
@@ -124,3 +124,22 @@ def require_spread(model: Any, sharding: NamedSharding) -> None:
         )
     if problems:
         raise DuatError("; ".join(problems))
+
+
+def row(tree: Any, index: int) -> Any:
+    """Return one row of every array of a tree.
+
+    Args:
+        tree: arrays of as many rows.
+        index: the row.
+    """
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def stack(trees: Any) -> Any:
+    """Return trees of the same structure as one, its arrays with an axis more.
+
+    Args:
+        trees: several of them.
+    """
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import NotFinite
 from duat_jax.forms.completeness import FAILS, Completeness
 from duat_jax.inputs.baselines import Reference
-from duat_jax.inputs.batching import batches
+from duat_jax.inputs.batching import batches, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.embedding import TokenEmbedding
@@ -30,25 +30,6 @@ Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 
 OUTPUT: dict[type, str] = {Logit: "token", LogProbability: "token", Class: "name"}
 """The field of a reader that names the output, which is the most probable one if absent."""
-
-
-def row(tree: Any, index: int) -> Any:
-    """Return one row of every array of a tree.
-
-    Args:
-        tree: arrays of as many rows.
-        index: the row.
-    """
-    return jax.tree.map(lambda leaf: leaf[index], tree)
-
-
-def stack(trees: Any) -> Any:
-    """Return trees of the same structure as one, its arrays with an axis more.
-
-    Args:
-        trees: several of them.
-    """
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
 @partial(jax.jit, static_argnames="streams")
@@ -195,18 +176,14 @@ def in_double_precision(model: Model) -> Model:
     )
 
 
-def certified(
-    completeness: Completeness, value: Any, model: Model, recompute: Callable[[Model], Float[Array, ""]]
-) -> Completeness:
-    """Return completeness against the value of the plain forward pass; where it fails, with that in double precision.
+def certified(completeness: Completeness, model: Model, recompute: Callable[[Model], Float[Array, ""]]) -> Completeness:
+    """Return completeness, with the value in double precision if it fails.
 
     Args:
-        completeness: of the parts, against the value in the program that made them.
-        value: the number from the plain forward pass.
+        completeness: of the parts, against the value of the plain forward pass.
         model: the model.
         recompute: computes the number by a model; called with the model in double precision, if at all.
     """
-    completeness = completeness.against(value)
     if completeness.verdict != FAILS or completeness.dtype == jnp.float64:
         return completeness
     with jax.enable_x64(True):

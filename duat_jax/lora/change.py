@@ -143,9 +143,9 @@ def lora_change(
         first_order=float(sum(first_order.values())),
         first_order_held=float(_first_order_held(model, adapters, inputs, held[0], before)),
         jumps={name: float(part) for name, part in split.jumps.items()},
-        completeness=certified(whole, difference, (model, adapters), recompute),
+        completeness=certified(whole, (model, adapters), recompute),
         corners=tuple(corner.completeness for corner in corners.values()),
-        by_adapter=certified(split.completeness, np.asarray(difference), (model, adapters), recompute),
+        by_adapter=certified(split.completeness.against(difference), (model, adapters), recompute),
         notes=notes_of(split.unrecognised),
     )
 

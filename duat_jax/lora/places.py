@@ -14,7 +14,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import Linear
 
 LISTED = 12
-"""How many kinds of layers an error message lists."""
+"""The largest number of kinds of layers that an error message lists."""
 
 
 class Place(NamedTuple):

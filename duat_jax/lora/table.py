@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number, spoken
+from duat_jax.display.tables import completeness_line, new_table, note_lines, number, predictions_line
 from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import LoraChange
 
@@ -36,7 +36,7 @@ def render(change: LoraChange) -> RenderableType:
         ),
     ]
     for name, predictions in zip(("without: ", "with them: "), change.predictions, strict=True):
-        lines += [Text.assemble((name, "bold"), spoken(predictions))] if predictions else []
+        lines += [Text.assemble((name, "bold"), predictions_line(predictions))] if predictions else []
     return Group(
         *lines,
         "",

@@ -78,11 +78,9 @@ class Experts(nnx.Module):
             outputs = jnp.einsum("...tf,efn->...ten", x, alike(kernel[...], x), precision=PRECISION)
             chosen_outputs = jnp.take_along_axis(outputs, experts[..., None], axis=-2)
             chosen_outputs = chosen_outputs.reshape(*chosen_outputs.shape[:-2], -1)
-            return (
-                chosen_outputs
-                if bias is None
-                else chosen_outputs + offset(alike(bias[...], x)[experts].reshape(chosen_outputs.shape), name)
-            )
+            if bias is None:
+                return chosen_outputs
+            return chosen_outputs + offset(alike(bias[...], x)[experts].reshape(chosen_outputs.shape), name)
 
         routed = jax.nn.one_hot(experts, len(self.output), dtype=x.dtype) * weights[..., None]
 

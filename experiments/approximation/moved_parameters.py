@@ -35,7 +35,7 @@ class Parameters(NamedTuple):
 
 
 SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
-"""What each kind is called, with its layer's number."""
+"""The label of each kind, with its layer's number."""
 
 
 def parameters(network: Network, x: Float[Array, "tokens features"]) -> Parameters:
@@ -114,7 +114,8 @@ def evaluated(
 
 
 SOURCES = ("input", "weights", "biases")
-"""What differs between two prompts: the prompt's own embedding, the weights `W'` and `q`, the terms' biases `c`."""
+"""The sources of the difference between two prompts: the prompt's own embedding, the weights `W'` and `q`,
+the terms' biases `c`."""
 
 CORNERS = tuple(product((False, True), repeat=len(SOURCES)))
 """Every choice of sources that come from the prompt itself; the rest comes from another prompt."""

@@ -33,7 +33,7 @@ NEURONS, FIT_STEPS = (4, 8, 16, 32, 64), {1: 2000, 2: 2000, 8: 4000}
 LAYERS, WIDTHS = (1, 2, 4), (32, 128)
 FOUR, SHIFTS = TASKS
 TESTED, TAKEN_APART = 2000, 16
-"""How many sequences errors are taken on, and how many of them are unrolled."""
+"""The numbers of sequences that errors are taken on, and of those that are unrolled."""
 
 
 def _fitted(name: str, dimensions: int, neurons: int) -> dict[str, list[float]]:

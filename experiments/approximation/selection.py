@@ -17,7 +17,7 @@ from duat_jax.nn import MLP, Attention, Block, Linear, Stack
 from duat_jax.nn.linear import PRECISION
 
 CONTENT = 8
-"""How many numbers a sequence has."""
+"""The number of numbers in a sequence."""
 
 
 def _mean_so_far(x: Array) -> Array:
@@ -36,8 +36,8 @@ TASKS: dict[str, dict[str, Function]] = {
     },
     "eight shifts": {f"shift by {places}": partial(jnp.roll, shift=places) for places in range(CONTENT)},
 }
-"""What a prompt may ask for: two functions of each number alone and two that mix places; or places alone, each prompt
-another one."""
+"""The functions that a prompt selects: two functions of each number alone and two that mix places; or places alone,
+each prompt another one."""
 
 KINDS = ("perceptron", "fixed pattern", "transformer")
 """The networks: one that reads everything as one vector, and two whose tokens are mixed: by a pattern that is learned

@@ -27,8 +27,8 @@ def _cone(x: Array) -> Array:
 
 
 FUNCTIONS: dict[str, Function] = {"wave": _wave, "bump": _bump, "cone": _cone}
-"""What is fitted: `sin(2π Σx/√d)`, which varies along one direction; the analytic `exp(−8 |x − ½|²/d)`; and the
-distance `|x − ⅓|`, of smoothness `r = 1`."""
+"""The functions that are fitted: `sin(2π Σx/√d)`, which varies along one direction; the analytic
+`exp(−8 |x − ½|²/d)`; and the distance `|x − ⅓|`, of smoothness `r = 1`."""
 
 
 class Units(NamedTuple):

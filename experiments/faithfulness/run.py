@@ -34,7 +34,7 @@ PICTURES = {
     "The next token of code": (Path("docs/faithfulness-of-code.png"), "mean log-probability"),
     "The next token": (Path("docs/faithfulness-of-smollm2.png"), "mean log-probability"),
 }
-"""Where the curves of a study are drawn, and what its number is."""
+"""The file of each study's picture, and the label of its metric."""
 WORK, TEXTS = Path("experiments/results/work"), Path("experiments/faithfulness/sentences.txt")
 ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
 LONGEST = 16
@@ -82,7 +82,7 @@ MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
     SMOLLM2: (smollm2.path, _sentences),
     EMBEDDED: (lambda: None, _functions),
 }
-"""Where each model is, and what it reads."""
+"""The path of each model, and its texts."""
 
 
 def _measure(name: str, settings: Settings, count: int) -> dict[str, Any]:

@@ -94,7 +94,8 @@ def pairs(program: Program) -> list[tuple[tuple, tuple]]:
 
 
 NOTHING, OTHER, OWN, LAST = range(4)
-"""What a unit writes: nothing; what A doesn't read; what A reads on the way to its result; `(a, b) ↦ a`."""
+"""Kinds of a unit by its output: nothing; a value that A doesn't read; one that A reads on the way to its result;
+`(a, b) ↦ a`."""
 
 
 def roles(written: np.ndarray, labels: list[str], own: set[str], last: str) -> list[int]:

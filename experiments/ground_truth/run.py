@@ -24,9 +24,9 @@ from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
 from experiments.pages import Fields, write_pages
 
 READ = ("alone", "ignoring")
-"""What is read of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
+"""The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
 LEAST = 1e-6
-"""What is smaller counts as zero: a unit that moves by less doesn't move, and scores below are ties."""
+"""The size below which numbers count as zero: a unit that moves by less doesn't move, and scores below are ties."""
 KEPT = Path(__file__).parents[1] / "results" / "ground_truth.json"
 
 

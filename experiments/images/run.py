@@ -27,7 +27,7 @@ RESULTS, PICTURES = Path("experiments/results/images.json"), Path("docs")
 WORK = Path("experiments/results/work/images")
 SEEDS, SHOWN_SEED = (0, 1, 2), 0
 EXACT, PAIRS, REMOVED = 100, 10, 200
-"""How many held-out images are split, compared in pairs, and taken apart."""
+"""The numbers of held-out images that are split, compared in pairs, and taken apart."""
 PATCH = 2
 PATCHES = (SIDE // PATCH) ** 2
 FORMS = "closed form at every depth", "contributions", "collapse", "secant to paper"

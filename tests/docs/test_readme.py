@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The commands and the code of the README print the output that it shows."""
 
 import os
 import re

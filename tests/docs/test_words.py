@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,11 @@ PRONOUNS = {"one", "found", "said", "asked", "others", "shown", "beside", "subje
 
 
 def headlines(tree):
-    """Yield the line and the first line of the docstring of a module and of its public classes and functions."""
+    """Yield the line and the first line of what documents a module, its public classes and functions, its constants."""
+    for before, after in pairwise(tree.body):
+        text = getattr(getattr(after, "value", None), "value", None)
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(text, str):
+            yield after.lineno, text.splitlines()[0]
     nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef))]
     for node in nodes:
         if not getattr(node, "name", "").startswith("_") and (text := ast.get_docstring(node)):
@@ -37,5 +42,8 @@ def test_a_module_is_named_by_what_it_holds():
 
 
 def test_a_coined_headline_is_seen():
-    tree = ast.parse('"""What is asked of a pruner."""\n\ndef f():\n    """Return a number."""\n')
-    assert [text for _, text in headlines(tree) if COINED.search(text)] == ["What is asked of a pruner."]
+    tree = ast.parse(
+        '"""What is asked of a pruner."""\n\nN = 1\n"""How many."""\n\ndef f():\n    """Return a number."""\n'
+    )
+    found = [text for _, text in headlines(tree) if COINED.search(text)]
+    assert sorted(found) == ["How many.", "What is asked of a pruner."]

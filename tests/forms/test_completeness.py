@@ -71,6 +71,17 @@ def test_what_isnt_a_number_fails(wrong):
     assert completeness_of(jnp.array(wrong), [jnp.array([1.0])]).verdict == "fails"
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_what_isnt_finite_fails_against_another_value_too(wrong):
+    """A part without a place in the sum, such as a neuron's, is compared with the plain forward pass as well."""
+    completeness = completeness_of(jnp.array(3.0), [jnp.array([1.0, 2.0])], finite=[jnp.array([wrong])])
+    assert completeness.verdict == "fails"
+    assert completeness.against(jnp.array(3.0)).verdict == "fails"
+    assert jax.device_get(completeness).against(np.float64(3.0)).verdict == "fails"
+    finite = completeness_of(jnp.array(3.0), [jnp.array([1.0, 2.0])])
+    assert finite.against(np.float64(3.0)).verdict == "holds" and finite.against(np.float64(2.9)).verdict == "fails"
+
+
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64])
 @pytest.mark.parametrize("size", [1e-4, 1e-2, 1.0])
 def test_the_tolerance_neither_vanishes_nor_overflows(dtype, size):

@@ -129,7 +129,7 @@ def attends(
         key_sources=key_sources,
         queries=queries,
         keys=keys,
-        completeness=certified(score.completeness, score.completeness.value, model, recompute),
+        completeness=certified(score.completeness, model, recompute),
         split=neurons,
     )
 

@@ -11,21 +11,11 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import names_of, notes_of, secant
 from duat_jax.inputs.baselines import Reference, as_it_is, check_contrast
-from duat_jax.inputs.batching import bucket
+from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import labels_of
 from duat_jax.interpret.contrast.result import Compared, Contrast
-from duat_jax.interpret.pipeline import (
-    Predicted,
-    certified,
-    embedded,
-    pinned,
-    read,
-    readers_of,
-    require_finite,
-    row,
-    stack,
-)
+from duat_jax.interpret.pipeline import Predicted, certified, embedded, pinned, read, readers_of, require_finite
 from duat_jax.models.targets.base import ForwardPass, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
@@ -143,7 +133,7 @@ def contrast(
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain forward passes.
-        completeness=certified(parts.completeness, numbers[0] - numbers[1:].mean(), model, recompute),
+        completeness=certified(parts.completeness.against(numbers[0] - numbers[1:].mean()), model, recompute),
         notes=notes_of(parts.unrecognised),
         image=None if image is None else seen_image(image, request.given.given),
     )

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number, spoken, token_label
+from duat_jax.display.tables import completeness_line, new_table, note_lines, number, predictions_line, token_label
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.transform.keys import Key
@@ -57,7 +57,7 @@ def _said(contrast: Contrast) -> list[RenderableType]:
     rows = [(f"the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions)]
     rows += [(other.name, other.value, other.predictions) for other in contrast.others]
     for name, value, predictions in rows:
-        table.add_row(name, f"{value:+.4f}", *([spoken(predictions)] if contrast.predictions else []))
+        table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions)] if contrast.predictions else []))
     if len(contrast.others) > 1:
         table.add_row("the mean of the others", f"{contrast.value - contrast.difference:+.4f}")
     table.add_row("difference", number(contrast.difference))

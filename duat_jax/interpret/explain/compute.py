@@ -11,13 +11,13 @@ from jaxtyping import Array, Float
 
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
-from duat_jax.inputs.batching import batches, require_spread
+from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, row
+from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation
 from duat_jax.models.targets.base import Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated
@@ -198,7 +198,8 @@ def _explanation(
     recompute = recomputation(inputs, target, reading)
     # The value is that of the plain forward pass.
     whole, collapsed = (
-        certified(each, reading.value, model, recompute) for each in (parts.completeness, parts.collapse_completeness)
+        certified(each.against(reading.value), model, recompute)
+        for each in (parts.completeness, parts.collapse_completeness)
     )
     return Explanation(
         family=model.config.family,

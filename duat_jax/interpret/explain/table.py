@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, number, spoken, token_label
+from duat_jax.display.tables import completeness_line, new_table, number, predictions_line, token_label
 from duat_jax.interpret.explain.result import Explanation
 
 TERMS, COLUMNS, BIASES = 10, 6, 5
@@ -91,7 +91,7 @@ def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
     """
     head: list[RenderableType] = []
     if explanation.predictions:
-        head.append(Text.assemble(("The model says:  ", "bold"), spoken(explanation.predictions)))
+        head.append(Text.assemble(("The model says:  ", "bold"), predictions_line(explanation.predictions)))
     head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
     collapse_note = (
         "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"

@@ -125,7 +125,7 @@ def intervene(
         jumps={name: float(part) for name, part in parts.jumps.items()},
         # The difference is that of the plain runs.
         completeness=certified(
-            parts.completeness, before.value.dtype.type(after - numbers["as it is"]), model, recompute
+            parts.completeness.against(before.value.dtype.type(after - numbers["as it is"])), model, recompute
         ),
         notes=notes_of(parts.unrecognised),
     )

@@ -31,7 +31,7 @@ REPEATS = 7
 RESULTS = Path(__file__).parent / "results"
 
 
-def forward(model: duat.Transformer, clean: Any, corrupted: Any, right: Any, wrong: Any) -> jax.Array:
+def forward(model: duat.models.Transformer, clean: Any, corrupted: Any, right: Any, wrong: Any) -> jax.Array:
     """Return the logit difference of the clean text, from a plain forward pass."""
     return logit_difference(model, model.embed(clean), right, wrong)
 

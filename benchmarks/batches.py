@@ -24,7 +24,7 @@ from experiments.environment import environment
 TEXTS, TOKENS, TARGET = 16, 64, 11
 
 
-def measure(model: duat.Transformer, repeats: int) -> dict[str, Any]:
+def measure(model: duat.models.Transformer, repeats: int) -> dict[str, Any]:
     """Measure one text and all of them in turn.
 
     Args:
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/batches.json"))
     arguments = parser.parse_args()
     result = {"environment": environment(), "repeats": arguments.repeats, "load_average": os.getloadavg()}
-    models = {"embedded": duat.load(), "gpt2_small_shape": duat.Transformer(CONFIG, rngs=nnx.Rngs(0))}
+    models = {"embedded": duat.load(), "gpt2_small_shape": duat.models.Transformer(CONFIG, rngs=nnx.Rngs(0))}
     for name, model in models.items():
         result[name] = measured = measure(model, arguments.repeats)
         print(

@@ -56,7 +56,7 @@ from flax import nnx
 import duat_jax as duat
 config = duat.load_config()
 config = dataclasses.replace(config, blocks=config.blocks[:1] * int(sys.argv[1]))
-model = duat.Transformer(config, rngs=nnx.Rngs(0))
+model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
 began = time.perf_counter()
 duat.explain(model, list(range(32)))
 print(json.dumps([time.perf_counter() - began]))

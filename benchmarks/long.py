@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/long.json"))
     arguments = parser.parse_args()
-    model = duat.Transformer(LONG, rngs=nnx.Rngs(0))
+    model = duat.models.Transformer(LONG, rngs=nnx.Rngs(0))
     result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
     for tokens in TOKENS:
         result[f"{tokens}_tokens"] = measured = measure(model, tokens, arguments.repeats)

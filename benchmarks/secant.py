@@ -19,7 +19,7 @@ CASES = (("SmolLM2-135M", smollm2, (14, 256)), ("GPT-2-small's shape", gpt2_smal
 """Of every model, the lengths of text."""
 
 
-def gradient(model: duat.Transformer, ids: jax.Array) -> Any:
+def gradient(model: duat.models.Transformer, ids: jax.Array) -> Any:
     """Return the logit and its gradient at the embeddings."""
     return jax.value_and_grad(lambda x: logit(model, x))(model.embed(ids))
 
@@ -28,24 +28,24 @@ class Parts(NamedTuple):
     """Parts of tokens, of streams at every token, and of neurons."""
 
     tokens: jax.Array
-    streams: duat.Marked
-    neurons: duat.Marked
-    completeness: duat.Completeness
+    streams: duat.results.Marked
+    neurons: duat.results.Marked
+    completeness: duat.results.Completeness
 
 
-def _parts(model: duat.Transformer, ids: jax.Array, at: tuple[str, ...]) -> Parts:
+def _parts(model: duat.models.Transformer, ids: jax.Array, at: tuple[str, ...]) -> Parts:
     other = ids.at[ids.shape[0] // 2].add(1000)
     split = duat.secant(lambda x: logit(model, x), at=at)(model.embed(ids), model.embed(other))
     streams, neurons = split.contributions.streams, split.contributions.activations
     return Parts(split.parts.sum(-1), jax.tree.map(lambda part: part.sum(-1), streams), neurons, split.completeness)
 
 
-def without_neurons(model: duat.Transformer, ids: jax.Array) -> Parts:
+def without_neurons(model: duat.models.Transformer, ids: jax.Array) -> Parts:
     """Return the parts of tokens and streams."""
     return _parts(model, ids, ("stream",))
 
 
-def with_neurons(model: duat.Transformer, ids: jax.Array) -> Parts:
+def with_neurons(model: duat.models.Transformer, ids: jax.Array) -> Parts:
     """Return the parts of tokens, streams and neurons."""
     return _parts(model, ids, ("stream", "activation"))
 

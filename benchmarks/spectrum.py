@@ -30,14 +30,14 @@ TEXT = (
     " then John gave the bottle of milk to his friend and went home with"
 )
 TOKENS, TRIPLETS = 32, 8
-READ: dict[str, Callable[[duat.Transformer, jax.Array], jax.Array]] = {
+READ: dict[str, Callable[[duat.models.Transformer, jax.Array], jax.Array]] = {
     "last state": lambda model, x: model.states(x)[-1],
     "states": lambda model, x: model.states(x),
     "logits": lambda model, x: model.output(x),
 }
 
 
-def collapsed(read: Callable[[duat.Transformer, jax.Array], jax.Array]) -> Callable:
+def collapsed(read: Callable[[duat.models.Transformer, jax.Array], jax.Array]) -> Callable:
     """Return the jitted function from a model and a text to the collapse's linear map.
 
     Args:
@@ -46,7 +46,7 @@ def collapsed(read: Callable[[duat.Transformer, jax.Array], jax.Array]) -> Calla
     return jax.jit(lambda model, ids: duat.collapse(lambda x: read(model, x), model.embed(ids)).linear)
 
 
-def programs(model: duat.Transformer, ids: jax.Array) -> dict[str, Callable[[], Any]]:
+def programs(model: duat.models.Transformer, ids: jax.Array) -> dict[str, Callable[[], Any]]:
     """Return the measured programs, by name.
 
     Args:
@@ -64,10 +64,12 @@ def programs(model: duat.Transformer, ids: jax.Array) -> dict[str, Callable[[], 
             f"{name}: making the map": lambda make=make: make(model, ids),
             f"{name}: map applied": lambda linear=linear, x=x: apply(linear, x),
             f"{name}: transpose applied": lambda linear=linear, u=u: apply(linear.T, u),
-            f"{name}: triplets": lambda linear=linear: duat.singular_triplets(linear, TRIPLETS, key=jax.random.key(0)),
+            f"{name}: triplets": lambda linear=linear: duat.operators.singular_triplets(
+                linear, TRIPLETS, key=jax.random.key(0)
+            ),
         }
     last = collapsed(READ["last state"])(model, ids)
-    return by_name | {"last state: token norms": lambda: duat.token_norms(last)}
+    return by_name | {"last state: token norms": lambda: duat.operators.token_norms(last)}
 
 
 def main() -> None:

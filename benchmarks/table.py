@@ -26,7 +26,7 @@ from duat_jax.nn import BlockConfig
 from experiments import smollm2 as smollm2_file
 from experiments.environment import environment
 
-CONFIG = duat.Config(
+CONFIG = duat.models.Config(
     family="gpt2",
     blocks=(BlockConfig(arrangement="pre-norm", features=768, heads=12, neurons=3072, activation="gelu_tanh"),) * 12,
     vocab=50257,
@@ -36,12 +36,12 @@ CONFIG = duat.Config(
 TARGET = 11
 
 
-def gpt2_small() -> duat.Transformer:
+def gpt2_small() -> duat.models.Transformer:
     """Return a random model of GPT-2-small's shape."""
-    return duat.Transformer(CONFIG, rngs=nnx.Rngs(0))
+    return duat.models.Transformer(CONFIG, rngs=nnx.Rngs(0))
 
 
-def smollm2() -> duat.Transformer:
+def smollm2() -> duat.models.Transformer:
     """Return SmolLM2-135M-Instruct."""
     return duat.load(smollm2_file.path())
 
@@ -50,22 +50,22 @@ CASES = (("GPT-2-small's shape", gpt2_small, (128, 512)), ("SmolLM2-135M", smoll
 """Of every model, the lengths of text."""
 
 
-def logit(model: duat.Transformer, x: jax.Array) -> jax.Array:
+def logit(model: duat.models.Transformer, x: jax.Array) -> jax.Array:
     """Return one logit at the last position from the embeddings."""
     return jnp.dot(model.hidden(x)[-1], model.unembedding[TARGET], precision=jax.lax.Precision.HIGHEST)
 
 
-def forward(model: duat.Transformer, ids: jax.Array) -> jax.Array:
+def forward(model: duat.models.Transformer, ids: jax.Array) -> jax.Array:
     """Return one logit, from the plain forward pass."""
     return logit(model, model.embed(ids))
 
 
-def with_neurons(model: duat.Transformer, ids: jax.Array) -> duat.Decomposition:
+def with_neurons(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Decomposition:
     """Return the complete table: embedding × token, layer × token × neuron, every bias."""
     return duat.decompose(lambda x: logit(model, x), model.embed(ids))
 
 
-def without_neurons(model: duat.Transformer, ids: jax.Array) -> duat.Decomposition:
+def without_neurons(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Decomposition:
     """Return the table of layer × token."""
     return duat.decompose(lambda x: logit(model, x), model.embed(ids), neurons=False)
 
@@ -74,10 +74,10 @@ PROGRAMS = {"forward": forward, "with_neurons": with_neurons, "without_neurons":
 
 
 def measure(
-    model: duat.Transformer,
+    model: duat.models.Transformer,
     tokens: int,
     repeats: int,
-    programs: dict[str, Callable[[duat.Transformer, jax.Array], Any]] = PROGRAMS,
+    programs: dict[str, Callable[[duat.models.Transformer, jax.Array], Any]] = PROGRAMS,
 ) -> dict[str, Any]:
     """Measure the times of programs in turn.
 
@@ -127,7 +127,7 @@ def measure(
 def run(
     description: str | None,
     results: Path,
-    cases: Iterable[tuple[str, Callable[[], duat.Transformer], tuple[int, ...]]],
+    cases: Iterable[tuple[str, Callable[[], duat.models.Transformer], tuple[int, ...]]],
     programs: dict[str, Callable],
     extra: Callable[[dict[str, Any], str], str],
 ) -> None:

@@ -1,24 +1,45 @@
 """Exactly what a Transformer computes: the closed form of a residual stack as a JAX transformation.
 
-`import duat_jax as duat`; everything public is listed in `duat_jax/public.py` and loaded when it is first used.
+`import duat_jax as duat`. The functions are listed in `duat_jax/public.py`; `duat.targets`, `duat.operators` and the
+other namespaces are modules. Each is loaded when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duat_jax import (  # noqa: F401
+        circuits,
+        edits,
+        evaluation,
+        in_context,
+        lora,
+        models,
+        nn,
+        operators,
+        pruning,
+        results,
+        targets,
+    )
     from duat_jax.public import *  # noqa: F403
+
+NAMESPACES = (
+    *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "pruning"),
+    *("results", "targets"),
+)
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name in vars(import_module("duat_jax.public")) if not name.startswith("_"))
+    names = vars(import_module("duat_jax.public"))
+    return sorted([*NAMESPACES, *(name for name in names if not name.startswith("_"))])
 
 
 def __getattr__(name: str) -> Any:
+    if name in NAMESPACES:
+        return import_module(f"duat_jax.{name}")
     if name == "__all__":
         return __dir__()
     public = import_module("duat_jax.public")
-    # A dunder or a room that isn't imported yet is no public name.
-    if name.startswith("_") or not hasattr(public, name):
+    if name.startswith("_"):
         raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
-    return getattr(public, name)
+    return getattr(public, name) if hasattr(public, name) else import_module("duat_jax.deprecation").renamed(name)

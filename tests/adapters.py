@@ -26,7 +26,7 @@ def random_adapters(model, modules=(), *, rank=2, size=0.3, key=0):
 def small_model(layers=1, *, final_norm=True, cap=None, head=None, **settings):
     block = BlockConfig(arrangement="pre-norm", features=6, heads=2, neurons=10, **settings)
     head = head or Head(kind="next token", outputs=11, tied=True, cap=cap)
-    config = duat.Config(
+    config = duat.models.Config(
         family="gpt2", blocks=(block,) * layers, vocab=11, positions=8, final_norm=final_norm, head=head
     )
-    return randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+    return randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)

@@ -26,14 +26,15 @@ class Case(NamedTuple):
         x: its argument.
         scanned: whether its terms are in a scan.
         constants: whether it has constants without a mark.
-        carries: the gauge of its collapse, if not the default; the reference knows shares of our own gated terms alone.
+        gate_rule: the gauge of its collapse, if not the default; the reference knows shares of our own gated terms
+            alone.
     """
 
     fn: Callable[[Any], Any]
     x: Any
     scanned: bool = False
     constants: bool = False
-    carries: str | None = None
+    gate_rule: str | None = None
 
 
 def stack_case(block, mask, activation, dtype, *, scanned=False):
@@ -111,7 +112,7 @@ def _functions():
         return {"x": x, "rest": (y, jnp.array([0, 2, 2, 1]), jnp.array([True, False, True, True]))}
 
     return {
-        "several": lambda dtype: Case(several, make_input(dtype=dtype), constants=True, carries="gate"),
+        "several": lambda dtype: Case(several, make_input(dtype=dtype), constants=True, gate_rule="gate"),
         "tree": lambda dtype: Case(tree, pytree(dtype)),
         "nested": lambda dtype: Case(nested, make_input(dtype=dtype), scanned=True),
         "awkward": lambda dtype: Case(awkward, make_input(dtype=dtype), scanned=True),

@@ -31,28 +31,28 @@ BERT = {
 }
 
 CONFIGS = {
-    "next token": duat.Config(
+    "next token": duat.models.Config(
         family="gptj",
         blocks=(DECODER,),
         vocab=11,
         positions=16,
         head=Head(kind="next token", outputs=11, bias=True, cap=0.7),
     ),
-    "masked token": duat.Config(
+    "masked token": duat.models.Config(
         **BERT,
         segments=2,
         head=Head(kind="masked token", outputs=11, tied=True, bias=True, dense="gelu", norm=True),
     ),
-    "first": duat.Config(**BERT, segments=2, head=Head(**CLASSES, pool="first", dense="tanh")),
-    "last": duat.Config(
+    "first": duat.models.Config(**BERT, segments=2, head=Head(**CLASSES, pool="first", dense="tanh")),
+    "last": duat.models.Config(
         family="gpt2",
         blocks=(DECODER,),
         vocab=11,
         positions=16,
         head=Head(kind="classes", outputs=3, labels=LABELS, pool="last"),
     ),
-    "mean": duat.Config(**BERT, head=Head(**CLASSES, pool="mean", dense="relu")),
-    "image": duat.Config(
+    "mean": duat.models.Config(**BERT, head=Head(**CLASSES, pool="mean", dense="relu")),
+    "image": duat.models.Config(
         family="vit",
         blocks=(VISION,),
         vocab=1,
@@ -64,15 +64,15 @@ CONFIGS = {
 
 PIXELS = np.random.default_rng(0).normal(size=(3, 9, 13))
 GIVEN = dict.fromkeys(CONFIGS, IDS) | {
-    "masked token": duat.Text(IDS, SEGMENTS),
-    "first": duat.Text(IDS, SEGMENTS),
+    "masked token": duat.TokenizedText(IDS, SEGMENTS),
+    "first": duat.TokenizedText(IDS, SEGMENTS),
     "image": PIXELS,
 }
 
 
 @functools.cache
 def model_of(name):
-    return randomised(duat.Transformer(CONFIGS[name], dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+    return randomised(duat.models.Transformer(CONFIGS[name], dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
 
 
 def load(vision, pixels, mode=None, name="image.png", **recipe):

@@ -50,7 +50,7 @@ def decomposed(case, *, neurons=True):
 
 def collapsed(case):
     """Return the parts of the library's collapse in the same way."""
-    found = collapsed_contributions(record_kinds(case.fn, case.x, KINDS), carries=case.carries)
+    found = collapsed_contributions(record_kinds(case.fn, case.x, KINDS), gate_rule=case.gate_rule)
     parts = {f"input[{i}]": part for i, part in enumerate(jax.tree.leaves(found.input))}
     return numbers(parts | {"bias": found.bias}), found.completeness
 
@@ -261,7 +261,7 @@ def answers(case, *, neurons=True):
 
 def collapsed_answers(case, *, share=0.5):
     parts, completeness = collapsed(case)
-    share = share if case.carries is None else 0.0
+    share = share if case.gate_rule is None else 0.0
     return _ordered(parts, with_remainder(collapsed_parts(case.fn, case.x, share=share), "bias"), completeness)
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import duat_jax
+
 ROOT = Path(__file__).parent.parent
 ROOMS = (
     "errors",
+    "deprecation",
     "operators",
     "transform",
     "forms",
@@ -119,15 +122,19 @@ def room_of(file):
     return file.relative_to(ROOT).with_suffix("").parts[1]
 
 
+PUBLIC = {"__init__", "circuits", "edits", "public", "results", "targets"}
+"""Lists of public names, which no room imports."""
+
+
 def test_every_module_stands_in_a_room():
-    assert {room_of(file) for file in MODULES} - {"__init__", "public"} == set(ROOMS)
-    assert {room_of(file) for file in SYMBOLIC} - {"__init__", "public"} == set(SYMBOLIC_ROOMS)
+    assert {room_of(file) for file in MODULES} - PUBLIC == set(ROOMS)
+    assert {room_of(file) for file in SYMBOLIC} - PUBLIC == set(SYMBOLIC_ROOMS)
 
 
 def test_imports_run_downwards():
     wrong = []
     for file in MODULES + SYMBOLIC:
-        if room_of(file) not in ("__init__", "public"):
+        if room_of(file) not in PUBLIC:
             found = upward_imports(file.read_text(encoding="utf-8"), room_of(file), package_of(file))
             wrong += [f"{file.relative_to(ROOT)} {sentence}" for sentence in found]
     assert not wrong, "\n" + "\n".join(wrong)
@@ -208,10 +215,17 @@ def test_the_public_list_is_what_the_package_gives_and_is_loaded_when_it_is_used
         "assert 'jax' not in sys.modules\n"
         "from duat_jax import *\n"
         "names = {n for n in vars(duat.public) if not n.startswith('_')}\n"
-        "assert set(duat.__all__) == set(dir(duat)) == names and names <= set(globals())\n"
+        "assert set(duat.__all__) == set(dir(duat)) == names | set(duat.NAMESPACES) and names <= set(globals())\n"
         "assert all(getattr(duat, n) is getattr(duat.public, n) for n in names)\n"
         "assert not hasattr(duat, 'nothing') and not hasattr(duat, '_nothing')\n"
     )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", duat_jax.NAMESPACES)
+def test_a_namespace_works_as_the_first_name_that_is_used(name):
+    script = f"import duat_jax as duat\nassert duat.{name}.__name__ == 'duat_jax.{name}'"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
 

@@ -29,7 +29,7 @@ def sums(found):
     """Assert that parts and jumps are the difference."""
     assert found.completeness.verdict == HOLDS
     parts = [float(part.sum()) for part in jax.tree.leaves(found.parts)]
-    close(sum(parts) + sum(map(float, found.jumps.values())), found.values[0] - found.values[1], layers=10)
+    close(sum(parts) + sum(map(float, found.discontinuities.values())), found.values[0] - found.values[1], layers=10)
     close(found.difference, found.values[0] - found.values[1])
     return found
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.forms import affine_form, decomposition
-from duat_jax.forms.affine_form import CARRIERS, collapse_of
+from duat_jax.forms.affine_form import GATE_RULES, collapse_of
 from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
 from duat_jax.models.config import Config
@@ -108,9 +108,9 @@ def _contributions(model: Transformer, metric: Metric, *, terms: bool) -> Array:
     return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in parts.terms.values()) if terms else linear
 
 
-def _collapse(model: Transformer, metric: Metric, *, carries: str | None, baseline: str | None = None) -> Array:
+def _collapse(model: Transformer, metric: Metric, *, gate_rule: str | None, baseline: str | None = None) -> Array:
     recording = record_kinds(lambda x: model.states(x, metric.real), metric.x, affine_form.KINDS)
-    coefficient = collapse_of(recording, carries).linear.T(read(model, metric, metric.x).readout)
+    coefficient = collapse_of(recording, gate_rule).linear.T(read(model, metric, metric.x).readout)
     return (coefficient * (metric.x if baseline is None else metric.x - metric.baselines[baseline])).sum(-1)
 
 
@@ -155,15 +155,15 @@ def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Method]:
     Transformers", 2020, Eq. 1 (attention rollout); Shrikumar et al., "Not Just a Black Box", 2016 (gradient x input).
     """
     gated = any(block.mlp != "plain" for block in config.blocks)
-    gauges: dict[str, str | None] = {f"collapse, {name}": name for name in CARRIERS} if gated else {"collapse": None}
+    gauges: dict[str, str | None] = {f"collapse, {name}": name for name in GATE_RULES} if gated else {"collapse": None}
 
     def of_change(name: str, method: Callable[..., Array]) -> dict[str, Method]:
         return {f"{name}, {baseline}": partial(method, baseline=baseline) for baseline in baselines}
 
     return {
         **of_change("secant", _secant),
-        **{name: partial(_collapse, carries=carries) for name, carries in gauges.items()},
-        **of_change("collapse x change", partial(_collapse, carries=None)),
+        **{name: partial(_collapse, gate_rule=gate_rule) for name, gate_rule in gauges.items()},
+        **of_change("collapse x change", partial(_collapse, gate_rule=None)),
         "contributions": partial(_contributions, terms=True),
         "contributions, linear path": partial(_contributions, terms=False),
         "gradient x input": _gradient_times_input,

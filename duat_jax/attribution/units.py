@@ -184,12 +184,12 @@ def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) ->
     return _Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
 
 
-def _held(read: Read, x: Array, *, slopes: bool = False, carries: str | None = None) -> tuple[_Units, _Units]:
+def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None = None) -> tuple[_Units, _Units]:
     """Return every entry's coefficient with patterns and norms held, and the entries' values."""
     recording = record_kinds(read, x, {*affine_form.KINDS, *KINDS})
     sites = _sites(recording.program)
     by_site = coefficients(
-        recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, carries=carries
+        recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, gate_rule=gate_rule
     )
     return _stacked(sites, by_site), _stacked(sites, recording.seen)
 
@@ -204,8 +204,8 @@ def _contributions(read: Read, x: Array, y: Array) -> _Units:
     return _times(*_held(read, x))
 
 
-def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, carries: str | None = None) -> _Units:
-    coefficient, values = _held(read, x, slopes=slopes, carries=carries)
+def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rule: str | None = None) -> _Units:
+    coefficient, values = _held(read, x, slopes=slopes, gate_rule=gate_rule)
     return _times(coefficient, _minus(values, _values(read, y)))
 
 
@@ -252,13 +252,13 @@ def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wr
     return Scores(*(jax.random.normal(k, shape, neurons.dtype) for k, shape in zip(keys, shapes, strict=True)))
 
 
-def slopes_times_change(carries: str | None = None) -> Method:
+def slopes_times_change(gate_rule: str | None = None) -> Method:
     """Return the method that multiplies a unit's coefficient in the collapse by the unit's change.
 
     Args:
-        carries: the gauge of gated terms, as in `duat.collapse`.
+        gate_rule: the rule for gated terms, as in `duat.collapse`.
     """
-    return _method(partial(_held_times_change, slopes=True, carries=carries))
+    return _method(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 
 METHODS: dict[str, Method] = {

@@ -47,12 +47,12 @@ def attends(
 
         config = duat.load_config(model)
         if config.image is not None:
-            raise BadText(f"a {config.family} model reads images: call duat.attends in Python for them")
+            raise BadText(f"a {config.family} model reads images: call duat.explain_attention in Python for them")
         tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
         check(config, inputs, layer, head, query, key, versus_key)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
-        score = duat.attends(
+        score = duat.explain_attention(
             loaded,
             inputs,
             layer=layer,

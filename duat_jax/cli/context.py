@@ -56,7 +56,7 @@ def context(
         from duat_jax.in_context.compute import ledger
         from duat_jax.in_context.controls import exchange
         from duat_jax.in_context.prompts import draw_question, question_of
-        from duat_jax.in_context.reach import reach
+        from duat_jax.in_context.reach import measure_reach
         from duat_jax.in_context.table import render
 
         if (question is None) == (task is None):
@@ -91,7 +91,7 @@ def context(
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in prompt.ids]
         answer_text = tokenizer.decode([prompt.answer], skip_special_tokens=False)
-        reached = reach(loaded, prompt.task.ids)
+        reached = measure_reach(loaded, prompt.task.ids)
         content = to_json(
             {
                 "model": name,

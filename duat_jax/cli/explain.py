@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from duat_jax.models.config import Config
 
 
-class Carries(StrEnum):
-    """The carrier of the neurons of a gated model."""
+class GateRule(StrEnum):
+    """The factor of a gated model's neurons through which the collapse flows."""
 
     gate = "gate"
     factor = "factor"
@@ -119,9 +119,11 @@ def explain(
         str | None,
         typer.Option(help="The read-out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
     ] = None,
-    carries: Annotated[
-        Carries | None, typer.Option(help="The carrier of a gated model's neurons in the collapse; halves if absent.")
+    gate_rule: Annotated[
+        GateRule | None,
+        typer.Option(help="The factor of a gated model's neurons through which the collapse flows; halves if absent."),
     ] = None,
+    carries: Annotated[GateRule | None, typer.Option(hidden=True, help="The old name of --gate-rule.")] = None,
     target: Annotated[
         str | None,
         typer.Option(help="Token to explain, or class by name or number; the most probable if absent."),
@@ -178,8 +180,11 @@ def explain(
         _check_options((text, pair, head, target, contrast, against, *contrast_texts), plot, json_file)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
-        if carries is not None and (contrast_texts or baselines):
-            raise BadText("--carries is for the collapse, and a contrast has none: leave it out")
+        if carries is not None:
+            typer.echo("--carries is called --gate-rule now; the old name goes with the next release", err=True)
+            gate_rule = carries
+        if gate_rule is not None and (contrast_texts or baselines):
+            raise BadText("--gate-rule is for the collapse, and a contrast has none: leave it out")
         if align is not None and not contrast_texts:
             raise BadText("--align places the tokens of --versus TEXT: give that too")
 
@@ -194,7 +199,7 @@ def explain(
         from duat_jax.interpret.explain import table
         from duat_jax.models.validation import require_gated
 
-        config, gauge = duat.load_config(model, head=head), None if carries is None else carries.value
+        config, gauge = duat.load_config(model, head=head), None if gate_rule is None else gate_rule.value
         require_gated(config, gauge)
         tokenizer, inputs, contrast_inputs = _read_text(model, config, text, pair, image, contrast_texts)
         token = _read_output(config, tokenizer, target, "target")
@@ -204,7 +209,7 @@ def explain(
             "position": position,
         }
         if log_probability:
-            arguments = {"target": duat.LogProbability(token, position=position)}
+            arguments = {"target": duat.targets.LogProbability(token, position=position)}
         elif contrast is not None:
             arguments["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
         arguments["tokenizer"] = tokenizer
@@ -222,7 +227,7 @@ def explain(
                 _require_holding("the contrast", result.completeness)
                 tables = contrast_table.render(result, top)
             else:
-                result = duat.explain(loaded_model, inputs, carries=gauge, **arguments)
+                result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
                 _require_holding("the table", result.completeness)
                 _require_holding("the collapse", result.collapse_completeness)
                 tables = table.render(result, top)

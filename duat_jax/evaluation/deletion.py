@@ -109,7 +109,7 @@ def questions_of(
         request = check_contrast(model.config, ids[i], list(names), target, tokenizer=tokenizer)
         (reader,) = readers_of(model, [request.target])
         baselines = dict(zip(names, request.others, strict=True))
-        questions.append(Question(request.given, baselines, baselines["mean"].averaged, reader))
+        questions.append(Question(request.inputs, baselines, baselines["mean"].averaged, reader))
     return questions
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import Model, from_embeddings
 from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness
@@ -28,10 +29,11 @@ KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""
 
 
-CARRIERS = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
-"""The carriers of a gated term `σ(g) ⊙ u`, and the share of the factor `u`; the gate carries the rest."""
+GATE_RULES = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
+"""The gate rules: the share of a gated term `σ(g) ⊙ u` that flows through the factor `u`; the rest flows through the
+gate."""
 
-CARRIES = "halves"
+GATE_RULE = "halves"
 """The default: of the three, it ranks neurons and tokens best (`docs/how-it-works.md`)."""
 
 
@@ -67,25 +69,25 @@ class CollapsedContributions(NamedTuple):
     completeness: Completeness
 
 
-def shared_factors(recording: Recording, carries: str | None) -> dict[Site, Site]:
-    """Return the gated activations whose other factor carries a share, each with the mark that holds it.
+def shared_factors(recording: Recording, gate_rule: str | None) -> dict[Site, Site]:
+    """Return the gated activations through whose other factor a share flows, each with the mark that holds it.
 
     Args:
         recording: a function's forward pass.
-        carries: a name in `CARRIERS`; `CARRIES` if absent.
+        gate_rule: a name in `GATE_RULES`; `GATE_RULE` if absent.
 
     Raises:
         DuatError: if it isn't one of these names, or if there are no gated terms.
     """
-    if carries not in (None, *CARRIERS):
-        raise DuatError(f"carries = {carries!r} isn't one of {', '.join(CARRIERS)}")
+    if gate_rule not in (None, *GATE_RULES):
+        raise DuatError(f"gate_rule = {gate_rule!r} isn't one of {', '.join(GATE_RULES)}")
     factors = recording.traced.affinity.factors
-    if carries is not None and not factors:
+    if gate_rule is not None and not factors:
         raise DuatError(
-            f"carries = {carries!r} is for gated terms, whose activation is multiplied by a held factor that is linear"
-            " in what flows, and there are none: leave it out"
+            f"gate_rule = {gate_rule!r} is for gated terms, whose activation is multiplied by a held factor that is"
+            " linear in what flows, and there are none: leave it out"
         )
-    return factors if CARRIERS[carries or CARRIES] else {}
+    return factors if GATE_RULES[gate_rule or GATE_RULE] else {}
 
 
 def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> Question:
@@ -105,9 +107,9 @@ def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> 
     )
 
 
-def _slopes(recording: Recording, carries: str | None) -> Seen:
+def _slopes(recording: Recording, gate_rule: str | None) -> Seen:
     """Return `σ(0)` and the slope `(σ(z) − σ(0)) / z` of every term, or the gate's and the factor's shares of these."""
-    factors, share = shared_factors(recording, carries), CARRIERS[carries or CARRIES]
+    factors, share = shared_factors(recording, gate_rule), GATE_RULES[gate_rule or GATE_RULE]
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
     if not z:
@@ -133,7 +135,7 @@ def _slopes(recording: Recording, carries: str | None) -> Seen:
     return provided
 
 
-_compiled_slopes = compiled(_slopes, static_argnames=("carries",))
+_compiled_slopes = compiled(_slopes, static_argnames=("gate_rule",))
 
 
 @dataclass(frozen=True)
@@ -156,12 +158,12 @@ def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any
     return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], provided)
 
 
-def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
+def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
     """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Args:
         recording: the forward pass of a function of one array that returns one array.
-        carries: the carrier of gated terms, as in `collapse`.
+        gate_rule: the rule for gated terms, as in `collapse`.
 
     Raises:
         DuatError: if the argument or the result isn't one array; if there is no gated term that could be carried so.
@@ -173,8 +175,8 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
             " one result"
         )
     require_flowing(recording)
-    factors = shared_factors(recording, carries)
-    provided = _compiled_slopes(recording, carries)
+    factors = shared_factors(recording, gate_rule)
+    provided = _compiled_slopes(recording, gate_rule)
     x, shared = recording.arguments[0], frozenset(factors)
     linear = LinearFunction(_Collapsed(shared), (recording, provided), jax.ShapeDtypeStruct(x.shape, x.dtype))
     bias = _bias(recording, provided, shared)
@@ -183,14 +185,15 @@ def collapse_of(recording: Recording, carries: str | None = None) -> Collapse:
     return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias], eps))
 
 
-def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | None = None) -> Collapse:
+@renamed_arguments(carries="gate_rule")
+def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | None = None) -> Collapse:
     """Collapse a marked function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
     `σ(0)` is carried as a bias.  Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term
     `σ(g) ⊙ u` is a product of two things that flow, so it has a gauge, and the map is exact as a value in each:
 
-    | carries | the term |
+    | gate rule | the term |
     |---|---|
     | `"gate"` | `(σ(0) + s g) ⊙ u`, with `u` held |
     | `"factor"` | `σ(g) ⊙ u`, with `σ(g)` held |
@@ -201,7 +204,7 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | Non
     Args:
         fn: a pure function of one array with marks, or a model; a model is collapsed from its embeddings on.
         x: its argument; for a model, token ids `[tokens]`.
-        carries: the carrier of gated terms; `"halves"` if absent.
+        gate_rule: the rule for gated terms; `"halves"` if absent.
 
     Returns:
         The linear map without its matrix, the bias, and their completeness.
@@ -218,11 +221,11 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, carries: str | Non
         ([[3.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
     fn, x = from_embeddings(fn, x)
-    return collapse_of(record_kinds(fn, x, KINDS), carries)
+    return collapse_of(record_kinds(fn, x, KINDS), gate_rule)
 
 
 def collapsed_contributions(
-    recording: Recording, readout: Any = None, *, target: Target = None, carries: str | None = None
+    recording: Recording, readout: Any = None, *, target: Target = None, gate_rule: str | None = None
 ) -> CollapsedContributions:
     """Split one read-out of a recording over its input's entries and one bias, by the collapse.
 
@@ -234,17 +237,17 @@ def collapsed_contributions(
         recording: a function's forward pass.
         readout: a covector on the target; may be absent where the target is one scalar.
         target: the value that is read; the function's result if absent.
-        carries: the carrier of gated terms, as in `collapse`.
+        gate_rule: the rule for gated terms, as in `collapse`.
     """
     require_flowing(recording)
     require_affine(recording, target)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
-    return _contributions(recording, readout, target, carries)
+    return _contributions(recording, readout, target, gate_rule)
 
 
-@partial(compiled, static_argnames=("target", "carries"))
-def _contributions(recording: Recording, readout: Any, target: Target, carries: str | None) -> CollapsedContributions:
-    factors, provided = shared_factors(recording, carries), _slopes(recording, carries)
+@partial(compiled, static_argnames=("target", "gate_rule"))
+def _contributions(recording: Recording, readout: Any, target: Target, gate_rule: str | None) -> CollapsedContributions:
+    factors, provided = shared_factors(recording, gate_rule), _slopes(recording, gate_rule)
     question = _question(recording, target, factors)
     on_input, on_marks = pull_back(recording, question, target, readout, provided)
     summands = products(readout, recording.value if target is None else recording.at(target))

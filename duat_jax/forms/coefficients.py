@@ -23,7 +23,7 @@ def coefficients(
     readout: Any = None,
     *,
     slopes: bool = False,
-    carries: str | None = None,
+    gate_rule: str | None = None,
 ) -> Seen:
     """Return the derivative of one read-out in every marked value, dynamic parameters held.
 
@@ -35,7 +35,7 @@ def coefficients(
         sites: the marks: streams, terms' outputs, points.
         readout: a covector on the function's result; may be absent where that is one scalar.
         slopes: whether terms are replaced by their slopes, as in the collapse, or held.
-        carries: the carrier of gated terms where there are slopes, as in `collapse`.
+        gate_rule: the rule for gated terms where there are slopes, as in `collapse`.
 
     Returns:
         The derivatives, each of the shape of its mark's value.
@@ -56,16 +56,16 @@ def coefficients(
         >>> bool(jnp.isclose(slope, jax.nn.sigmoid(3.0)))
         True
     """
-    return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, carries)
+    return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, gate_rule)
 
 
-@partial(compiled, static_argnames=("sites", "slopes", "carries"))
+@partial(compiled, static_argnames=("sites", "slopes", "gate_rule"))
 def _coefficients(
-    recording: Recording, readout: Any, sites: tuple[Site, ...], slopes: bool, carries: str | None
+    recording: Recording, readout: Any, sites: tuple[Site, ...], slopes: bool, gate_rule: str | None
 ) -> Seen:
     if slopes:
-        question = _question(recording, None, shared_factors(recording, carries))
-        provided = _slopes(recording, carries)
+        question = _question(recording, None, shared_factors(recording, gate_rule))
+        provided = _slopes(recording, gate_rule)
     else:
         question, provided = question_of(recording, None), {}
     added = {site: Site(marks.ADDED[site.kind], site.key) for site in sites}

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.transform.parameters import is_sharded
 
-HOLDS, FAILS, SAYS_NOTHING = "holds", "fails", "says nothing"
+HOLDS, FAILS, INCONCLUSIVE = "holds", "fails", "inconclusive"
 FACTOR = 4
 NOTHING = 1 / 8
 """A tolerance above this fraction of the largest part would let a wrong part pass."""
@@ -74,10 +74,10 @@ class Completeness(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`"fails"` if the error is anywhere beyond the tolerance, else `"says nothing"` or `"holds"`."""
+        """`"fails"` if the error is anywhere beyond the tolerance, else `"inconclusive"` or `"holds"`."""
         if not np.all(self.within):
             return FAILS
-        return HOLDS if np.all(self.says_something) else SAYS_NOTHING
+        return HOLDS if np.all(self.says_something) else INCONCLUSIVE
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the note, for JSON."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.transform import marks
@@ -24,8 +25,9 @@ from duat_jax.transform.secant.flow import movement, part
 from duat_jax.transform.secant.plan import make_plan
 
 
+@renamed_fields(jumps="discontinuities")
 class Secant(NamedTuple):
-    """The difference of a scalar function at two inputs: `f(x) − f(y) = ⟨D, x − y⟩ + Σ moved + Σ jumps`.
+    """The difference of a scalar function at two inputs: `f(x) − f(y) = ⟨D, x − y⟩ + Σ moved + Σ discontinuities`.
 
     Args:
         values: `f(x)` and `f(y)`.
@@ -34,8 +36,8 @@ class Secant(NamedTuple):
         multipliers: `D` at every mark in `at`: a change there, times this, is the change of the result.
         changes: the value of each of these marks at `x` minus that at `y`.
         moved: the part of every dynamic parameter that was held at its midpoint, entry by entry.
-        jumps: the part of every value that moved without a change of its own, by primitive and source line: a router's
-            choice, an index, a mask.
+        discontinuities: the part of every value that moved without a change of its own, by primitive and source line:
+            a router's choice, an index, a mask.
         completeness: the sum of all parts against the difference.
         unrecognised: how far exponents moved between both inputs where something is divided by the sum of their
             exponentials, or its logarithm is taken, and isn't recognised as a softmax or its like, by primitive and
@@ -48,7 +50,7 @@ class Secant(NamedTuple):
     multipliers: Dynamics
     changes: Dynamics
     moved: Marked[Array]
-    jumps: dict[str, Array]
+    discontinuities: dict[str, Array]
     completeness: Completeness
     unrecognised: dict[str, Array]
 
@@ -217,7 +219,7 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
         _by_kind(marked),
         _by_kind({s: split.changes[s] for s in marked}),
         Marked({s.key: part for s, part in sorted(split.moved.items())}),
-        split.jumps,
+        split.discontinuities,
         split.completeness,
         split.unrecognised,
     )
@@ -230,7 +232,7 @@ class _Split(NamedTuple):
     multipliers: Seen
     changes: Seen
     moved: Seen
-    jumps: dict[str, Array]
+    discontinuities: dict[str, Array]
     completeness: Completeness
     unrecognised: dict[str, Array]
 
@@ -250,7 +252,7 @@ def _split(
     sources = Sources(
         {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
         {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in wanted},
-        {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.jumps.values())},
+        {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.discontinuities.values())},
     )
     change = partial(carry, program, plan, constants, xs, ys, held, wanted)
     _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
@@ -259,12 +261,15 @@ def _split(
     parts = [part(u, movement(a, b)) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
     contributions = {s: part(multipliers.marks[s], changes[s]) for s in wanted}
     moved = {s: contributions[s] for s in held}
-    summands = [*parts, *moved.values(), *multipliers.jumps.values()]
+    summands = [*parts, *moved.values(), *multipliers.discontinuities.values()]
     rounding = rounding_of(program, provided=held, wanted=(), value=True)
     eps = [
         *rounding.arguments,
         *(rounding.at(program.place(site).path) for site in moved),
-        *(max(rounding.at(path) for path, name in plan.jumps.items() if name == jump) for jump in multipliers.jumps),
+        *(
+            max(rounding.at(path) for path, name in plan.discontinuities.items() if name == jump)
+            for jump in multipliers.discontinuities
+        ),
     ]
     completeness = completeness_of(
         values[0] - values[1],
@@ -279,7 +284,15 @@ def _split(
         for name, places in plan.unrecognised.items()
     }
     return _Split(
-        values, on_argument, parts, multipliers.marks, changes, moved, multipliers.jumps, completeness, unrecognised
+        values,
+        on_argument,
+        parts,
+        multipliers.marks,
+        changes,
+        moved,
+        multipliers.discontinuities,
+        completeness,
+        unrecognised,
     )
 
 

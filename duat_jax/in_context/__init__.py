@@ -1,1 +1,13 @@
 """In-context learning: exact decomposition of the effect of a part of a text on the answer."""
+
+from duat_jax.in_context.compute import ledger as ledger
+from duat_jax.in_context.controls import exchange as exchange
+from duat_jax.in_context.copying import Copying as Copying
+from duat_jax.in_context.copying import measure_copying as measure_copying
+from duat_jax.in_context.prompts import Question as Question
+from duat_jax.in_context.prompts import draw_question as draw_question
+from duat_jax.in_context.prompts import question_of as question_of
+from duat_jax.in_context.reach import Reach as Reach
+from duat_jax.in_context.reach import measure_reach as measure_reach
+from duat_jax.in_context.result import Ledger as Ledger
+from duat_jax.in_context.runs import Task as Task

@@ -49,7 +49,7 @@ class _Parts(NamedTuple):
     within: Marked[Float[Array, ""]]
     patterns: Float[Array, "layers heads tokens"]
     held: Marked[Float[Array, ""]]
-    jumps: dict[str, Float[Array, ""]]
+    discontinuities: dict[str, Float[Array, ""]]
     heads: Float[Array, "layers heads"]
     reads: Float[Array, "layers"]
     completeness: Completeness
@@ -57,8 +57,10 @@ class _Parts(NamedTuple):
     unrecognised: dict[str, Array]
 
 
-def _jumps_of_layer(i: int, jumps: dict[str, Array], dtype: Any) -> Array:
-    return sum((part for name, part in jumps.items() if name.startswith(f"layers.{i}:")), start=jnp.zeros((), dtype))
+def _discontinuities_of_layer(i: int, discontinuities: dict[str, Array], dtype: Any) -> Array:
+    return sum(
+        (part for name, part in discontinuities.items() if name.startswith(f"layers.{i}:")), start=jnp.zeros((), dtype)
+    )
 
 
 @jax.jit
@@ -76,16 +78,18 @@ def _split(model: Transformer, task: Task) -> _Parts:
     inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in split.moved.items()}
     after = {key: part - inside[key] for key, part in split.moved.items()}
     points, after_part = split.contributions.points, ~task.hidden[:, None, None]
-    jumps = jnp.stack([_jumps_of_layer(i, flowing.jumps, split.values[0].dtype) for i in layers])
+    discontinuities = jnp.stack(
+        [_discontinuities_of_layer(i, flowing.discontinuities, split.values[0].dtype) for i in layers]
+    )
     return _Parts(
         plainly(model, task),
         inputs,
         Marked({key: part.sum() for key, part in inside.items()}),
         jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
         Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
-        split.jumps,
+        split.discontinuities,
         jnp.stack([jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
-        flowing.parts.streams.sum((1, 2)) + jumps,
+        flowing.parts.streams.sum((1, 2)) + discontinuities,
         split.completeness,
         flowing.completeness,
         split.unrecognised | flowing.unrecognised,
@@ -180,7 +184,7 @@ def ledger(
         within=Marked({key: float(part) for key, part in parts.within.items()}),
         patterns=parts.patterns[..., :tokens],
         held=Marked({key: float(part) for key, part in parts.held.items()}),
-        jumps={name: float(part) for name, part in parts.jumps.items()},
+        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         heads=parts.heads,
         reads=parts.reads,
         form=form._replace(completeness=certified(form.completeness, model, difference)),

@@ -84,7 +84,7 @@ def without_heads(model: Transformer, task: Task, removed: Bool[Array, "runs lay
     return jax.lax.map(run_without, removed)
 
 
-def copying(model: Transformer, start: Sequence[int], tokens: int, *, seed: int = 0, heads: int = 4) -> Copying:
+def measure_copying(model: Transformer, start: Sequence[int], tokens: int, *, seed: int = 0, heads: int = 4) -> Copying:
     """Measure the loss on both occurrences of a random sequence, and decompose the gain.
 
     Args:

@@ -163,7 +163,9 @@ def density(
     return float(entries / (queries * keys * supports[0].size))
 
 
-def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True, weight: Weight = "written") -> Reach:
+def measure_reach(
+    model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True, weight: Weight = "written"
+) -> Reach:
     """Compute the density of every layer's attention on a text, and how far back each output position reads.
 
     A pair of tokens is weighted by the norm of the vector that attention writes from one to the other: pattern, norm,
@@ -182,7 +184,7 @@ def reach(model: Transformer, ids: Int[Array, "tokens"], *, masked: bool = True,
     Example:
         >>> import duat_jax as duat
         >>> import jax.numpy as jnp
-        >>> result = reach(duat.load(), jnp.array([5, 6, 7, 8]))
+        >>> result = measure_reach(duat.load(), jnp.array([5, 6, 7, 8]))
         >>> result.density.tolist()[0], result.norms.shape
         (0.625, (6, 4, 4))
 

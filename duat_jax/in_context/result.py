@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context.parameters import Moved
@@ -26,6 +27,7 @@ COLUMNS = (
 """Groups of changed dynamic parameters: all at the part's own tokens, then those at other tokens."""
 
 
+@renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
 class Ledger(Plotted):
     """Effect of a part of a text on a mean log-probability, `f(first run) − f(second run)`, as exact sums.
@@ -39,7 +41,7 @@ class Ledger(Plotted):
         patterns: parts of each head's changed attention to each token, over the queries outside of the part, `[layers,
             heads, tokens]`.
         held: parts of every other dynamic parameter that changed outside of the part, such as norm scales and gates.
-        jumps: parts without a slope between both runs, such as a router's choice, by name and place.
+        discontinuities: parts without a slope between both runs, such as a router's choice, by name and place.
         heads: parts of each head's mixed values, `[layers, heads]`; they don't sum to the difference: later heads can
             undo earlier ones.
         reads: parts of the inputs that each layer reads from the part, with nothing held, `[layers]`.
@@ -48,7 +50,7 @@ class Ledger(Plotted):
             `[layers]`; absent if not measured.
         again_from: the same with that layer and all later ones, `[layers]`.
         completeness: the difference of the plain forward passes, the sum of `inputs`, `within`, `patterns`, `held` and
-            `jumps`, error and tolerance.
+            `discontinuities`, error and tolerance.
         reads_completeness: the same for `reads`.
         notes: caveats on the parts, such as a softmax that isn't recognised; as in `duat.secant`.
     """
@@ -59,7 +61,7 @@ class Ledger(Plotted):
     within: Marked[float]
     patterns: Float[np.ndarray, "layers heads tokens"]
     held: Marked[float]
-    jumps: dict[str, float]
+    discontinuities: dict[str, float]
     heads: Float[np.ndarray, "layers heads"]
     reads: Float[np.ndarray, "layers"]
     form: Moved
@@ -101,7 +103,7 @@ class Ledger(Plotted):
         | `columns`, `layers` | the parts of changed parameters by layer; the last row is the read-out |
         | `tokens` | the parts of attention to every token, by layer |
         | `within`, `held` | the parts of dynamic parameters at the part's tokens, and of others after it |
-        | `jumps` | the parts without a slope, by name |
+        | `discontinuities` | the parts without a slope, by name |
         | `heads` | the parts of each head's mixed values, by layer |
         | `reads` | the parts of the inputs that each layer reads from the part, with nothing held |
         | `form` | the difference in the closed form's parameters; pairs are other tokens and the hidden part's tokens |
@@ -120,7 +122,7 @@ class Ledger(Plotted):
             "tokens": self.patterns.sum(1).tolist(),
             "within": {str(key): part for key, part in self.within.items()},
             "held": {str(key): part for key, part in self.held.items()},
-            "jumps": self.jumps,
+            "discontinuities": self.discontinuities,
             "heads": self.heads.tolist(),
             "reads": self.reads.tolist(),
             "form": {

@@ -66,14 +66,14 @@ def render(ledger: Ledger) -> RenderableType:
     masked = ledger.inputs is None
     runs = ("with the part in view", "without") if masked else ("with the part", "with the other one in its place")
     inputs = MASKED if ledger.inputs is None else f"moved inputs: {float(ledger.inputs.sum()):+.4f}"
-    jumps = [f"{name}: {part:+.4f}" for name, part in ledger.jumps.items() if part]
+    discontinuities = [f"{name}: {part:+.4f}" for name, part in ledger.discontinuities.items() if part]
     return Group(
         Text(f"log-probability {first:+.4f} {runs[0]}, {second:+.4f} {runs[1]}", style="bold"),
         inputs,
         "",
         Text("Moved parameters, layer by layer", style="bold"),
         _layers(ledger),
-        *jumps,
+        *discontinuities,
         completeness_line(ledger.completeness, "difference"),
         *note_lines(ledger.notes),
         "",

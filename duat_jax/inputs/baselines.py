@@ -58,14 +58,14 @@ class ContrastRequest(NamedTuple):
     """An input, a target, and the references that the input is contrasted with.
 
     Args:
-        given: the input.
+        inputs: the input.
         target: the number, with positions counted from the input's beginning.
         others: what it is contrasted with.
         names: what each of these is, in words.
         texts: of each, whether it is a text of its own, and no baseline and no image.
     """
 
-    given: Inputs
+    inputs: Inputs
     target: Target
     others: tuple[Reference, ...]
     names: tuple[str, ...]
@@ -74,7 +74,7 @@ class ContrastRequest(NamedTuple):
 
 def check_contrast(
     config: Config,
-    given: Any,
+    inputs: Any,
     other: Any,
     target: Any = None,
     contrast: Any = None,
@@ -87,7 +87,7 @@ def check_contrast(
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `Text`, or an image's pixels.
+        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
         other: the same of another one, or a name in `BASELINES`; or a list of several.
         target: the token or class whose logit is asked for, or a target; `None` for the most probable.
         contrast: the one whose logit is subtracted, or `None`.
@@ -108,7 +108,7 @@ def check_contrast(
     if not read:
         problems.append("there is nothing to contrast with: give at least one")
     try:
-        inputs, number = check_one(config, given, target, contrast, against, position, tokenizer)
+        inputs, number = check_one(config, inputs, target, contrast, against, position, tokenizer)
     except BadText as error:
         raise BadText("; ".join([str(error), *problems])) from None
     named = [

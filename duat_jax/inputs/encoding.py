@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.model_inputs import Text
+from duat_jax.inputs.model_inputs import TokenizedText
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
@@ -34,7 +34,7 @@ def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
     return ids
 
 
-def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> Text:
+def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> TokenizedText:
     """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
 
     Args:
@@ -50,7 +50,7 @@ def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) ->
         encode(tokenizer, part, what)
     with one_error("the tokenizer can't split the pair", BadText):
         encoding = tokenizer.encode(text, pair)
-        return Text(encoding.ids, encoding.type_ids if config.segments > 1 else None)
+        return TokenizedText(encoding.ids, encoding.type_ids if config.segments > 1 else None)
 
 
 def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Text:
+class TokenizedText:
     """A text of several segments, such as a pair of sentences.
 
     Args:
@@ -25,7 +25,7 @@ class Text:
     Example:
         >>> import duat_jax as duat
         >>> pair = duat.load_tokenizer().encode("import os", "import sys")
-        >>> Text(pair.ids, pair.type_ids).segments
+        >>> TokenizedText(pair.ids, pair.type_ids).segments
         [0, 0, 1, 1]
     """
 
@@ -57,7 +57,7 @@ def is_many(config: Config, given: Any) -> bool:
     if isinstance(given, list | tuple):
         first = given[0] if len(given) else None
         if config.image is None:
-            return isinstance(first, list | tuple | Text) or getattr(first, "ndim", 0) > 0
+            return isinstance(first, list | tuple | TokenizedText) or getattr(first, "ndim", 0) > 0
         return getattr(first, "ndim", 0) == 3
     return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
 
@@ -67,14 +67,14 @@ def checked_input(config: Config, given: Any, name: str, problems: list[str]) ->
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `Text`, or an image's pixels.
+        given: token ids of a text, a `TokenizedText`, or an image's pixels.
         name: which one it is, for the message.
         problems: where a problem is added.
     """
     if config.image is not None:
         pixels = checked_pixels(config.image, given, name, problems)
         return Inputs(pixels, np.ones(config.positions, bool), None)
-    text = given if isinstance(given, Text) else Text(given)
+    text = given if isinstance(given, TokenizedText) else TokenizedText(given)
     ids = checked_ids(config, text.ids, name, problems)
     if len(ids) and ids[-1] == config.head.filler:
         problems.append(f"{name} ends with token {ids[-1]}, which fills texts up and says nothing here: leave it out")

@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 def check(
     config: Config,
-    given: Any,
+    inputs: Any,
     target: Any = None,
     contrast: Any = None,
     against: Any = None,
@@ -41,7 +41,7 @@ def check(
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `Text`, or an image's pixels; or many of them.
+        inputs: token ids of a text, a `TokenizedText`, or an image's pixels; or many of them.
         target: the token or class whose logit is explained, a target, or many of both; `None` for the most probable.
         contrast: the one whose logit is subtracted, or `None`.
         against: for an encoder, token ids of the other text, or `None`.
@@ -62,22 +62,22 @@ def check(
     """
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
-    many_inputs, many_targets = is_many(config, given), isinstance(target, list | tuple)
-    names = [f"{kind} {i}" for i in range(len(given))] if many_inputs else [f"the {kind}"]
-    inputs = {
+    many_inputs, many_targets = is_many(config, inputs), isinstance(target, list | tuple)
+    names = [f"{kind} {i}" for i in range(len(inputs))] if many_inputs else [f"the {kind}"]
+    checked = {
         name: checked_input(config, each, name, problems)
-        for each, name in zip(given if many_inputs else [given], names, strict=True)
+        for each, name in zip(inputs if many_inputs else [inputs], names, strict=True)
     }
     wanted = list(target) if many_targets else [target]
-    targets = targets_of(config, inputs, wanted, contrast, against, position, tokenizer, problems)
+    targets = targets_of(config, checked, wanted, contrast, against, position, tokenizer, problems)
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
-    return Request(tuple(inputs.values()), targets, many_inputs, many_targets)
+    return Request(tuple(checked.values()), targets, many_inputs, many_targets)
 
 
 def check_one(
     config: Config,
-    given: Any,
+    inputs: Any,
     target: Any = None,
     contrast: Any = None,
     against: Any = None,
@@ -88,7 +88,7 @@ def check_one(
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `Text`, or an image's pixels.
+        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
         target: as in `check`.
         contrast: as in `check`.
         against: as in `check`.
@@ -98,7 +98,7 @@ def check_one(
     Raises:
         BadText: if there are several, and for everything that `check` refuses.
     """
-    if is_many(config, given) or isinstance(target, list | tuple):
+    if is_many(config, inputs) or isinstance(target, list | tuple):
         raise BadText("one input and one target are taken: call it once for each")
-    request = check(config, given, target, contrast, against, position, tokenizer)
+    request = check(config, inputs, target, contrast, against, position, tokenizer)
     return request.inputs[0], request.targets[0][0]

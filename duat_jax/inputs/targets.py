@@ -7,7 +7,7 @@ import numpy as np
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import FITTING, Target
-from duat_jax.models.targets.classes import Class
+from duat_jax.models.targets.classes import ClassLogit
 from duat_jax.models.targets.logit import Logit
 from duat_jax.models.targets.similarity import Similarity
 from duat_jax.models.validation import Places
@@ -76,7 +76,7 @@ def _targets(
         if isinstance(each, Target):
             return each
         if kind == "classes":
-            return Class(each, contrast)
+            return ClassLogit(each, contrast)
         if kind != "hidden":
             return Logit(each, contrast, position)
         return None if against is None else Similarity(against)

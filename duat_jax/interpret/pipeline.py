@@ -18,7 +18,7 @@ from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reading, Target, forward
-from duat_jax.models.targets.classes import Class
+from duat_jax.models.targets.classes import ClassLogit
 from duat_jax.models.targets.logit import Logit, LogProbability
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
@@ -28,7 +28,7 @@ Model = TypeVar("Model")
 Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 """The most probable outputs and their probabilities, where a model predicts anything."""
 
-OUTPUT: dict[type, str] = {Logit: "token", LogProbability: "token", Class: "name"}
+OUTPUT: dict[type, str] = {Logit: "token", LogProbability: "token", ClassLogit: "name"}
 """The field of a reader that names the output, which is the most probable one if absent."""
 
 

@@ -88,7 +88,7 @@ def decode_triplets(
         >>> model, tokenizer = duat.load(), duat.load_tokenizer()
         >>> ids = jnp.array(tokenizer.encode("for i in range(10").ids)
         >>> last = duat.collapse(lambda x: model.states(x)[-1], model.embed(ids)).linear
-        >>> triplets = duat.singular_triplets(last, 1, key=jax.random.key(0))
+        >>> triplets = duat.operators.singular_triplets(last, 1, key=jax.random.key(0))
         >>> (decoded,) = decode_triplets(model, ids, triplets, tokenizer, top=3)
         >>> len(decoded.reads), [token for token, _ in decoded.writes[0].highest]
         (6, ...)

@@ -1,10 +1,14 @@
-"""Low-rank adapters (LoRA): adapted and merged models, and adapter files."""
+"""Low-rank adapters (LoRA): adapted and merged models, adapter files, and the exact difference that adapters make."""
 
 from duat_jax.lora.adapter import Adapter as Adapter
 from duat_jax.lora.adapter import adapt as adapt
 from duat_jax.lora.adapter import merge as merge
 from duat_jax.lora.adapter import new_adapters as new_adapters
 from duat_jax.lora.adapter import scaled as scaled
+from duat_jax.lora.change import lora_change as lora_change
 from duat_jax.lora.merged import save_merged as save_merged
+from duat_jax.lora.parameters import Moved as Moved
+from duat_jax.lora.parameters import moved_parameters as moved_parameters
 from duat_jax.lora.peft import load_adapters as load_adapters
 from duat_jax.lora.peft import save_adapters as save_adapters
+from duat_jax.lora.result import LoraChange as LoraChange

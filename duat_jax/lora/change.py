@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+@renamed_arguments(given="inputs")
 def lora_change(
     model: Transformer,
     adapters: Adapters,
-    given: Any,
+    inputs: Any,
     target: Any = None,
     *,
     contrast: int | str | None = None,
@@ -59,7 +61,7 @@ def lora_change(
     Args:
         model: the base model.
         adapters: the adapters, from `new_adapters`, `load_adapters` or `train`.
-        given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
         target: the metric, as in `duat.explain`; the most probable output of the adapted model if absent.
         contrast: the token id or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
@@ -82,8 +84,8 @@ def lora_change(
         >>> from duat_jax.nn import BlockConfig
         >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
         >>> head = Head(kind="next token", outputs=11, tied=True)
-        >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
-        >>> model = duat.Transformer(config, rngs=nnx.Rngs(0))
+        >>> config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+        >>> model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
         >>> change = lora_change(model, new_adapters(model, ["c_fc"], rank=2), [5, 6, 7], target=4)
         >>> change.difference, change.totals
         (0.0, {'moved': 0.0, 'adapter': 0.0, 'interaction': 0.0})
@@ -92,7 +94,7 @@ def lora_change(
     """
     if not adapters:
         raise BadText("there is no adapter: give at least one")
-    inputs, target = check_one(model.config, given, target, contrast, against, position, tokenizer)
+    inputs, target = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
     if target.stream is not None:
         raise BadText("only duat.explain reads targets inside of the model: choose one of the model's outputs")
     labels = labels_of(model.config, inputs, tokenizer)
@@ -142,7 +144,7 @@ def lora_change(
         ),
         first_order=float(sum(first_order.values())),
         first_order_held=float(_first_order_held(model, adapters, inputs, held[0], before)),
-        jumps={name: float(part) for name, part in split.jumps.items()},
+        discontinuities={name: float(part) for name, part in split.discontinuities.items()},
         completeness=certified(whole, (model, adapters), recompute),
         corners=tuple(corner.completeness for corner in corners.values()),
         by_adapter=certified(split.completeness.against(difference), (model, adapters), recompute),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
 from duat_jax.inputs.model_inputs import Inputs, checked_input
@@ -37,7 +38,8 @@ class Moved(NamedTuple):
     outer_maps: Marked[Estimate]
 
 
-def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samples: int = 16, seed: int = 0) -> Moved:
+@renamed_arguments(given="inputs")
+def moved_parameters(model: Transformer, adapters: Adapters, inputs: Any, *, samples: int = 16, seed: int = 0) -> Moved:
     """Return the relative change of every parameter of a text's closed form by adapters.
 
     The norms of maps are estimated: `‖ΔX‖² / ‖X‖²` is the mean of `‖ΔX z‖²` over that of `‖X z‖²`, for random signs
@@ -46,7 +48,7 @@ def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samp
     Args:
         model: the base model.
         adapters: the adapters.
-        given: token ids, `[tokens]`, or a `duat.Text`.
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`.
         samples: the number of random `z`.
         seed: the seed of the random signs.
 
@@ -56,7 +58,7 @@ def moved_parameters(model: Transformer, adapters: Adapters, given: Any, *, samp
     Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
     """
     problems: list[str] = []
-    inputs = checked_input(model.config, given, "the text", problems)
+    inputs = checked_input(model.config, inputs, "the text", problems)
     if problems:
         raise BadText("; ".join(problems))
     shape = jax.eval_shape(lambda inputs: model.embed(inputs.given, inputs.segments), inputs)

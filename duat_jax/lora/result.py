@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
@@ -66,6 +67,7 @@ class Effect(NamedTuple):
     alone: float
 
 
+@renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
 class LoraChange(Plotted):
     """Change of a metric by adapters, as exact sums over terms and over adapters.
@@ -81,7 +83,7 @@ class LoraChange(Plotted):
         effects: the effect of each adapter.
         first_order: the whole change to first order in the adapters, at the base.
         first_order_held: the same with the base's dynamic parameters held: the first order of the column `adapter`.
-        jumps: parts of the difference in the adapters' scales that have no slope, such as a router's choice.
+        discontinuities: parts of the difference in the adapters' scales that have no slope, such as a router's choice.
         completeness: the difference (from the plain forward passes), the sum of all parts in the three columns.
         corners: the completeness of each of the four numbers: base and adapted weights, each with the dynamic
             parameters of the base's run and of the adapted one's.
@@ -99,7 +101,7 @@ class LoraChange(Plotted):
     effects: tuple[Effect, ...]
     first_order: float
     first_order_held: float
-    jumps: dict[str, float]
+    discontinuities: dict[str, float]
     completeness: Completeness
     corners: tuple[Completeness, ...]
     by_adapter: Completeness
@@ -156,7 +158,7 @@ class LoraChange(Plotted):
         | `totals` | the sums of the three columns |
         | `adapters` | of each: `name`, `part`, `first_order`, `alone` |
         | `first_order`, `first_order_held` | of the whole; of the adapters' column |
-        | `jumps` | parts of the difference without a slope, by name |
+        | `discontinuities` | parts of the difference without a slope, by name |
         | `completeness`, `by_adapter`, `corners` | `sum`, `error`, `tolerance`, `largest` part and `verdict` |
         | `notes` | caveats on the parts; usually none |
         | `top_neurons` | the neurons whose parts changed most |
@@ -180,7 +182,7 @@ class LoraChange(Plotted):
             "adapters": [effect._asdict() for effect in self.effects],
             "first_order": self.first_order,
             "first_order_held": self.first_order_held,
-            "jumps": self.jumps,
+            "discontinuities": self.discontinuities,
             "completeness": self.completeness.as_dict(),
             "by_adapter": self.by_adapter.as_dict(),
             "corners": [corner.as_dict() for corner in self.corners],

@@ -78,8 +78,8 @@ def _adapters(change: LoraChange) -> RenderableType:
     if rest := ordered[SHOWN:]:
         sums = (sum(getattr(effect, name) for effect in rest) for name in ("part", "first_order", "alone"))
         table.add_row(f"{len(rest)} others", *map(number, sums))
-    for name, part in change.jumps.items():
-        table.add_row(Text(f"jumped: {name}"), number(part), "", "")
+    for name, part in change.discontinuities.items():
+        table.add_row(Text(f"discontinuity: {name}"), number(part), "", "")
     alone = sum(effect.alone for effect in change.effects)
     together = number(float(change.by_adapter.sum)), number(change.first_order), number(alone)
     table.add_row(Text("together", style="bold"), *together)

@@ -12,3 +12,4 @@ from duat_jax.models.families.tensor_map import in_layer as in_layer
 from duat_jax.models.families.tensor_map import linear as linear
 from duat_jax.models.families.tensor_map import norm as norm
 from duat_jax.models.registry import register_family as register_family
+from duat_jax.models.transformer import Transformer as Transformer

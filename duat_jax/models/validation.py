@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.errors import DuatError
-from duat_jax.forms.affine_form import CARRIERS
+from duat_jax.forms.affine_form import GATE_RULES
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 
@@ -204,19 +204,19 @@ def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarra
     return array
 
 
-def require_gated(config: Config, carries: str | None) -> None:
-    """Raise if a carrier of gated terms is unknown, or given for a model without gates.
+def require_gated(config: Config, gate_rule: str | None) -> None:
+    """Raise if a rule for gated terms is unknown, or given for a model without gates.
 
     Args:
         config: the model's parts.
-        carries: the carrier, a name in `affine_form.CARRIERS`; always valid if absent.
+        gate_rule: a name in `affine_form.GATE_RULES`; always valid if absent.
 
     Raises:
         DuatError: if no block is gated, or the name isn't known.
     """
-    if carries not in (None, *CARRIERS):
-        raise DuatError(f"carries = {quoted(carries)} isn't one of {', '.join(CARRIERS)}")
-    if carries is not None and all(block.mlp == "plain" for block in config.blocks):
+    if gate_rule not in (None, *GATE_RULES):
+        raise DuatError(f"gate_rule = {quoted(gate_rule)} isn't one of {', '.join(GATE_RULES)}")
+    if gate_rule is not None and all(block.mlp == "plain" for block in config.blocks):
         raise DuatError(
-            f"carries = {quoted(carries)} is for gated models, and a {config.family} has no gate: leave it out"
+            f"gate_rule = {quoted(gate_rule)} is for gated models, and a {config.family} has no gate: leave it out"
         )

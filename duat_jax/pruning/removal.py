@@ -116,7 +116,7 @@ class Removal(NamedTuple):
 
 
 @jax.jit
-def removal(model: Transformer, rest: Transformer, ids: Int[Array, "*batch tokens"]) -> Removal:
+def measure_removal(model: Transformer, rest: Transformer, ids: Int[Array, "*batch tokens"]) -> Removal:
     """Compute the sum of removed terms with every parameter held, and the output of the model run without them.
 
     With `x_L = P x_0 + q + Σ_Λ C_j σ(B_j x_0 + c_j)`, `Λ₂` removed and every parameter held, the output changes by
@@ -132,7 +132,7 @@ def removal(model: Transformer, rest: Transformer, ids: Int[Array, "*batch token
     Example:
         >>> import duat_jax as duat, jax.numpy as jnp
         >>> model = duat.load()
-        >>> found = removal(model, without(model, Terms(neurons={3: [17, 20]})), jnp.array([5, 6, 7]))
+        >>> found = measure_removal(model, without(model, Terms(neurons={3: [17, 20]})), jnp.array([5, 6, 7]))
         >>> found.terms.shape == found.change.shape == (3, 4096)
         True
 

@@ -59,7 +59,8 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from duat_jax import Edit, Key, Site, term
+        >>> from duat_jax import Key, Site, term
+        >>> from duat_jax.edits import Edit
         >>> fn = lambda x: x + term(jax.nn.relu, 2 * x, "relu")
         >>> edit(fn, {Site("activation", Key((), "relu", 0)): Edit(kept=0, added=5)})(jnp.array([1.0, -1.0])).tolist()
         [6.0, 4.0]

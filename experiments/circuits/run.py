@@ -79,7 +79,7 @@ DIGITS = 5
 """Of what the model says after each prompt."""
 
 
-def _piece(model: duat.Transformer, tokenizer: Any, settings: Settings, task: str) -> dict[str, Any]:
+def _piece(model: duat.models.Transformer, tokenizer: Any, settings: Settings, task: str) -> dict[str, Any]:
     """Return the results on one task: its prompts, and the measurements of each kind of units and method."""
     began = time.perf_counter()
     bar = partial(progress_bar, unit="methods on prompts")

@@ -19,7 +19,7 @@ from experiments.environment import environment
 from experiments.pages import Fields, write_pages
 from experiments.smollm2 import path
 
-CARRIES = ("halves", "gate", "factor")
+GATE_RULES = ("halves", "gate", "factor")
 TASKS = ("indirect object", "agreement", "capital")
 UNITS = "neuron x position"
 
@@ -31,7 +31,7 @@ def main(prompts: int) -> None:
         prompts: how many of each task.
     """
     model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
-    methods = {carries: slopes_times_change(carries) for carries in CARRIES}
+    methods = {gate_rule: slopes_times_change(gate_rule) for gate_rule in GATE_RULES}
     curves = {}
     for task in TASKS:
         drawn = draw(model, tokenizer, task, prompts)
@@ -39,8 +39,8 @@ def main(prompts: int) -> None:
     tables = {task: compare([of_methods]) for task, of_methods in curves.items()}
     tables["mean"] = compare(list(curves.values()))
     for task, rows in tables.items():
-        for carries, row in rows.items():
-            print(f"{task:16} {carries:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
+        for gate_rule, row in rows.items():
+            print(f"{task:16} {gate_rule:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
     result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in tables.items()}
     (Path(__file__).parents[1] / "results" / "gauges.json").write_text(json.dumps(result, indent=1) + "\n")
     write_pages()
@@ -52,12 +52,12 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    head = ["carries", *TASKS, "mean", "halves ahead by, paired"]
+    head = ["gate rule", *TASKS, "mean", "halves ahead by, paired"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for carries in CARRIES:
-        numbers = [Estimate(**results[task][carries]["logf"]).written() for task in (*TASKS, "mean")]
-        ahead = Estimate(**results["mean"][carries]["first_ahead"]).written() if carries != CARRIES[0] else ""
-        lines.append(f"| {' | '.join([carries, *numbers, ahead])} |")
+    for gate_rule in GATE_RULES:
+        numbers = [Estimate(**results[task][gate_rule]["logf"]).written() for task in (*TASKS, "mean")]
+        ahead = Estimate(**results["mean"][gate_rule]["first_ahead"]).written() if gate_rule != GATE_RULES[0] else ""
+        lines.append(f"| {' | '.join([gate_rule, *numbers, ahead])} |")
     return {"table": "\n".join(lines)}
 
 

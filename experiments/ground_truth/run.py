@@ -44,7 +44,7 @@ class Compiled(NamedTuple):
         states: what the compiler's own model computes for the clean texts, `[pairs, tokens, features]`.
     """
 
-    model: duat.Transformer
+    model: duat.models.Transformer
     clean: jax.Array
     corrupted: jax.Array
     right: jax.Array
@@ -85,10 +85,10 @@ def load(name: str, read: str) -> Compiled:
     rows = file[read]
     head = Head(kind="masked token", outputs=len(rows))
     vocab, positions = len(file["token"]), len(file["position"])
-    config = duat.Config(
+    config = duat.models.Config(
         family="compiled", blocks=(block,) * layers, vocab=vocab, positions=positions, final_norm=False, head=head
     )
-    model = duat.Transformer(config, dtype=jnp.float64, rngs=None)
+    model = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
     model.embedding.token[...], model.embedding.position[...] = (
         jnp.asarray(file[k], jnp.float64) for k in ("token", "position")
     )

@@ -244,8 +244,8 @@ def draw(name: str, network: Network, digits: Digits) -> None:
         digits: the images.
     """
     image = digits.held_out_images[np.flatnonzero(digits.held_out_labels == DRAWN)[0]]
-    if isinstance(network, duat.Transformer):
-        figure = duat.explain(network, image, duat.Class(str(DRAWN))).plot()
+    if isinstance(network, duat.models.Transformer):
+        figure = duat.explain(network, image, duat.targets.ClassLogit(str(DRAWN))).plot()
     else:
         x = network.embed(jnp.asarray(image))
         figure = duat.image_maps(lambda x: network.output(x)[DRAWN], x, jnp.zeros_like(x)).plot()

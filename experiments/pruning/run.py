@@ -25,7 +25,7 @@ from duat_jax.pruning.budget import equally
 from duat_jax.pruning.calibration import moments
 from duat_jax.pruning.compensation import COMPENSATIONS
 from duat_jax.pruning.pruner import keep_largest, prune, scores, silenced
-from duat_jax.pruning.removal import Terms, removal, without
+from duat_jax.pruning.removal import Terms, measure_removal, without
 from duat_jax.pruning.resizing import resized
 from duat_jax.pruning.scores import METHODS
 from duat_jax.pruning.study import Pruner, losses_of
@@ -99,7 +99,7 @@ class Case:
         """Return the token ids of a seed's calibration texts."""
         return windows(self._tokens, TEXTS, LENGTH, seed=seed)
 
-    def loss(self, model: duat.Transformer) -> float:
+    def loss(self, model: duat.models.Transformer) -> float:
         """Return the loss of a model on the held-out texts."""
         return mean_loss(model, self.held_out)
 
@@ -115,8 +115,8 @@ class Case:
         stop()
 
 
-def _compared(model: duat.Transformer, rest: duat.Transformer, ids: np.ndarray) -> dict[str, float]:
-    removed = jax.vmap(removal, (None, None, 0))(model, rest, jnp.asarray(ids[:COMPARED, :-1]))
+def _compared(model: duat.models.Transformer, rest: duat.models.Transformer, ids: np.ndarray) -> dict[str, float]:
+    removed = jax.vmap(measure_removal, (None, None, 0))(model, rest, jnp.asarray(ids[:COMPARED, :-1]))
 
     def size(array: jax.Array) -> float:
         """Return the root mean square of logits less their mean at each token, which has no effect."""

@@ -60,7 +60,9 @@ def letters_of(block: Any, k: int) -> Iterator[tuple[Parameter, str]]:
             yield parameter, _own_name(block, parameter)
 
 
-def arrays_of(block: Any, k: int, recording: duat.Recording, weights: Mapping[str, Any]) -> dict[Parameter, Array]:
+def arrays_of(
+    block: Any, k: int, recording: duat.results.Recording, weights: Mapping[str, Any]
+) -> dict[Parameter, Array]:
     """Return the array of every parameter of layer k, and say all at once that is missing, unclaimed or misshapen.
 
     A held letter has the value of the mark of its name, or is a function of what is held, given in the weights. Every

@@ -65,7 +65,7 @@ class Numbers(NamedTuple):
             f"{'✓' if row.holds else '✗'} {'stack' if row.layer is None else f'layer {row.layer}':8s}"
             f" {row.formula:{wide}s}  {row.reference:{wide_reference}s}  {row.difference:.1e} of {row.tolerance:.1e}"
             + (" at a second input" if row.at_second_input else "")
-            + (", which says nothing" if row.difference <= row.tolerance and not row.holds else "")
+            + (", which is inconclusive" if row.difference <= row.tolerance and not row.holds else "")
             for row in self.rows
         )
 
@@ -80,7 +80,7 @@ def _row(layer: int | None, formula: str, reference: str, value: Array, parts: S
     return Row(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 
 
-def _matched(form: duat.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
+def _matched(form: duat.results.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
     """Return the number of the function's term for each of ours: the nearest in pre-activation and contribution."""
     theirs = list(zip(map(form.recording.at, form.terms), form.term_contributions(), strict=True))
     if len(theirs) != len(ours):
@@ -116,7 +116,7 @@ def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activ
         raise SymbolicError(f"no function for {', '.join(missing)}: give one by name, as jax.nn.gelu for gelu")
 
 
-def _checked(k: int, form: duat.ClosedForm, stream: Array) -> duat.ClosedForm:
+def _checked(k: int, form: duat.results.ClosedForm, stream: Array) -> duat.results.ClosedForm:
     """Return a layer's form if its result is a stream like the one before."""
     if not isinstance(form.value, jax.Array) or form.value.shape != stream.shape:
         shape = getattr(form.value, "shape", "no single array")
@@ -191,7 +191,7 @@ class _Evaluated(NamedTuple):
         arrays: the array of every letter.
     """
 
-    forms: list[duat.ClosedForm]
+    forms: list[duat.results.ClosedForm]
     arrays: dict[Parameter, Array]
 
     @classmethod

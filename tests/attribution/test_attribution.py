@@ -29,7 +29,7 @@ def make_model(layers=2, *, final_norm=True, **changed):
     """Return a random gated language model in double precision."""
     switches = {"arrangement": "pre-norm", "mlp": "gated", "mlp_bias": False, "activation": "silu", "norm": "rms"}
     block = BlockConfig(features=FEATURES, heads=HEADS, neurons=NEURONS, **(switches | changed))
-    config = duat.Config(
+    config = duat.models.Config(
         family="llama",
         blocks=(block,) * layers,
         vocab=VOCAB,
@@ -37,7 +37,7 @@ def make_model(layers=2, *, final_norm=True, **changed):
         final_norm=final_norm,
         head=Head(kind="next token", outputs=VOCAB),
     )
-    return with_noise(duat.Transformer(config, rngs=None))
+    return with_noise(duat.models.Transformer(config, rngs=None))
 
 
 def scores_of(name, model, clean=CLEAN, corrupted=CORRUPTED):

@@ -12,7 +12,6 @@ from shown_pages import alike, blocks
 
 import duat_jax
 import symbolic
-from duat_jax import models, nn
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
@@ -56,11 +55,14 @@ def test_every_page_and_notebook_is_in_the_navigation_once():
     assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "CHANGELOG.md", "CONTRIBUTING.md"])
 
 
-@pytest.mark.parametrize("module", [duat_jax, symbolic, nn, models], ids=lambda module: module.__name__)
+NAMESPACES = [getattr(duat_jax, name) for name in duat_jax.NAMESPACES]
+
+
+@pytest.mark.parametrize("module", [duat_jax, symbolic, *NAMESPACES], ids=lambda module: module.__name__)
 def test_every_public_name_has_its_place_in_the_api(module):
     named = [name.removeprefix(f"{module.__name__}.") for name in DIRECTIVES]
     public = [name for name in dir(module) if not name.startswith("_")]
-    if module in (nn, models):  # plain modules, in which their own modules are names too
+    if module is not symbolic:  # their own modules are names too
         public = [name for name in public if not isinstance(getattr(module, name), type(module))]
     assert sorted(name for name in named if "." not in name) == sorted(public)
 
@@ -68,9 +70,8 @@ def test_every_public_name_has_its_place_in_the_api(module):
 def test_nothing_else_is_in_the_api():
     assert {name.rpartition(".")[0] for name in DIRECTIVES} == {
         "duat_jax",
-        "duat_jax.models",
-        "duat_jax.nn",
         "symbolic",
+        *(n.__name__ for n in NAMESPACES),
     }
 
 

@@ -33,8 +33,8 @@ LAYERS, TOKENS = 2, 5
 def language_model(vocab=11, positions=8, random=True, bias=False, **settings):
     block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=10, **settings)
     head = Head(kind="next token", outputs=vocab, tied=True, bias=bias)
-    config = duat.Config(family="gpt2", blocks=(block,) * LAYERS, vocab=vocab, positions=positions, head=head)
-    model = duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0) if random else None)
+    config = duat.models.Config(family="gpt2", blocks=(block,) * LAYERS, vocab=vocab, positions=positions, head=head)
+    model = duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0) if random else None)
     return randomised(model, 0) if random else model
 
 
@@ -150,10 +150,10 @@ def one_neuron_model():
     """Token 1 against token 2 is read by one neuron of the first layer and by nothing else."""
     block = BlockConfig(arrangement="pre-norm", features=4, heads=1, neurons=NEURONS, activation="relu", norm="none")
     head = Head(kind="next token", outputs=3, tied=False)
-    config = duat.Config(
+    config = duat.models.Config(
         family="gpt2", blocks=(block,) * 2, vocab=3, positions=2, head=head, position_embedding=False, final_norm=False
     )
-    model = duat.Transformer(config, dtype=jnp.float64, rngs=None)
+    model = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
     model.embedding.token[...] = jnp.array([[0, 0, 0, 0], [1, -1, 0, 0], [-1, 1, 0, 0]], jnp.float64)
     mlp = model.stack.blocks[0].mlp
     mlp.input.kernel[...] = mlp.input.kernel[...].at[0, CARRIER].set(1.0)

@@ -46,7 +46,7 @@ def model_of(kind="next token", random=True, **settings):
     block = BlockConfig(**{"arrangement": "pre-norm", "features": 8, "heads": 2, "neurons": 6, **settings})
     layers = 1 if settings.get("norm") == "none" else 2  # where there is no norm, the linear model
     head = Head(kind=kind, outputs=0 if kind == "hidden" else VOCAB, tied=kind != "hidden")
-    config = duat.Config(
+    config = duat.models.Config(
         family="test",
         blocks=(block,) * layers,
         vocab=VOCAB,
@@ -55,7 +55,7 @@ def model_of(kind="next token", random=True, **settings):
         final_norm=layers > 1,
         head=head,
     )
-    model = duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0))
+    model = duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0))
     return randomised(model, 0) if random else model
 
 
@@ -237,7 +237,7 @@ def test_methods_on_a_model_that_is_not_linear(language):
     mean = np.mean([gradient_at(y + t * (x - y)) for t in steps], 0)
     close(found["integrated gradients, 32 steps, mean"], (mean * (x - y)).sum(-1))
     # The table of the explanation, token by token.
-    explained = duat.explain(model, IDS, duat.LogProbability(token))
+    explained = duat.explain(model, IDS, duat.targets.LogProbability(token))
     close(found["collapse, halves"], explained.input_tokens)
     close(found["contributions, linear path"], explained.embedding)
     close(found["contributions"], explained.embedding + explained.term_tokens.sum(0))

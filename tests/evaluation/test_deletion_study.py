@@ -99,7 +99,7 @@ def test_what_cannot_be_measured_is_said(small):
         study(model, tokenizer, TEXTS, ["guess"], count=2, longest=8)
     with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens .*, and 2 are requested"):
         study(model, tokenizer, ["a b c", TEXTS[0]], count=2, longest=8)
-    classes = duat.Config(
+    classes = duat.models.Config(
         family="test",
         blocks=model.config.blocks,
         vocab=VOCAB,
@@ -107,7 +107,7 @@ def test_what_cannot_be_measured_is_said(small):
         head=Head(kind="classes", outputs=2, pool="last"),
     )
     with pytest.raises(duat.BadText, match="this model's head is 'classes'"):
-        study(duat.Transformer(classes, rngs=nnx.Rngs(0)), tokenizer, TEXTS, count=2, longest=8)
+        study(duat.models.Transformer(classes, rngs=nnx.Rngs(0)), tokenizer, TEXTS, count=2, longest=8)
 
 
 @pytest.mark.slow

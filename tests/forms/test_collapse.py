@@ -11,7 +11,7 @@ from functions import scan_of
 from helpers import BLOCK_NAMES, close, make_input, make_stack, numbers, relative
 
 import duat_jax as duat
-from duat_jax.forms.affine_form import CARRIERS, KINDS, collapsed_contributions
+from duat_jax.forms.affine_form import GATE_RULES, KINDS, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.transform.recording import record_kinds
@@ -158,12 +158,13 @@ def carried(x0, share, *, start=0, x=None, more=0.0):
 
 
 @pytest.mark.parametrize(
-    ("carries", "around"), [*((carries, "loop") for carries in CARRIERS), ("halves", "scan"), ("halves", "remat")]
+    ("gate_rule", "around"),
+    [*((gate_rule, "loop") for gate_rule in GATE_RULES), ("halves", "scan"), ("halves", "remat")],
 )
-def test_what_carries_gated_terms_is_asked_of_one_recording(carries, around):
-    x, share = make_input(), CARRIERS[carries]
+def test_the_gate_rule_is_asked_of_one_recording(gate_rule, around):
+    x, share = make_input(), GATE_RULES[gate_rule]
     fn = partial(gated_network, around=around)
-    found = collapsed_contributions(record_kinds(fn, x, KINDS), carries=carries)
+    found = collapsed_contributions(record_kinds(fn, x, KINDS), gate_rule=gate_rule)
     assert found.completeness.verdict == "holds"
     nothing = jnp.zeros((LAYERS, 4, NEURONS))
     on_input, on_neurons = jax.grad(lambda x1, more: carried(x, share, x=x1, more=more), (0, 1))(x, nothing)
@@ -173,18 +174,18 @@ def test_what_carries_gated_terms_is_asked_of_one_recording(carries, around):
     assert found.neurons.keys() == activations.keys()
     together = [jnp.stack([*values.values()]).reshape(LAYERS, 4, NEURONS) for values in (found.neurons, activations)]
     close(together[0], on_neurons * together[1])
-    collapse = duat.collapse(fn, x, carries=carries)
+    collapse = duat.collapse(fn, x, gate_rule=gate_rule)
     close(collapse.linear.T(jnp.ones(())), on_input)
     assert collapse.completeness.verdict == "holds"
 
 
-@pytest.mark.parametrize("carries", CARRIERS)
-def test_every_cut_of_the_collapse_is_the_value(carries):
+@pytest.mark.parametrize("gate_rule", GATE_RULES)
+def test_every_cut_of_the_collapse_is_the_value(gate_rule):
     """What a stream carries on, and the biases after it; a neuron's part is no cut, but each layer's stream is."""
-    x, share = make_input(), CARRIERS[carries]
+    x, share = make_input(), GATE_RULES[gate_rule]
     recording = duat.record(partial(gated_network, around="loop"))(x)
     streams = recording.streams
-    found = coefficients(recording, [step.site for step in streams], slopes=True, carries=carries)
+    found = coefficients(recording, [step.site for step in streams], slopes=True, gate_rule=gate_rule)
     parts = [jnp.vdot(found[step.site], recording.at(step)) for step in streams]
     for i, part in enumerate(parts, 1):
         close(part + carried(x, share, start=i, x=jnp.zeros_like(x)), recording.value)
@@ -193,7 +194,7 @@ def test_every_cut_of_the_collapse_is_the_value(carries):
 
 def test_without_a_word_halves_carry():
     recording = record_kinds(partial(gated_network, around="loop"), make_input(), KINDS)
-    close(collapsed_contributions(recording).input, collapsed_contributions(recording, carries="halves").input)
+    close(collapsed_contributions(recording).input, collapsed_contributions(recording, gate_rule="halves").input)
 
 
 def times(activation, factor):
@@ -214,9 +215,9 @@ NOT_SHARED = {
 def test_only_a_factor_that_flows_linearly_may_carry(why):
     x = jnp.arange(1.0, 4.0)
     assert duat.collapse(NOT_SHARED[why], x).completeness.verdict == "holds"
-    for carries in ("factor", "halves"):
+    for gate_rule in ("factor", "halves"):
         with pytest.raises(duat.DuatError, match="is for gated terms, whose activation is multiplied"):
-            duat.collapse(NOT_SHARED[why], x, carries=carries)
+            duat.collapse(NOT_SHARED[why], x, gate_rule=gate_rule)
 
 
 def test_an_unmarked_constant_in_a_factor_is_in_the_bias():
@@ -224,11 +225,11 @@ def test_an_unmarked_constant_in_a_factor_is_in_the_bias():
         return duat.term(jnp.tanh, 2 * x, "mlp", outer=lambda a: a * duat.hold(3 * x + 1.0, "factor")).sum()
 
     x = jnp.arange(1.0, 4.0)
-    found = collapsed_contributions(record_kinds(fn, x, KINDS), carries="factor")
+    found = collapsed_contributions(record_kinds(fn, x, KINDS), gate_rule="factor")
     close(found.bias, jnp.tanh(2 * x).sum())
     assert found.completeness.verdict == "holds"
 
 
-def test_what_carries_has_a_name():
-    with pytest.raises(duat.DuatError, match="carries = 'both' isn't one of gate, factor, halves"):
-        duat.collapse(partial(gated_network, around="loop"), make_input(), carries="both")
+def test_an_unknown_gate_rule_is_refused():
+    with pytest.raises(duat.DuatError, match="gate_rule = 'both' isn't one of gate, factor, halves"):
+        duat.collapse(partial(gated_network, around="loop"), make_input(), gate_rule="both")

@@ -85,10 +85,10 @@ def test_each_part_is_what_the_replayed_output_loses_without_it(block):
     whole = replayed(x)
     for key, (token, neuron) in {"layers.0.mlp": (1, 3), "layers.2.mlp": (2, 7)}.items():
         changed = dynamics.activations[key].at[token, neuron].set(0)
-        without = duat.Marked({k: changed if str(k) == key else a for k, a in dynamics.activations.items()})
+        without = duat.results.Marked({k: changed if str(k) == key else a for k, a in dynamics.activations.items()})
         close(replayed(x, without) + parts.terms[key][token, neuron], whole)
     for key, bias in dynamics.offsets.items():
-        without = duat.Marked({**dynamics.offsets, key: jnp.zeros_like(bias)})
+        without = duat.results.Marked({**dynamics.offsets, key: jnp.zeros_like(bias)})
         close(replayed(x, None, without) + parts.offsets[key], whole)
     close(replayed(x.at[2].set(0)) + parts.input[2].sum(), whole)
 
@@ -122,7 +122,7 @@ def test_a_coefficient_is_what_one_unit_more_would_have_added(scanned, neurons):
     replayed = jax.jit(duat.replay(readout, dynamics))
     for key, coefficient in parts.coefficients.items():
         change = weights_of(dynamics.activations[key].shape, key=5)
-        more = duat.Marked({**dynamics.activations, key: dynamics.activations[key] + change})
+        more = duat.results.Marked({**dynamics.activations, key: dynamics.activations[key] + change})
         expected = replayed(x, more) - replayed(x)
         if neurons:
             close(parts.terms[key], coefficient * dynamics.activations[key])
@@ -218,7 +218,7 @@ def test_parts_of_lower_precision_widen_the_tolerance():
     parts = duat.decompose(fn, x)
     assert parts.completeness.within
     assert parts.completeness.tolerance > 0.01
-    assert parts.completeness.verdict == "says nothing"
+    assert parts.completeness.verdict == "inconclusive"
 
 
 def test_scalar_terms_with_an_outer_map():

@@ -49,7 +49,7 @@ def asked(name, **changes):
 
 @functools.cache
 def explained(name, through):
-    return duat.attends(model_of(name), IDS, **asked(name), through_heads=through)
+    return duat.explain_attention(model_of(name), IDS, **asked(name), through_heads=through)
 
 
 def by_hand(name, **switches):
@@ -135,7 +135,7 @@ def test_the_difference_of_two_scores_is_the_logarithm_of_the_ratio_of_attention
     image = model.config.image
     given = IDS if image is None else numbers(image.channels, image.height, image.width)
     layer = model.config.layers - 1
-    score = duat.attends(model, given, layer=layer, head=1, query=3, key=2, versus=1)
+    score = duat.explain_attention(model, given, layer=layer, head=1, query=3, key=2, versus=1)
     held = duat.record(model.output)(model.embed(jnp.asarray(given))).dynamics.held
     row = held[f"layers.{layer}.attention.pattern"][1, 3]
     close(score.attention, row)
@@ -148,7 +148,7 @@ def test_queries_and_keys_that_are_held_are_split_the_same(monkeypatch):
     short = explained("llama", False)
     monkeypatch.setattr("duat_jax.nn.attention.LONGEST_STORED", 1)
     jax.clear_caches()
-    long = duat.attends(model_of("llama"), IDS, **asked("llama"))
+    long = duat.explain_attention(model_of("llama"), IDS, **asked("llama"))
     assert long.query_sources == short.query_sources and long.key_sources == short.key_sources
     close(long.pairs, short.pairs)
 
@@ -170,7 +170,7 @@ def turning(x):
 def split(keys):
     recording = duat.record(turning)(numbers(3, 4, key=9))
     q, k = recording.program.steps(marks.POINT)
-    score = duat.split_score(recording, q, k, duat.ScoreSide(0, jnp.eye(3)[2]), duat.ScoreSide(0, keys))
+    score = duat.split_score(recording, q, k, duat.results.ScoreSide(0, jnp.eye(3)[2]), duat.results.ScoreSide(0, keys))
     return score.pairs, score.completeness
 
 

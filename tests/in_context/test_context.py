@@ -13,8 +13,8 @@ from helpers import close, modern
 
 import duat_jax as duat
 from duat_jax.in_context.compute import ledger
-from duat_jax.in_context.copying import copying, repeated, without_heads
-from duat_jax.in_context.reach import Reach, block_norms, density, reach, written
+from duat_jax.in_context.copying import measure_copying, repeated, without_heads
+from duat_jax.in_context.reach import Reach, block_norms, density, measure_reach, written
 from duat_jax.in_context.result import COLUMNS
 from duat_jax.in_context.runs import Task
 from duat_jax.in_context.windows import window, window_losses
@@ -37,7 +37,7 @@ def language_model(
     one = block(features=8, heads=heads, neurons=10, causal=causal, **settings)
     head = Head(kind="next token", outputs=VOCAB, tied=True)
     positions = {"position_embedding": False} if block is modern else {}
-    config = duat.Config(
+    config = duat.models.Config(
         family="gpt2",
         blocks=(one,) * layers,
         vocab=VOCAB,
@@ -47,7 +47,7 @@ def language_model(
         embedding_norm=embedding_norm,
         **positions,
     )
-    model = duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(key))
+    model = duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(key))
     return randomised(model, key)
 
 
@@ -96,7 +96,7 @@ def dense_attentions(model, ids):
 
 def test_density_and_the_maps_norms_are_those_of_the_dense_matrix():
     model = language_model(heads=4, key_value_heads=2)
-    joined = reach(model, TASK.ids, weight="map")
+    joined = measure_reach(model, TASK.ids, weight="map")
     for i, dense in enumerate(dense_attentions(model, TASK.ids)):
         close(joined.norms[i], np.sqrt((dense**2).sum((1, 3))))
         assert joined.density[i] == np.count_nonzero(dense) / dense.size == (TOKENS + 1) / (2 * TOKENS)
@@ -105,7 +105,7 @@ def test_density_and_the_maps_norms_are_those_of_the_dense_matrix():
 def test_what_is_written_is_the_dense_map_with_the_norm_applied_to_the_stream():
     """Its norm is Kobayashi's weight, and over all tokens it sums to what attention returns but for its output bias."""
     model = language_model(heads=4, key_value_heads=2)
-    joined = reach(model, TASK.ids)
+    joined = measure_reach(model, TASK.ids)
     x = model.embed(TASK.ids)
     streams = []
     for block in model.stack.blocks:
@@ -136,7 +136,7 @@ def value_biases(attention):
 def test_what_is_written_goes_through_the_norm_behind_attention():
     """That norm's scale is the same for all tokens that a position reads, and cancels in the shares."""
     model = language_model(modern, output_norms=True)
-    joined, x = reach(model, TASK.ids), model.embed(TASK.ids)
+    joined, x = measure_reach(model, TASK.ids), model.embed(TASK.ids)
     block = model.stack.blocks[0]
     values = np.einsum("kb,hbd->hkd", np.asarray(block.norm_1(x)), weights_of(block.attention)[0])
     each = np.einsum("hqk,hkd,hda->qka", patterns_of(model, TASK.ids)[0], values, weights_of(block.attention)[1])
@@ -169,8 +169,8 @@ def test_density_counts_the_entries_that_only_some_heads_fill():
 
 @pytest.mark.slow
 def test_without_a_mask_the_matrix_is_full_and_that_of_a_model_that_has_none():
-    joined = reach(language_model(), TASK.ids, masked=False)
-    everywhere = reach(language_model(causal=False), TASK.ids)
+    joined = measure_reach(language_model(), TASK.ids, masked=False)
+    everywhere = measure_reach(language_model(causal=False), TASK.ids)
     assert (joined.density == 1).all() and (everywhere.density == 1).all()
     # Only the first layer reads the same stream in both.
     close(joined.norms[0], everywhere.norms[0])
@@ -179,7 +179,7 @@ def test_without_a_mask_the_matrix_is_full_and_that_of_a_model_that_has_none():
 
 def test_a_window_reads_as_far_back_as_a_convolution():
     model = language_model(heads=4, key_value_heads=2, window=3)
-    joined = reach(model, TASK.ids)
+    joined = measure_reach(model, TASK.ids)
     assert (joined.beyond(3) == 0).all() and (joined.beyond(2)[:, 2:] > 0).all()
     assert (joined.density == sum(min(q + 1, 3) for q in range(TOKENS)) / TOKENS**2).all()
 
@@ -229,7 +229,7 @@ def test_the_columns_sum_to_the_difference_of_two_plain_runs(model, found):
     close(found.values, (seen, hidden))
     assert abs(seen - hidden) > 1e-3
     assert found.layers.shape == (3, len(COLUMNS))
-    close(found.layers.sum() + sum(found.jumps.values()), seen - hidden)
+    close(found.layers.sum() + sum(found.discontinuities.values()), seen - hidden)
     close(found.reads.sum(), seen - hidden)
     form = found.form
     close(sum(np.sum(part) for part in form[:-1]), seen - hidden)
@@ -301,7 +301,7 @@ def test_with_another_part_the_columns_sum_to_the_difference_of_two_plain_runs(m
     first, second = mean_said(model, TASK.ids), mean_said(model, OTHER)
     close(exchange.values, (first, second))
     assert abs(first - second) > 1e-3
-    close(exchange.inputs.sum() + exchange.layers.sum() + sum(exchange.jumps.values()), first - second)
+    close(exchange.inputs.sum() + exchange.layers.sum() + sum(exchange.discontinuities.values()), first - second)
     close(exchange.reads.sum(), first - second)
     close(sum(np.sum(part) for part in exchange.form[:-1]), first - second)
     for completeness in (exchange.completeness, exchange.reads_completeness, exchange.form.completeness):
@@ -365,7 +365,12 @@ def test_two_tokens_by_hand():
     close(found.heads[0], found.patterns[0].sum(-1))
     close(found.form.path, expected.sum((0, 2))[::-1])
     assert np.abs(expected).min() > 1e-6
-    for nothing in (*found.held.values(), *found.jumps.values(), *np.ravel(found.form.outer), found.form.bias):
+    for nothing in (
+        *found.held.values(),
+        *found.discontinuities.values(),
+        *np.ravel(found.form.outer),
+        found.form.bias,
+    ):
         assert abs(nothing) < 1e-12
 
 
@@ -498,11 +503,11 @@ def test_layers_of_neurons_and_of_experts_are_one_account():
     experts = modern(**(size | {"mlp": "experts"}), neurons=6, experts=4, chosen_experts=2)
     head = Head(kind="next token", outputs=VOCAB, tied=True)
     settings = {"vocab": VOCAB, "positions": 16, "head": head, "final_norm": True, "position_embedding": False}
-    config = duat.Config(family="mixtral", blocks=(dense, experts, dense), **settings)
-    model = randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+    config = duat.models.Config(family="mixtral", blocks=(dense, experts, dense), **settings)
+    model = randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
     found = ledger(model, TASK, run_again=False)
     seen, hidden = mean_said(model, TASK.ids), mean_said(model, TASK.ids, jnp.asarray(~HIDDEN))
-    close(found.layers.sum() + sum(found.jumps.values()), seen - hidden)
+    close(found.layers.sum() + sum(found.discontinuities.values()), seen - hidden)
     form = found.form
     close(sum(np.sum(part) for part in form[:-1]), seen - hidden)
     assert form.inner_bias.shape == (3,)
@@ -533,7 +538,7 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(duat.BadText, match="the text has 7 tokens, the other one 6: give two of one length"):
         ledger(model, TASK._replace(other=TASK.ids[:-1]))
     with pytest.raises(duat.BadText, match="a sequence of 1 tokens"):
-        copying(model, [0], 1)
+        measure_copying(model, [0], 1)
 
 
 @pytest.mark.slow
@@ -541,8 +546,8 @@ def test_what_cannot_be_asked_is_refused():
 def test_the_closed_form_of_an_activation_with_a_corner_is_exact_where_little_moves(key):
     block = BlockConfig(arrangement="pre-norm", activation="relu", features=32, heads=2, neurons=256, causal=True)
     head = Head(kind="next token", outputs=VOCAB, tied=True)
-    config = duat.Config(family="gpt2", blocks=(block,) * 2, vocab=VOCAB, positions=16, head=head)
-    model = randomised(duat.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(key)), key)
+    config = duat.models.Config(family="gpt2", blocks=(block,) * 2, vocab=VOCAB, positions=16, head=head)
+    model = randomised(duat.models.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(key)), key)
     for block in model.stack.blocks:
         block.attention.output.kernel[...] *= 0.003
     assert ledger(model, TASK, run_again=False).form.completeness.verdict == "holds"
@@ -559,7 +564,7 @@ def test_a_text_whose_length_turns_its_positions_is_read_as_it_is():
 def test_a_layer_that_reads_nothing_has_no_share():
     model = language_model(layers=1)
     model.stack.blocks[0].attention.output.kernel[...] *= 0
-    found = reach(model, TASK.ids)
+    found = measure_reach(model, TASK.ids)
     assert not found.shares.any() and not found.distance.any() and not found.tokens_read.any()
 
 
@@ -573,7 +578,7 @@ def test_a_sequence_twice_is_asked_token_by_token():
     assert task.ids.tolist() == [1, 4, 8, 2, 4, 8, 2]
     assert np.asarray(task.hidden).nonzero()[0].tolist() == [1, 2, 3]
     assert task.ids[task.places + 1].tolist() == task.answers.tolist() == [8, 2]
-    found = copying(model, [1], 3, seed=0, heads=2)
+    found = measure_copying(model, [1], 3, seed=0, heads=2)
     ids = repeated([1], np.random.default_rng(0).integers(0, VOCAB, 3)).ids
     logs = np.asarray(jax.nn.log_softmax(model(ids)))
     losses = -np.take_along_axis(logs[:-1], np.asarray(ids)[1:, None], 1)[:, 0]

@@ -31,13 +31,13 @@ from duat_jax.verification.networks import randomised
 from experiments import smollm2
 
 OTHER = [5, 7, 4, 10, 2]
-OTHERS = {name: duat.Text(OTHER, [0, 0, 0, 1, 1]) for name in ("masked token", "first")} | {
+OTHERS = {name: duat.TokenizedText(OTHER, [0, 0, 0, 1, 1]) for name in ("masked token", "first")} | {
     "image": np.random.default_rng(1).normal(size=PIXELS.shape)
 }
 TARGETS = {
-    "next token": duat.Logit(contrast=6, position=2),
-    "masked token": duat.LogProbability(4, position=3),
-    "hidden": duat.Similarity([1, 8, 4]),
+    "next token": duat.targets.Logit(contrast=6, position=2),
+    "masked token": duat.targets.LogProbability(4, position=3),
+    "hidden": duat.targets.Similarity([1, 8, 4]),
 }
 
 
@@ -49,11 +49,11 @@ MOST_PROBABLE, ON_THE_OTHER = 9, 0
 def model_of(name):
     if name != "hidden":
         return model_of_heads(name)
-    return randomised(duat.Transformer(duat.Config(**BERT), dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+    return randomised(duat.models.Transformer(duat.models.Config(**BERT), dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
 
 
 def asked_of(name):
-    return GIVEN.get(name, IDS), OTHERS.get(name, OTHER), TARGETS.get(name, duat.Class("good", contrast=0))
+    return GIVEN.get(name, IDS), OTHERS.get(name, OTHER), TARGETS.get(name, duat.targets.ClassLogit("good", contrast=0))
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def run_model(model, *given, **segments):
 def number_on(name, given):
     """What the target is on one input, by the model alone."""
     model = model_of(name)
-    if isinstance(given, duat.Text):
+    if isinstance(given, duat.TokenizedText):
         said = run_model(model, jnp.array(given.ids), segments=jnp.array(given.segments))
     else:
         said = run_model(model, jnp.asarray(given))
@@ -218,7 +218,7 @@ def test_what_is_held_has_its_part_by_name():
 @pytest.mark.parametrize("stream", [0, 1])
 def test_a_direction_in_a_stream(stream):
     model, vector = model_of("next token"), np.arange(8.0)
-    contrast = duat.contrast(model, IDS, OTHER, duat.Direction(vector, stream=stream, position=2))
+    contrast = duat.contrast(model, IDS, OTHER, duat.targets.Direction(vector, stream=stream, position=2))
     streams = [duat.record(model.hidden)(model.embed(jnp.array(ids))).dynamics.streams for ids in (IDS, OTHER)]
     x, y = (list(each.values())[stream][2] @ vector for each in streams)
     assert_rows_sum(contrast, float(x - y))
@@ -231,7 +231,7 @@ def test_a_router_that_chooses_otherwise_is_a_part_by_name():
     texts = [5, 17, 3, 44, 17], [5, 17, 25, 44, 17]
     contrast = duat.contrast(model, *texts, 7)
     x, y = (float(run_model(model, jnp.array(ids))[-1, 7]) for ids in texts)
-    jumped = {name: part for name, part in contrast.jumps.items() if part}
+    jumped = {name: part for name, part in contrast.discontinuities.items() if part}
     assert all(name.startswith("layers.0: ") for name in jumped)
     assert abs(sum(jumped.values())) > 0.01
     close(contrast.flow[0].sum() + sum(jumped.values()), x - y)
@@ -246,7 +246,9 @@ def adapted(model):
 
 ASK = {
     "contrast": lambda model: duat.contrast(model, [1, 2, 3], [1, 4, 3], 5),
-    "intervene": lambda model: duat.intervene(model, [1, 2, 3], duat.Stream(0, tokens=0).steer(jnp.arange(10.0)), 5),
+    "intervene": lambda model: duat.intervene(
+        model, [1, 2, 3], duat.edits.Stream(0, tokens=0).steer(jnp.arange(10.0)), 5
+    ),
     "lora": adapted,
     "ledger": account,
 }
@@ -261,8 +263,8 @@ def test_a_softmax_that_is_not_recognised_is_noted(name, monkeypatch, compiled_a
     monkeypatch.setattr(jax.nn, "softmax", softmax)
     block = BlockConfig(arrangement="pre-norm", features=10, heads=2, neurons=6)
     head = Head(kind="next token", outputs=11, tied=True)
-    config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
-    model = randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), scale=3.0)
+    config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+    model = randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), scale=3.0)
     found = ASK[name](model)
     (note,) = found.notes
     assert "isn't recognised as softmax" in note

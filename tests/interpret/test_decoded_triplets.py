@@ -18,8 +18,8 @@ VOCAB = 11
 
 def model_of(head):
     block = BlockConfig(arrangement="pre-norm", features=4, heads=2, neurons=5)
-    config = duat.Config(family="gpt2", blocks=(block,), vocab=VOCAB, positions=5, head=head)
-    return randomised(duat.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)))
+    config = duat.models.Config(family="gpt2", blocks=(block,), vocab=VOCAB, positions=5, head=head)
+    return randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)))
 
 
 MODEL = model_of(Head(kind="next token", outputs=VOCAB, tied=True))
@@ -28,7 +28,7 @@ MODEL = model_of(Head(kind="next token", outputs=VOCAB, tied=True))
 @pytest.fixture(scope="module")
 def last():
     collapse = jax.jit(lambda x: duat.collapse(lambda x: MODEL.states(x)[-1], x))(MODEL.embed(IDS))
-    return collapse, duat.singular_triplets(collapse.linear, 4, key=jax.random.key(0))
+    return collapse, duat.operators.singular_triplets(collapse.linear, 4, key=jax.random.key(0))
 
 
 def by_token(decoded):
@@ -80,7 +80,7 @@ def test_a_zero_embedding_has_no_direction_and_hides_no_other(last):
 
 def test_of_a_map_to_every_state_each_place_is_decoded():
     linear = jax.jit(lambda x: duat.collapse(MODEL.states, x).linear)(MODEL.embed(IDS))
-    triplets = duat.singular_triplets(linear, 1, key=jax.random.key(0), iterations=8)
+    triplets = duat.operators.singular_triplets(linear, 1, key=jax.random.key(0), iterations=8)
     (one,) = duat.decode_triplets(MODEL, IDS, triplets, top=VOCAB)
     assert len(one.writes) == len(one.reads) == 3
     close([write.share for write in one.writes], (np.asarray(triplets.left[0]) ** 2).sum(1))

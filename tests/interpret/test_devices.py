@@ -129,7 +129,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 mesh = Mesh(jax.devices(), ("batch",))
 model, texts = duat.load("{path}", dtype=jnp.float64), [[5, 17, 3], [9], [8, 7, 6, 5]]
-targets = [7, duat.LogProbability(3)]
+targets = [7, duat.targets.LogProbability(3)]
 for sharding, message in (
     (NamedSharding(mesh, P("batch")), "put it there, for example by duat.load(path, device="),
     (NamedSharding(jax.make_mesh((2,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,)), P()), "has explicit"),

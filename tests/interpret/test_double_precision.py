@@ -27,8 +27,8 @@ def make_model(large=LARGE):
     """Return a model in which two features of a head hold the same large number, and the next map subtracts them."""
     block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=4)
     head = Head(kind="next token", outputs=11, tied=True)
-    config = duat.Config(family="gpt2", blocks=(block, block), vocab=11, positions=8, head=head)
-    model = duat.Transformer(config, rngs=nnx.Rngs(0))
+    config = duat.models.Config(family="gpt2", blocks=(block, block), vocab=11, positions=8, head=head)
+    model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
     model.embedding.token[...] *= 30
     for layer in model.stack.blocks:
         values, output = layer.attention.value.kernel, layer.attention.output.kernel
@@ -45,8 +45,8 @@ def change(model):
 ASK = {
     "explain": (run, lambda model: duat.explain(model, IDS, TOKEN)),
     "contrast": (contrast, lambda model: duat.contrast(model, IDS, OTHER, TOKEN)),
-    "intervene": (intervention, lambda model: duat.intervene(model, IDS, duat.Heads(0, 1).set(0), TOKEN)),
-    "attends": (attends, lambda model: duat.attends(model, IDS, layer=1, head=0, key=1)),
+    "intervene": (intervention, lambda model: duat.intervene(model, IDS, duat.edits.Heads(0, 1).set(0), TOKEN)),
+    "attends": (attends, lambda model: duat.explain_attention(model, IDS, layer=1, head=0, key=1)),
     "lora": (lora, change),
     "ledger": (context, account),
 }

@@ -151,12 +151,15 @@ ODD = {
         "position 1 is outside text 0's 1 tokens",
     ),
     "no target": ({"target": []}, "there is no target"),
-    "a bad target of many": ({"target": [3, duat.Logit(99)]}, "target 99 is no token id"),
-    "a target and a position": ({"target": duat.Logit(3), "position": 0}, "belong in the target object"),
-    "a similarity": ({"target": duat.Similarity([1])}, "is no encoder"),
-    "a short direction": ({"target": duat.Direction([1.0])}, "the direction must be 12 finite"),
-    "a direction of no numbers": ({"target": duat.Direction(np.full(12, np.nan))}, "the direction must be 12 finite"),
-    "a stream beyond": ({"target": duat.Direction(np.ones(12), stream=4)}, "stream 4 isn't one of the model's"),
+    "a bad target of many": ({"target": [3, duat.targets.Logit(99)]}, "target 99 is no token id"),
+    "a target and a position": ({"target": duat.targets.Logit(3), "position": 0}, "belong in the target object"),
+    "a similarity": ({"target": duat.targets.Similarity([1])}, "is no encoder"),
+    "a short direction": ({"target": duat.targets.Direction([1.0])}, "the direction must be 12 finite"),
+    "a direction of no numbers": (
+        {"target": duat.targets.Direction(np.full(12, np.nan))},
+        "the direction must be 12 finite",
+    ),
+    "a stream beyond": ({"target": duat.targets.Direction(np.ones(12), stream=4)}, "stream 4 isn't one of the model's"),
     "words": ({"given": ["a"]}, "must be whole numbers in one row"),
     "nothing": ({"given": None}, "must be whole numbers in one row"),
     "truths": ({"given": [True]}, "must be whole numbers in one row"),
@@ -211,14 +214,14 @@ def test_an_encoder_wants_another_text():
 def test_a_log_probability_is_its_logit_beside_the_mean_minus_the_entropy(name):
     """`log p = (logit − Σ p_v logit_v) − H(p)`, beside the model's own distribution."""
     model, tokenizer = both(name)
-    explanation = duat.explain(model, IDS, duat.LogProbability(7, position=2), tokenizer=tokenizer)
+    explanation = duat.explain(model, IDS, duat.targets.LogProbability(7, position=2), tokenizer=tokenizer)
     logs = np.asarray(jax.nn.log_softmax(model(IDS)[2]))
     close([explanation.value, explanation.completeness.sum], [logs[7]] * 2, layers=30)
     close(explanation.biases["entropy"], (np.exp(logs) * logs).sum())
     assert explanation.target == "log-probability of 'w7' at token 2, 'w3'"
     # Without the entropy it is linear in the stream to first order: the covector is the gradient.
     passed = forward(model, IDS, jnp.ones(6, bool))
-    readout = duat.LogProbability(7, 2).read(model, passed).readout
+    readout = duat.targets.LogProbability(7, 2).read(model, passed).readout
     gradient = jax.grad(lambda h: jax.nn.log_softmax(model.logits_at(h[2]).values)[7])(passed.states)
     if model.config.head.cap is None:  # its ratio is held
         close(readout, gradient)
@@ -232,15 +235,15 @@ def many_words():
     """A float32 model with as many tokens as language models have, whose embeddings share a direction, as theirs do."""
     block = BlockConfig(arrangement="pre-norm", features=16, heads=2, neurons=8)
     head = Head(kind="next token", outputs=49_152, tied=True)
-    config = duat.Config(family="gpt2", blocks=(block,) * 2, vocab=49_152, positions=8, head=head)
-    model = randomised(duat.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(0)), 0)
+    config = duat.models.Config(family="gpt2", blocks=(block,) * 2, vocab=49_152, positions=8, head=head)
+    model = randomised(duat.models.Transformer(config, dtype=jnp.float32, rngs=nnx.Rngs(0)), 0)
     model.embedding.token[...] += 7
     return model
 
 
 @pytest.mark.parametrize("ask", [duat.explain, differently], ids=["explain", "contrast"])
 def test_a_log_probability_over_a_large_vocabulary_keeps_its_digits(ask):
-    assert ask(many_words(), [5, 6, 3], duat.LogProbability(7)).completeness.verdict == "holds"
+    assert ask(many_words(), [5, 6, 3], duat.targets.LogProbability(7)).completeness.verdict == "holds"
 
 
 @pytest.mark.parametrize("stream", [None, 0, pytest.param(2, marks=pytest.mark.slow), 3])
@@ -248,7 +251,7 @@ def test_a_log_probability_over_a_large_vocabulary_keeps_its_digits(ask):
 def test_a_direction_at_any_stream(name, stream):
     model, _ = both(name)
     vector = np.random.default_rng(0).normal(size=12)
-    explanation = duat.explain(model, IDS, duat.Direction(vector, stream=stream, position=3))
+    explanation = duat.explain(model, IDS, duat.targets.Direction(vector, stream=stream, position=3))
     recorded = duat.record(model.hidden)(model.embed(IDS))
     x = recorded.value if stream is None else recorded.at(recorded.streams[stream])
     assert_sums(explanation, float(x[3] @ vector))
@@ -273,11 +276,11 @@ TEXTS = [[5, 17, 3, 44, 17, 20], [9], [8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5], [
 MANY = {
     "gpt2": [
         7,
-        duat.Logit(3, contrast=4, position=0),
-        duat.LogProbability(),
-        duat.Direction(np.arange(12.0), stream=1),
+        duat.targets.Logit(3, contrast=4, position=0),
+        duat.targets.LogProbability(),
+        duat.targets.Direction(np.arange(12.0), stream=1),
     ],
-    "bert": [duat.Similarity([9, 8, 7, 6]), duat.Direction(np.arange(12.0), stream=2)],
+    "bert": [duat.targets.Similarity([9, 8, 7, 6]), duat.targets.Direction(np.arange(12.0), stream=2)],
 }
 
 

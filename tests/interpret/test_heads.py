@@ -22,8 +22,11 @@ import duat_jax as duat
 from duat_jax.inputs import images
 from duat_jax.inputs.request import check
 
-TARGETS = {"next token": duat.Logit(4, contrast=6, position=2), "masked token": duat.LogProbability(4, position=3)}
-ASKED = dict.fromkeys(CONFIGS, duat.Class("good", contrast=0)) | TARGETS
+TARGETS = {
+    "next token": duat.targets.Logit(4, contrast=6, position=2),
+    "masked token": duat.targets.LogProbability(4, position=3),
+}
+ASKED = dict.fromkeys(CONFIGS, duat.targets.ClassLogit("good", contrast=0)) | TARGETS
 
 
 def logits_of(name, x):
@@ -34,7 +37,7 @@ def logits_of(name, x):
 
 def embedded(name):
     given = GIVEN[name]
-    text = isinstance(given, duat.Text)
+    text = isinstance(given, duat.TokenizedText)
     return model_of(name).embed(jnp.asarray(given.ids if text else given), jnp.array(SEGMENTS) if text else None)
 
 
@@ -93,17 +96,29 @@ REFUSED = {
     "no such class": ("first", {"target": "ugly"}, "'ugly' is no class of the model: give 'bad', 'fair', 'good' or a"),
     "no such number": ("first", {"target": 3}, "a number from 0 to 2"),
     "a true class": ("first", {"target": True}, "the target True is no class"),
-    "no such contrast": ("first", {"target": duat.Class(0, contrast="x")}, "the contrast 'x' is no class"),
+    "no such contrast": ("first", {"target": duat.targets.ClassLogit(0, contrast="x")}, "the contrast 'x' is no class"),
     "a position of a class": ("first", {"position": 0}, "predicts a class: explain a class, without position"),
     "a class against a text": ("first", {"against": [1]}, "predicts a class: explain a class, without position"),
-    "a token of a classifier": ("first", {"target": duat.Logit(1)}, "predicts a class"),
-    "a class of a language model": ("masked token", {"target": duat.Class(1)}, "predicts the token at a mask"),
+    "a token of a classifier": ("first", {"target": duat.targets.Logit(1)}, "predicts a class"),
+    "a class of a language model": (
+        "masked token",
+        {"target": duat.targets.ClassLogit(1)},
+        "predicts the token at a mask",
+    ),
     "a mask against a text": ("masked token", {"against": [1], "position": 0}, "without another text"),
     "an unknown mask": ("masked token", {}, "isn't known without its tokenizer: give a position"),
-    "segments beyond": ("first", {"given": duat.Text(IDS, [0, 0, 0, 1, 2])}, "must lie between 0 and 1, not [0, 0"),
-    "few segments": ("first", {"given": duat.Text(IDS, [0])}, "segments must be 5 whole numbers"),
-    "half segments": ("first", {"given": duat.Text(IDS, [0.5] * 5)}, "segments must be 5 whole numbers"),
-    "segments of none": ("last", {"given": duat.Text(IDS, SEGMENTS)}, "has no segments: leave them out of the text"),
+    "segments beyond": (
+        "first",
+        {"given": duat.TokenizedText(IDS, [0, 0, 0, 1, 2])},
+        "must lie between 0 and 1, not [0, 0",
+    ),
+    "few segments": ("first", {"given": duat.TokenizedText(IDS, [0])}, "segments must be 5 whole numbers"),
+    "half segments": ("first", {"given": duat.TokenizedText(IDS, [0.5] * 5)}, "segments must be 5 whole numbers"),
+    "segments of none": (
+        "last",
+        {"given": duat.TokenizedText(IDS, SEGMENTS)},
+        "has no segments: leave them out of the text",
+    ),
     "bytes of an image": ("image", {"given": np.zeros((3, 9, 13), np.uint8)}, "not uint8 [3, 9, 13]: duat.load_image"),
     "channels at the end": ("image", {"given": PIXELS.T}, "numbers [3, 9, 13] (channels, height, width), not float64"),
     "pixels of no number": ("image", {"given": PIXELS * np.nan}, "pixels must be finite"),
@@ -122,7 +137,7 @@ def test_what_a_head_cannot_say_is_refused(case):
 def test_a_masked_model_is_read_at_its_only_mask():
     tokenizer, config = duat.load_tokenizer(GOLDEN / "bert-masked"), duat.load_config(GOLDEN / "bert-masked")
     texts = [tokenizer.encode(text).ids for text in ("w5 [MASK] w6", "[MASK]", "w5 w6", "[MASK] [MASK]")]
-    question = check(config, texts[:2], [7, duat.LogProbability(7)], tokenizer=tokenizer)
+    question = check(config, texts[:2], [7, duat.targets.LogProbability(7)], tokenizer=tokenizer)
     assert [[target.position for target in row] for row in question.targets] == [[2, 2], [1, 1]]
     with pytest.raises(duat.BadText) as raised:
         check(config, texts, 7, tokenizer=tokenizer)
@@ -306,7 +321,7 @@ WRONG = {
     "no mask": (["w5"], "bert-masked", "the text has no [MASK]: write one"),
     "an unknown class": (["w5", "--target", "z"], "bert-classes", "the target 'z' is no class of the model: give 'a',"),
     "another head": (["w5", "--head", "next token"], "bert-masked", "head = 'next token' isn't supported, only masked"),
-    "no gate": (["w5", "--carries", "halves"], "bert-masked", "carries = 'halves' is for gated models"),
+    "no gate": (["w5", "--gate-rule", "halves"], "bert-masked", "gate_rule = 'halves' is for gated models"),
 }
 
 
@@ -322,11 +337,11 @@ def test_the_command_says_what_a_head_needs(case):
 def test_another_factor_may_carry_the_neurons():
     """The table is the same, and so is what the collapse sums to; its parts are others."""
     model = duat.load(GOLDEN / "llama", dtype=jnp.float64)
-    gate, factor = (duat.explain(model, [5, 3, 8, 2], 7, carries=carries) for carries in ("gate", "factor"))
+    gate, factor = (duat.explain(model, [5, 3, 8, 2], 7, gate_rule=gate_rule) for gate_rule in ("gate", "factor"))
     for key, part in gate.terms.items():
         np.testing.assert_array_equal(factor.terms[key], part)
     close(factor.input_tokens.sum() + factor.input_bias, gate.value)
     assert factor.collapse_completeness.verdict == "holds"
     assert np.abs(factor.input_tokens - gate.input_tokens).max() > 1e-3
-    with pytest.raises(duat.DuatError, match="carries = 'both' isn't one of gate, factor, halves"):
-        duat.explain(model, [5, 3], 7, carries="both")
+    with pytest.raises(duat.DuatError, match="gate_rule = 'both' isn't one of gate, factor, halves"):
+        duat.explain(model, [5, 3], 7, gate_rule="both")

@@ -41,7 +41,7 @@ def zero(kernel, rows):
 
 
 def holds(found):
-    parts = sum(effect.secant.sum() for effect in found.effects) + sum(found.jumps.values())
+    parts = sum(effect.secant.sum() for effect in found.effects) + sum(found.discontinuities.values())
     assert found.completeness.verdict == "holds"
     near(parts, found.after - found.before, within=float(found.completeness.tolerance))
     return found
@@ -53,18 +53,18 @@ def changed(name):
     model = both(name)
     direction = 9 * numbers(model.config.features)
     changes = [
-        duat.Neurons(1, [3, 8]).set(0),
-        duat.Heads(1, 2).scale(0),
-        duat.Stream(1, tokens=-1).steer(direction),
+        duat.edits.Neurons(1, [3, 8]).set(0),
+        duat.edits.Heads(1, 2).scale(0),
+        duat.edits.Stream(1, tokens=-1).steer(direction),
     ]
     block = model.config.blocks[1]
-    neurons = duat.Edit(kept=jnp.ones(block.neurons * (block.chosen_experts or 1)).at[jnp.array([3, 8])].set(0))
+    neurons = duat.edits.Edit(kept=jnp.ones(block.neurons * (block.chosen_experts or 1)).at[jnp.array([3, 8])].set(0))
     edits = {
         duat.Site("point", duat.Key(("layers.1",), "mlp.neurons", 0)): neurons,
-        duat.Site("point", duat.Key(("layers.1",), "attention.mixed", 0)): duat.Edit(
+        duat.Site("point", duat.Key(("layers.1",), "attention.mixed", 0)): duat.edits.Edit(
             kept=jnp.ones((block.heads, 1)).at[2].set(0)
         ),
-        duat.Site("stream", duat.Key((), "layer", 1)): duat.Edit(
+        duat.Site("stream", duat.Key((), "layer", 1)): duat.edits.Edit(
             added=jnp.zeros((len(IDS), model.config.features)).at[-1].set(direction)
         ),
     }
@@ -120,7 +120,7 @@ def test_a_change_of_the_stream_is_one_of_what_enters_the_next_layer():
         return model.head.logits(model.head.states(hidden), model.embedding.token[...])[-1, TOKEN]
 
     reference = jax.jit(duat.secant(from_there))(stream.at[rows].add(direction), stream)
-    steered = [duat.Stream(1, [1, 4]).steer(direction[:2]), duat.Stream(1, 2).steer(direction[2])]
+    steered = [duat.edits.Stream(1, [1, 4]).steer(direction[:2]), duat.edits.Stream(1, 2).steer(direction[2])]
     found = holds(duat.intervene(model, IDS, steered, TOKEN))
     secants = np.concatenate([effect.secant for effect in found.effects])
     close(secants, reference.parts[rows].sum(-1), layers=9)
@@ -132,7 +132,7 @@ def test_a_stream_set_to_that_of_another_text_gives_the_other_text(layers, token
     model, other = both("gpt2"), [9, 8, 7, 6, 1, 2]
     there = duat.record(model.hidden)(model.embed(jnp.array(other)))
     stream = there.at(there.streams[layers])
-    place = duat.Stream(layers % len(there.streams), tokens)
+    place = duat.edits.Stream(layers % len(there.streams), tokens)
     found = holds(duat.intervene(model, IDS, place.set(stream[tokens or slice(None)]), TOKEN))
     close(found.after, logit(model, other), layers=9)
 
@@ -140,25 +140,25 @@ def test_a_stream_set_to_that_of_another_text_gives_the_other_text(layers, token
 @pytest.mark.slow
 def test_a_choice_of_experts_that_moves_is_a_part_by_name():
     model = both("mixtral")
-    found = holds(duat.intervene(model, IDS, duat.Stream(0).steer(3 * numbers(model.config.features)), TOKEN))
-    assert any(found.jumps.values())
-    assert "jumped: " in str(found)
+    found = holds(duat.intervene(model, IDS, duat.edits.Stream(0).steer(3 * numbers(model.config.features)), TOKEN))
+    assert any(found.discontinuities.values())
+    assert "discontinuity: " in str(found)
 
 
 @pytest.mark.slow
 def test_every_number_is_read_again():
     model = both("gpt2")
     direction, other = (numbers(model.config.features, key=k) for k in (1, 2))
-    steer = duat.Stream(1, tokens=2).steer(direction)
-    along = holds(duat.intervene(model, IDS, steer, duat.Direction(other, stream=1, position=2)))
+    steer = duat.edits.Stream(1, tokens=2).steer(direction)
+    along = holds(duat.intervene(model, IDS, steer, duat.targets.Direction(other, stream=1, position=2)))
     close([along.difference, along.effects[0].frozen[0]], [direction @ other] * 2, layers=9)
     x = model.embed(jnp.array(IDS))
     site = duat.Site("stream", duat.Key((), "layer", 1))
-    edited = duat.edit(model.output, {site: duat.Edit(added=jnp.zeros_like(x).at[2].set(direction))})
-    found = holds(duat.intervene(model, IDS, steer, duat.LogProbability(3)))
+    edited = duat.edit(model.output, {site: duat.edits.Edit(added=jnp.zeros_like(x).at[2].set(direction))})
+    found = holds(duat.intervene(model, IDS, steer, duat.targets.LogProbability(3)))
     expected = [jax.nn.log_softmax(run(x)[-1])[3] for run in (model.output, edited)]
     close([found.before, found.after], expected, layers=9)
-    similar = duat.intervene(both("bert"), IDS, duat.Heads(0, [0, 1], tokens=[1, 2]).set(0), against=[9, 8, 7])
+    similar = duat.intervene(both("bert"), IDS, duat.edits.Heads(0, [0, 1], tokens=[1, 2]).set(0), against=[9, 8, 7])
     assert holds(similar).effects[0].secant.shape == (2, 2)
 
 
@@ -188,16 +188,16 @@ def test_everything_wrong_is_said_at_once():
     model = both("gpt2")
     layers, heads, features = model.config.layers, model.config.blocks[0].heads, model.config.features
     changes = [
-        duat.Neurons(layers, 0).set(0),
-        duat.Heads(0, [0, heads]).set(0),
-        duat.Stream(layers + 1).scale(2),
-        duat.Neurons(0, [1, 1]).set(0),
-        duat.Stream(1, tokens=6).steer(0.0),
-        duat.Stream(1).steer(np.zeros(features + 1)),
-        duat.Stream(1, tokens=0).set(np.nan),
-        duat.Heads(1, 0).scale("much"),
-        duat.Heads(1, 1).scale(2),
-        duat.Heads(1, [0, 1], tokens=2).set(0),
+        duat.edits.Neurons(layers, 0).set(0),
+        duat.edits.Heads(0, [0, heads]).set(0),
+        duat.edits.Stream(layers + 1).scale(2),
+        duat.edits.Neurons(0, [1, 1]).set(0),
+        duat.edits.Stream(1, tokens=6).steer(0.0),
+        duat.edits.Stream(1).steer(np.zeros(features + 1)),
+        duat.edits.Stream(1, tokens=0).set(np.nan),
+        duat.edits.Heads(1, 0).scale("much"),
+        duat.edits.Heads(1, 1).scale(2),
+        duat.edits.Heads(1, [0, 1], tokens=2).set(0),
     ]
     with pytest.raises(duat.BadText) as error:
         duat.intervene(model, IDS, changes, 10**9)
@@ -220,11 +220,11 @@ def test_everything_wrong_is_said_at_once():
     ):
         assert part in str(error.value)
     with pytest.raises(duat.BadText, match="layer 1 is none of the 1 before what is read"):
-        duat.intervene(model, IDS, duat.Heads(1, 0).set(0), duat.Direction(np.ones(features), stream=1))
-    for nothing in ([], None, 3, [duat.Heads(1, 0)]):
+        duat.intervene(model, IDS, duat.edits.Heads(1, 0).set(0), duat.targets.Direction(np.ones(features), stream=1))
+    for nothing in ([], None, 3, [duat.edits.Heads(1, 0)]):
         with pytest.raises(duat.BadText, match="changes are one or several such as"):
             duat.intervene(model, IDS, nothing, TOKEN)
     with pytest.raises(duat.BadText, match="one input and one target are taken"):
         duat.intervene(model, [IDS, IDS], changes[8], TOKEN)
     with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the changes"):
-        duat.intervene(model, IDS, duat.Stream(1).set(1.7e308), TOKEN)
+        duat.intervene(model, IDS, duat.edits.Stream(1).set(1.7e308), TOKEN)

@@ -17,7 +17,12 @@ IDS, OTHER = jnp.array([5, 17, 3, 44, 17, 20]), jnp.array([9, 8, 7, 6])
 
 def test_only_a_log_probability_has_an_entropy():
     model = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)
-    asked = [7, duat.LogProbability(7), duat.Direction(np.arange(12.0), stream=1), duat.LogProbability(3, position=1)]
+    asked = [
+        7,
+        duat.targets.LogProbability(7),
+        duat.targets.Direction(np.arange(12.0), stream=1),
+        duat.targets.LogProbability(3, position=1),
+    ]
     found = duat.explain(model, IDS, asked)
     assert ["entropy" in each.biases for each in found] == [False, True, False, True]
     for each, target in zip(found, asked):
@@ -27,13 +32,18 @@ def test_only_a_log_probability_has_an_entropy():
 
 
 ASKED = {
-    "gpt2": (duat.Logit(7), duat.Logit(7, contrast=3), duat.LogProbability(7), duat.LogProbability(3, position=1)),
-    "bert-masked": (duat.Logit(4, position=3), duat.LogProbability(4, position=3)),
-    "gpt2-classes": (duat.Class(1), duat.Class(1, contrast=0)),
-    "bert": (duat.Similarity(OTHER),),
+    "gpt2": (
+        duat.targets.Logit(7),
+        duat.targets.Logit(7, contrast=3),
+        duat.targets.LogProbability(7),
+        duat.targets.LogProbability(3, position=1),
+    ),
+    "bert-masked": (duat.targets.Logit(4, position=3), duat.targets.LogProbability(4, position=3)),
+    "gpt2-classes": (duat.targets.ClassLogit(1), duat.targets.ClassLogit(1, contrast=0)),
+    "bert": (duat.targets.Similarity(OTHER),),
 }
 ASKED |= {
-    name: (*targets, duat.Direction(np.arange(float(duat.load_config(GOLDEN / name).features)), 1, 2))
+    name: (*targets, duat.targets.Direction(np.arange(float(duat.load_config(GOLDEN / name).features)), 1, 2))
     for name, targets in ASKED.items()
 }
 
@@ -42,23 +52,25 @@ def by_hand(model, ids, target):
     """The number that a target names, from the model's output alone."""
     said = model(ids)
     match target:
-        case duat.LogProbability():
+        case duat.targets.LogProbability():
             return jax.nn.log_softmax(said[-1 if target.position is None else target.position])[target.token]
-        case duat.Logit():
+        case duat.targets.Logit():
             logits = said[-1 if target.position is None else target.position]
             return logits[target.token] - (0 if target.contrast is None else logits[target.contrast])
-        case duat.Class():
+        case duat.targets.ClassLogit():
             return said[target.name] - (0 if target.contrast is None else said[target.contrast])
-        case duat.Similarity():
+        case duat.targets.Similarity():
             a, b = said.mean(0), model(target.against).mean(0)
             return a @ b / jnp.linalg.norm(a) / jnp.linalg.norm(b)
-        case duat.Direction():
+        case duat.targets.Direction():
             streams = forward(model, ids, jnp.ones(len(ids), bool), (target.stream,)).streams
             return streams[target.stream][target.position] @ target.vector
 
 
 EVERY = [
-    pytest.param(name, one, marks=[] if isinstance(one, duat.LogProbability) and name == "gpt2" else pytest.mark.slow)
+    pytest.param(
+        name, one, marks=[] if isinstance(one, duat.targets.LogProbability) and name == "gpt2" else pytest.mark.slow
+    )
     for name, targets in ASKED.items()
     for one in targets
 ]
@@ -70,7 +82,7 @@ def test_every_command_gives_the_number_that_a_target_names(name, target):
     x, y = (jnp.array(ids) for ids in (IDS, [5, 17, 9, 44, 2, 20]))
     explained = [duat.explain(model, ids, target) for ids in (x, y)]
     contrasted = duat.contrast(model, x, y, target)
-    changed = duat.intervene(model, x, duat.Neurons(0, 3).set(0), target)
+    changed = duat.intervene(model, x, duat.edits.Neurons(0, 3).set(0), target)
     expected = [float(by_hand(model, ids, target)) for ids in (x, y)]
     for found in (
         [each.value for each in explained],

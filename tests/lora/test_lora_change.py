@@ -111,7 +111,7 @@ def test_the_columns_and_the_adapters_parts_sum_to_what_the_merged_model_says(na
     before, after = (said(one, IDS)[3] for one in (model, merge(model, adapters)))
     change = (after[TOKEN] - after[8]) - (before[TOKEN] - before[8])
     close(sum(found.totals.values()), change, 8)
-    close(sum(effect.part for effect in found.effects) + sum(found.jumps.values()), change, 8)
+    close(sum(effect.part for effect in found.effects) + sum(found.discontinuities.values()), change, 8)
     for effect in found.effects[:2]:
         alone = said(merge(model, {effect.name: adapters[effect.name]}), IDS)[3]
         close(effect.alone, np.asarray(alone[TOKEN] - alone[8] - (before[TOKEN] - before[8])), 8)

@@ -11,7 +11,7 @@ from helpers import close, weights_of
 from lies import answers, collapsed_answers, disagreement, how
 
 import duat_jax as duat
-from duat_jax.forms.affine_form import CARRIERS, KINDS, collapsed_contributions
+from duat_jax.forms.affine_form import GATE_RULES, KINDS, collapsed_contributions
 from duat_jax.forms.completeness import HOLDS
 from duat_jax.transform.recording import record_kinds
 
@@ -55,13 +55,13 @@ def test_the_closed_form_is_the_forward_pass_at_every_layer(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("carries", CARRIERS)
+@pytest.mark.parametrize("gate_rule", GATE_RULES)
 @pytest.mark.parametrize("name", ["llama", "mixtral", "gemma2"])
-def test_every_gauge_of_a_gated_term_is_exact(name, carries):
+def test_every_gauge_of_a_gated_term_is_exact(name, gate_rule):
     model, given, _ = golden(name)
     case = case_of(model, given)
-    found = collapsed_contributions(record_kinds(case.fn, case.x, KINDS), carries=carries)
-    reference = collapsed_parts(case.fn, case.x, share=CARRIERS[carries])
+    found = collapsed_contributions(record_kinds(case.fn, case.x, KINDS), gate_rule=gate_rule)
+    reference = collapsed_parts(case.fn, case.x, share=GATE_RULES[gate_rule])
     assert found.completeness.verdict == HOLDS
     close(found.input, reference.parts["input[0]"], layers=9)
 

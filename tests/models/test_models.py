@@ -73,7 +73,7 @@ def test_a_read_out_at_one_token_copies_no_unembedding(rows):
         BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=8),
         Head(kind="next token", outputs=rows),
     )
-    config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=outputs)
+    config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=outputs)
     head = ReadOut(config, dtype=jnp.float32, rngs=nnx.Rngs(0))
     state, weights = jnp.ones(8, jnp.float32), jnp.ones(rows, jnp.float32)
 

@@ -9,7 +9,7 @@ from flax import nnx
 from helpers import close, make_input, near, numbers, weights_of
 
 import duat_jax as duat
-from duat_jax.forms.affine_form import CARRIERS
+from duat_jax.forms.affine_form import GATE_RULES
 from duat_jax.nn import (
     ACTIVATIONS,
     Attention,
@@ -208,8 +208,8 @@ GATES = {  # of every gauge, the slope with which a neuron's gate and its factor
 }
 
 
-@pytest.mark.parametrize("carries", CARRIERS)
-def test_what_carries_a_gated_mlp_is_a_gauge(carries):
+@pytest.mark.parametrize("gate_rule", GATE_RULES)
+def test_the_gate_rule_of_a_gated_mlp_is_a_gauge(gate_rule):
     layer = randomised(GatedMLP(6, 10, "silu", bias=False, dtype=jnp.float64, rngs=nnx.Rngs(0)))
     x, readout = numbers(4, 6), numbers(4, 6, key=2)
 
@@ -221,12 +221,12 @@ def test_what_carries_a_gated_mlp_is_a_gauge(carries):
     parts = duat.decompose(fn, jnp.asarray(x))
     close(parts.terms["mlp"], on_neurons * gate / (1 + np.exp(-gate)) * factor)
     assert parts.completeness.holds and not np.asarray(parts.input).any()
-    slopes = GATES[carries](gate, factor)
+    slopes = GATES[gate_rule](gate, factor)
     expected = sum(
         (on_neurons * slope) @ np.asarray(part.kernel[...]).T
         for slope, part in zip(slopes, (layer.input, layer.factor))
     )
-    collapse = duat.collapse(fn, jnp.asarray(x), carries=carries)
+    collapse = duat.collapse(fn, jnp.asarray(x), gate_rule=gate_rule)
     close(collapse.linear.T(jnp.ones((), jnp.float64)), expected)
     assert collapse.completeness.holds
 

@@ -62,7 +62,7 @@ OUTPUTS, INPUTS = (2, 3), (4, 5)
 def test_a_map_is_its_matrix_on_vec(make):
     made, dense = make(0, OUTPUTS, INPUTS)
     x, u = matrix(7, *INPUTS), matrix(8, *OUTPUTS)
-    assert isinstance(made, duat.LinearMap)
+    assert isinstance(made, duat.operators.LinearMap)
     assert (made.input.shape, made.output.shape) == (INPUTS, OUTPUTS)
     assert (made.T.input.shape, made.T.output.shape) == (OUTPUTS, INPUTS)
     close(made(x), dense @ x.reshape(-1))
@@ -212,7 +212,7 @@ def test_only_maps_are_added_and_composed_and_the_contract_itself_cant_be_made()
         with pytest.raises(TypeError):
             call()
     with pytest.raises(TypeError, match="abstract"):
-        duat.LinearMap()
+        duat.operators.LinearMap()
 
 
 @pytest.mark.parametrize("block", BLOCK_NAMES)

@@ -44,15 +44,15 @@ def agrees_with_svd(found, dense, count):
 )
 def test_norms_are_those_of_the_matrix(make, sizes):
     made, dense = make(0, *sizes)
-    close(duat.token_norms(made), norms_of(dense, *sizes))
-    close(duat.frobenius(made), np.linalg.norm(dense))
+    close(duat.operators.token_norms(made), norms_of(dense, *sizes))
+    close(duat.operators.frobenius(made), np.linalg.norm(dense))
 
 
 @pytest.mark.parametrize("make", [kronecker, transposed_function])
 def test_the_diagonal_is_that_of_the_matrix(make):
     made, dense = make(0, INPUTS, INPUTS)
-    close(duat.diagonal(made), np.diag(dense))
-    assert duat.diagonal(made).shape == INPUTS
+    close(duat.operators.diagonal(made), np.diag(dense))
+    assert duat.operators.diagonal(made).shape == INPUTS
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7, 20])
@@ -63,8 +63,8 @@ def test_in_batches_every_entry_is_met_once(at_once, monkeypatch):
     # A function of its own, so that nothing compiled for another size of batch is met.
     made = LinearFunction(lambda kernels, x: mix(kernels, x), kernels, jax.ShapeDtypeStruct(INPUTS, kernels.dtype))
     assert entries.at_once(made) == at_once
-    close(duat.diagonal(made), np.diag(dense))
-    close(duat.token_norms(made), norms_of(dense, INPUTS, INPUTS))
+    close(duat.operators.diagonal(made), np.diag(dense))
+    close(duat.operators.token_norms(made), norms_of(dense, INPUTS, INPUTS))
 
 
 @pytest.mark.slow
@@ -80,10 +80,10 @@ def test_memory_doesnt_grow_with_the_matrix(optimised):
 def test_of_a_collapse_norms_diagonal_and_triplets_are_those_of_its_matrix(block):
     x = make_input(3)
     linear = jax.jit(lambda x: duat.collapse(make_stack(block, 1), x).linear)(x)
-    dense, norms = np.asarray(linear.dense()), duat.token_norms(linear)
+    dense, norms = np.asarray(linear.dense()), duat.operators.token_norms(linear)
     close(norms, norms_of(dense, x.shape, x.shape))
-    close(duat.diagonal(linear), np.diag(dense))
-    agrees_with_svd(duat.singular_triplets(linear, 4, key=KEY, iterations=18), dense, 4)
+    close(duat.operators.diagonal(linear), np.diag(dense))
+    agrees_with_svd(duat.operators.singular_triplets(linear, 4, key=KEY, iterations=18), dense, 4)
     assert (np.triu(norms, 1) == 0).all() and (np.tril(norms) > 0).sum() == 6, "a later token moves no earlier one"
 
 
@@ -92,29 +92,29 @@ def test_of_one_tokens_state_and_of_one_number_there_is_one_norm_for_each_input_
     dense = matrix.reshape(3, 6, 3, 6)
     last = LinearFunction(lambda data, x: mix(data, x)[-1], made.data, made.input)
     one = LinearFunction(lambda data, x: mix(data, x)[-1, 2], made.data, made.input)
-    close(duat.token_norms(last), np.sqrt((dense[-1] ** 2).sum((0, 2))))
-    close(duat.token_norms(one), np.sqrt((dense[-1, 2] ** 2).sum(-1)))
-    close(duat.frobenius(one), np.linalg.norm(dense[-1, 2]))
-    assert duat.token_norms(one).shape == duat.token_norms(last).shape == (3,)
+    close(duat.operators.token_norms(last), np.sqrt((dense[-1] ** 2).sum((0, 2))))
+    close(duat.operators.token_norms(one), np.sqrt((dense[-1, 2] ** 2).sum(-1)))
+    close(duat.operators.frobenius(one), np.linalg.norm(dense[-1, 2]))
+    assert duat.operators.token_norms(one).shape == duat.operators.token_norms(last).shape == (3,)
 
 
 def test_squares_of_half_precision_are_summed_in_single():
     made = Kronecker(jnp.ones((1, 1), jnp.bfloat16), jnp.ones((1, 300), jnp.bfloat16))
-    assert duat.token_norms(made).dtype == jnp.float32
-    relative(duat.frobenius(made), 300**0.5, within=1e-6)
-    relative(duat.frobenius(made.T), 300**0.5, within=1e-6)
+    assert duat.operators.token_norms(made).dtype == jnp.float32
+    relative(duat.operators.frobenius(made), 300**0.5, within=1e-6)
+    relative(duat.operators.frobenius(made.T), 300**0.5, within=1e-6)
 
 
 def test_estimates_are_as_far_off_as_they_say():
     made, dense = function(0, INPUTS, INPUTS)
-    diagonal = duat.estimated_diagonal(made, 400, key=KEY)
+    diagonal = duat.operators.estimated_diagonal(made, 400, key=KEY)
     assert diagonal.value.shape == diagonal.standard_error.shape == INPUTS
     in_errors = (diagonal.value.reshape(-1) - np.diag(dense)) / diagonal.standard_error.reshape(-1)
     assert 0.5 < np.mean(in_errors**2) < 2
     # For random signs the variance is the sum of the row's other squares.
     spread = np.sqrt(((dense**2).sum(1) - np.diag(dense) ** 2) / 400)
     relative(diagonal.standard_error.reshape(-1), spread, within=0.15)
-    norms = jax.vmap(lambda key: duat.estimated_frobenius(made, 100, key=key))(jax.random.split(KEY, 60))
+    norms = jax.vmap(lambda key: duat.operators.estimated_frobenius(made, 100, key=key))(jax.random.split(KEY, 60))
     in_errors = (norms.value - np.linalg.norm(dense)) / norms.standard_error
     assert 0.5 < np.mean(in_errors**2) < 2
     relative(norms.value.mean(), np.linalg.norm(dense), within=0.02)
@@ -124,7 +124,7 @@ def test_estimates_are_as_far_off_as_they_say():
 @pytest.mark.parametrize("sizes", [(OUTPUTS, INPUTS), (INPUTS, OUTPUTS)], ids=["wide", "tall"])
 def test_triplets_of_a_whole_iteration_are_those_of_the_matrix(make, sizes):
     made, dense = make(0, *sizes)
-    found = duat.singular_triplets(made, 6, key=KEY)
+    found = duat.operators.singular_triplets(made, 6, key=KEY)
     assert found.left.shape == (6, *made.output.shape) and found.right.shape == (6, *made.input.shape)
     agrees_with_svd(found, dense, 6)
 
@@ -134,7 +134,7 @@ def test_triplets_of_a_whole_iteration_are_those_of_the_matrix(make, sizes):
 )
 def test_a_singular_value_lies_within_the_error(outputs, inputs, iterations):
     made, dense = function(3, outputs, inputs)
-    found = duat.singular_triplets(made, 4, key=KEY, iterations=iterations)
+    found = duat.operators.singular_triplets(made, 4, key=KEY, iterations=iterations)
     values = np.linalg.svd(dense, compute_uv=False)
     nearest = np.abs(np.asarray(found.values)[:, None] - values).min(1)
     assert (nearest <= found.errors).all()
@@ -176,15 +176,15 @@ class Counted(LinearMap):
 
 def test_an_iteration_applies_the_map_and_its_transpose_once_and_so_does_each_error():
     CALLS.clear()
-    jax.block_until_ready(duat.singular_triplets(Counted(jnp.arange(1.0, 21)), 3, key=KEY, iterations=10))
+    jax.block_until_ready(duat.operators.singular_triplets(Counted(jnp.arange(1.0, 21)), 3, key=KEY, iterations=10))
     jax.effects_barrier()
     assert (CALLS.count("map"), CALLS.count("transpose")) == (13, 13)
 
 
 def test_a_wrong_transpose_is_seen_in_the_errors():
     true, lying = (Counted(jnp.arange(1.0, 21), lie=lie) for lie in (1.0, 1.01))
-    assert (duat.singular_triplets(true, 2, key=KEY, iterations=20).errors < 1e-13).all()
-    assert (duat.singular_triplets(lying, 2, key=KEY, iterations=20).errors > 1e-2).all()
+    assert (duat.operators.singular_triplets(true, 2, key=KEY, iterations=20).errors < 1e-13).all()
+    assert (duat.operators.singular_triplets(lying, 2, key=KEY, iterations=20).errors > 1e-2).all()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_wrong_transpose_is_seen_in_the_errors():
     ids=["identity", "two values", "zero", "not a number"],
 )
 def test_where_there_are_no_further_triplets_no_error_says_that_there_are(made, values):
-    found = duat.singular_triplets(made, 4, key=KEY, iterations=6)
+    found = duat.operators.singular_triplets(made, 4, key=KEY, iterations=6)
     certain = found.errors < 1e-10
     assert np.isfinite(found.values).all() and certain[: len(values)].all()
     close(found.values[: len(values)], values)
@@ -211,7 +211,7 @@ def test_where_there_are_no_further_triplets_no_error_says_that_there_are(made, 
 
 def test_the_iteration_runs_in_the_default_precision(dtype=jnp.float32):
     left, right = matrix(0, 3, 3).astype(dtype), matrix(1, 4, 4).astype(dtype)
-    found = duat.singular_triplets(Kronecker(left, right), 2, key=KEY, iterations=12)
+    found = duat.operators.singular_triplets(Kronecker(left, right), 2, key=KEY, iterations=12)
     exact = np.linalg.svd(np.kron(left.astype(float), right.astype(float)), compute_uv=False)[:2]
     assert {part.dtype for part in found} == {jnp.dtype(float)}
     relative(found.values, exact, within=4 * float(jnp.finfo(dtype).eps))
@@ -226,13 +226,27 @@ def test_maps_with_one_function_are_one_program_and_triplets_go_through_jit():
 
     like = jax.ShapeDtypeStruct((5, 2), jnp.float64)
     maps = [LinearFunction(multiply, matrix(key, 5, 2), like) for key in range(3)]
-    found = [(duat.singular_triplets(made, 2, key=KEY), duat.token_norms(made), duat.diagonal(made)) for made in maps]
+    found = [
+        (
+            duat.operators.singular_triplets(made, 2, key=KEY),
+            duat.operators.token_norms(made),
+            duat.operators.diagonal(made),
+        )
+        for made in maps
+    ]
     first = len(traces)
-    again = [(duat.singular_triplets(made, 2, key=KEY), duat.token_norms(made), duat.diagonal(made)) for made in maps]
+    again = [
+        (
+            duat.operators.singular_triplets(made, 2, key=KEY),
+            duat.operators.token_norms(made),
+            duat.operators.diagonal(made),
+        )
+        for made in maps
+    ]
     assert len(traces) == first
     assert first < 3 * 10
     jax.tree.map(close, again, found)
-    close(jax.jit(lambda made: duat.singular_triplets(made, 2, key=KEY))(maps[0]).values, found[0][0].values)
+    close(jax.jit(lambda made: duat.operators.singular_triplets(made, 2, key=KEY))(maps[0]).values, found[0][0].values)
 
 
 def test_what_cant_be_asked_is_an_error_that_says_why():
@@ -240,14 +254,17 @@ def test_what_cant_be_asked_is_an_error_that_says_why():
     like = jax.ShapeDtypeStruct((2,), jnp.complex128)
     turned = LinearFunction(jnp.multiply, jnp.ones(2, jnp.complex128), like)
     cases = [
-        (lambda: duat.diagonal(made), ("float64[4,5]", "float64[2,3]", "no diagonal")),
-        (lambda: duat.estimated_diagonal(made, 4, key=KEY), ("float64[4,5]", "float64[2,3]", "no diagonal")),
-        (lambda: duat.estimated_frobenius(made, 1, key=KEY), ("samples = 1", "at least 2")),
-        (lambda: duat.singular_triplets(made, 0, key=KEY), ("count = 0", "1 and 6")),
-        (lambda: duat.singular_triplets(made, 7, key=KEY), ("count = 7", "1 and 6")),
-        (lambda: duat.singular_triplets(made, 3, key=KEY, iterations=2), ("iterations = 2", "count = 3", "6")),
-        (lambda: duat.singular_triplets(made, 3, key=KEY, iterations=7), ("iterations = 7", "6")),
-        (lambda: duat.singular_triplets(turned, 9, key=KEY), ("complex128[2] isn't real", "count = 9")),
+        (lambda: duat.operators.diagonal(made), ("float64[4,5]", "float64[2,3]", "no diagonal")),
+        (lambda: duat.operators.estimated_diagonal(made, 4, key=KEY), ("float64[4,5]", "float64[2,3]", "no diagonal")),
+        (lambda: duat.operators.estimated_frobenius(made, 1, key=KEY), ("samples = 1", "at least 2")),
+        (lambda: duat.operators.singular_triplets(made, 0, key=KEY), ("count = 0", "1 and 6")),
+        (lambda: duat.operators.singular_triplets(made, 7, key=KEY), ("count = 7", "1 and 6")),
+        (
+            lambda: duat.operators.singular_triplets(made, 3, key=KEY, iterations=2),
+            ("iterations = 2", "count = 3", "6"),
+        ),
+        (lambda: duat.operators.singular_triplets(made, 3, key=KEY, iterations=7), ("iterations = 7", "6")),
+        (lambda: duat.operators.singular_triplets(turned, 9, key=KEY), ("complex128[2] isn't real", "count = 9")),
     ]
     for call, words in cases:
         with pytest.raises(duat.DuatError) as caught:

@@ -32,7 +32,7 @@ computation and that isn't among the switches is refused by name. `make families
 """
 
 
-def exactness(model: duat.Transformer, given: jax.Array) -> float:
+def exactness(model: duat.models.Transformer, given: jax.Array) -> float:
     """Return the error of the complete table of one output in tolerances: the largest entry of the last token's.
 
     Args:

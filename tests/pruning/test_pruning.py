@@ -15,7 +15,7 @@ from duat_jax.pruning.budget import FRACTIONS, cheapest, equally, together
 from duat_jax.pruning.calibration import WEIGHTS, Moments, losses, moments
 from duat_jax.pruning.compensation import COMPENSATIONS, compensated
 from duat_jax.pruning.pruner import keep_largest, prune, pruned, scores, silenced
-from duat_jax.pruning.removal import Terms, removal, without
+from duat_jax.pruning.removal import Terms, measure_removal, without
 from duat_jax.pruning.resizing import resized
 from duat_jax.pruning.scores import METHODS
 from duat_jax.verification.networks import randomised
@@ -26,7 +26,7 @@ IDS = np.array(jax.random.randint(jax.random.key(5), (6, 7), 0, VOCAB), np.int32
 
 def model_of(layers=LAYERS, *, final_norm=True, dtype=jnp.float64, **settings):
     sizes = {"arrangement": "pre-norm", "features": FEATURES, "heads": 2, "neurons": NEURONS, "activation": "gelu_tanh"}
-    config = duat.Config(
+    config = duat.models.Config(
         family="gpt2",
         blocks=(BlockConfig(**sizes | settings),) * layers,
         vocab=VOCAB,
@@ -34,7 +34,7 @@ def model_of(layers=LAYERS, *, final_norm=True, dtype=jnp.float64, **settings):
         head=Head(kind="next token", outputs=VOCAB, tied=True),
         final_norm=final_norm,
     )
-    return randomised(duat.Transformer(config, dtype=dtype, rngs=nnx.Rngs(0)), 0)
+    return randomised(duat.models.Transformer(config, dtype=dtype, rngs=nnx.Rngs(0)), 0)
 
 
 GATED = {"mlp": "gated", "mlp_bias": False, "norm": "rms", "activation": "silu"}
@@ -76,7 +76,7 @@ def one_hot(token, output, tokens=IDS.shape[1]):
 def test_what_removed_neurons_add_is_the_sum_of_their_contributions(settings):
     model, ids = model_of(**settings), jnp.asarray(IDS[0])
     gone = {1: [0, 3], 2: [5]}
-    found = removal(model, without(model, Terms(neurons=gone)), ids)
+    found = measure_removal(model, without(model, Terms(neurons=gone)), ids)
     close(found.whole, said(model, ids))
     for token, output in ((2, 4), (6, 0)):
         parts = table(model, ids, one_hot(token, output))
@@ -88,15 +88,15 @@ def test_what_removed_neurons_add_is_the_sum_of_their_contributions(settings):
 @BOTH
 def test_what_removed_heads_add_is_what_an_intervention_predicts(settings):
     model = model_of(**settings)
-    found = removal(model, without(model, Terms(heads={1: [1]})), jnp.asarray(IDS[0]))
-    one = duat.intervene(model, IDS[0], duat.Heads(1, 1).set(0), target=4, position=3)
+    found = measure_removal(model, without(model, Terms(heads={1: [1]})), jnp.asarray(IDS[0]))
+    one = duat.intervene(model, IDS[0], duat.edits.Heads(1, 1).set(0), target=4, position=3)
     close(found.terms[3, 4], -one.effects[0].frozen.sum())
     close(found.anew[3, 4], one.after)
 
 
 def test_a_whole_term_goes_and_its_linear_path_stays():
     model, ids = model_of(), jnp.asarray(IDS[0])
-    found = removal(model, without(model, Terms(terms=[1])), ids)
+    found = measure_removal(model, without(model, Terms(terms=[1])), ids)
 
     @jax.jit
     def by_hand(model):
@@ -115,7 +115,7 @@ def test_a_whole_term_goes_and_its_linear_path_stays():
 def test_a_layer_whose_linear_path_goes_too_is_not_there():
     model, ids = model_of(), jnp.asarray(IDS[0])
     rest = without(model, Terms(layers=[1]))
-    found = removal(model, rest, ids)
+    found = measure_removal(model, rest, ids)
     smaller = of_layers.remove_layers(model, IDS, [1], compensation="none")
     close(found.anew, said(smaller, ids))
     # Held: what the layer added to the stream, carried on through the layers after it as they were.
@@ -128,10 +128,10 @@ def test_where_parameters_really_are_held_the_sum_is_the_true_error():
     model, ids = model_of(final_norm=False), jnp.asarray(IDS[0])
     last = LAYERS - 1
     for terms in (Terms(neurons={last: [1, 2, 6]}), Terms(terms=[last])):
-        found = removal(model, without(model, terms), ids)
+        found = measure_removal(model, without(model, terms), ids)
         close(found.terms, found.change)
         assert jnp.abs(found.terms).max() > 0.1
-    moved = removal(model, without(model, Terms(terms=[0])), ids)
+    moved = measure_removal(model, without(model, Terms(terms=[0])), ids)
     assert jnp.abs(moved.terms - moved.change).max() > 1e-3
 
 

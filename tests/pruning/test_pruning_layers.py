@@ -87,7 +87,7 @@ def test_what_cannot_be_pruned_is_said():
         of_layers.remove_layers(model, IDS, [3], compensation="hope")
     hidden = dataclasses.replace(model.config, head=Head())
     with pytest.raises(duat.DuatError, match="reads out hidden"):
-        prune(duat.Transformer(hidden, dtype=jnp.float64, rngs=nnx.Rngs(0)), IDS, 0.1)
+        prune(duat.models.Transformer(hidden, dtype=jnp.float64, rngs=nnx.Rngs(0)), IDS, 0.1)
     after = model_of(arrangement="post-norm")
     with pytest.raises(duat.DuatError, match="a norm stands between"):
         of_layers.remove_layers(after, IDS, [1])

@@ -63,7 +63,7 @@ def test_the_edited_function_is_the_one_with_the_change_written_into_it(kind):
     x = make_input()
     kept, added = numbers(*SHAPES[kind], key=1), numbers(*SHAPES[kind], key=2)
     by_hand = block(x, lambda where, value: kept * value + added if where == kind else value)
-    edits = {the_site(block, kind, x): duat.Edit(kept, added)}
+    edits = {the_site(block, kind, x): duat.edits.Edit(kept, added)}
     assert far(by_hand, block(x))
     close(jax.jit(duat.edit(jax.jit(block), edits))(x), by_hand)
 
@@ -78,20 +78,20 @@ def test_a_mark_in_a_scan_is_edited_step_by_step(kind):
 
     kept, added = jnp.asarray(kept), jnp.asarray(added)
     by_hand = jax.jit(lambda x: scanned(x, change))(x)
-    edits = {the_site(scanned, kind, x): duat.Edit(kept, added)}
+    edits = {the_site(scanned, kind, x): duat.edits.Edit(kept, added)}
     close(jax.jit(duat.edit(scanned, edits))(x), by_hand)
 
 
 def test_several_edits_at_once_and_one_after_another():
     x = make_input()
     stream, activation = (the_site(block, kind, x) for kind in ("stream", "activation"))
-    first, second = duat.Edit(kept=0.5, added=1), duat.Edit(kept=jnp.arange(HIDDEN) % 2)
+    first, second = duat.edits.Edit(kept=0.5, added=1), duat.edits.Edit(kept=jnp.arange(HIDDEN) % 2)
     together = duat.edit(block, {stream: first, activation: second})(x)
     by_hand = {"stream": lambda v: 0.5 * v + 1, "activation": lambda v: v.at[:, ::2].set(0)}
     close(together, block(x, lambda kind, value: by_hand.get(kind, lambda v: v)(value)))
     np.testing.assert_array_equal(duat.edit(duat.edit(block, {stream: first}), {activation: second})(x), together)
     twice = duat.edit(duat.edit(block, {stream: first}), {stream: first})(x)
-    close(twice, duat.edit(block, {stream: duat.Edit(0.25, 1.5)})(x))
+    close(twice, duat.edit(block, {stream: duat.edits.Edit(0.25, 1.5)})(x))
 
 
 def of_rows(dtype):
@@ -111,7 +111,7 @@ NOTHING_CHANGED = {name: CASES[name] for name in ("tree", "nested", "gpt2")} | {
 def test_edits_that_change_nothing_give_the_function_and_all_of_its_marks(name):
     fn, x, *_ = NOTHING_CHANGED[name](jnp.float64)
     recording = jax.jit(duat.record(fn))(x)
-    same = {site: duat.Edit(1, 0) for site in recording.seen}
+    same = {site: duat.edits.Edit(1, 0) for site in recording.seen}
     found = jax.jit(duat.record(duat.edit(fn, same)))(x)
     chex.assert_trees_all_close((found.value, found.seen), (recording.value, recording.seen), rtol=1e-12)
     assert [(site, place.axes) for site, place in found.program.places.items()] == [
@@ -130,7 +130,9 @@ def test_an_edited_function_is_recorded_with_its_changed_values_and_decomposed()
     set_to = numbers(STEPS, TOKENS, FEATURES, key=3)
     sites = [the_site(fn, kind, x) for kind in ("point", "stream", "activation", "pre_activation")]
     point, stream, activation, pre_activation = sites
-    edited = duat.edit(fn, {point: duat.Edit(0, set_to), stream: duat.Edit(2.0), activation: duat.Edit(-1.0, 0.5)})
+    edited = duat.edit(
+        fn, {point: duat.edits.Edit(0, set_to), stream: duat.edits.Edit(2.0), activation: duat.edits.Edit(-1.0, 0.5)}
+    )
     _, after = recorded(edited)(x)
     np.testing.assert_array_equal(after.points[point.key], set_to)
     # In the first step nothing but the point's new value is different before the stream.
@@ -148,7 +150,7 @@ def test_gradients_flow_into_what_is_kept_and_added_and_vmap_takes_many_of_them(
     kept, added = (jnp.asarray(numbers(3, TOKENS, FEATURES, key=k)) for k in (1, 2))
 
     def edited(kept, added):
-        return jnp.vdot(weights, duat.edit(block, {site: duat.Edit(kept, added)})(x))
+        return jnp.vdot(weights, duat.edit(block, {site: duat.edits.Edit(kept, added)})(x))
 
     def by_hand(kept, added):
         return jnp.vdot(weights, block(x, lambda kind, v: kept * v + added if kind == "stream" else v))
@@ -160,12 +162,12 @@ def test_gradients_flow_into_what_is_kept_and_added_and_vmap_takes_many_of_them(
         for many, one in zip(found[1], gradients, strict=True):
             close(many[k], one, layers=9)
     inputs = jnp.stack([make_input(key=k) for k in range(2)])
-    first = duat.edit(block, {site: duat.Edit(kept[0], added[0])})
+    first = duat.edit(block, {site: duat.edits.Edit(kept[0], added[0])})
     close(jax.vmap(first)(inputs)[1], first(inputs[1]))
     assert "remat" in str(jax.make_jaxpr(jax.grad(lambda x: duat.edit(scanned, {})(x).sum()))(x))
     # A mark under a `vmap` inside the function has one value for each row.
-    rows = duat.edit(jax.vmap(block), {site: duat.Edit(kept[:2], added[:2])})
-    each = [duat.edit(block, {site: duat.Edit(kept[k], added[k])})(inputs[k]) for k in range(2)]
+    rows = duat.edit(jax.vmap(block), {site: duat.edits.Edit(kept[:2], added[:2])})
+    each = [duat.edit(block, {site: duat.edits.Edit(kept[k], added[k])})(inputs[k]) for k in range(2)]
     close(rows(inputs), jnp.stack(each))
 
 
@@ -180,10 +182,10 @@ def test_a_neuron_or_head_set_to_zero_is_one_whose_outer_weights_are_zero():
     _, dynamics = recorded(model.output)(embedded)
     (mixed,) = (key for key in dynamics.points if key.path == f"layers.{layer}.attention.mixed")
     edits = {
-        duat.Site("activation", duat.Key((f"layers.{layer}",), "mlp", 0)): duat.Edit(
+        duat.Site("activation", duat.Key((f"layers.{layer}",), "mlp", 0)): duat.edits.Edit(
             kept=jnp.ones(block.mlp.output.kernel.shape[0]).at[neuron].set(0)
         ),
-        duat.Site("point", mixed): duat.Edit(kept=jnp.ones((block.attention.heads, 1)).at[head].set(0)),
+        duat.Site("point", mixed): duat.edits.Edit(kept=jnp.ones((block.attention.heads, 1)).at[head].set(0)),
     }
     found = [duat.edit(model.output, dict([one]))(embedded) for one in edits.items()]
     kernels = block.mlp.output.kernel, block.attention.output.kernel
@@ -203,9 +205,9 @@ def test_a_whole_number_that_is_held_is_edited_as_one():
 
     x = jnp.array([1.0, 3.0, 2.0])
     site = duat.Site("hold", duat.Key((), "choice", 0))
-    assert duat.edit(fn, {site: duat.Edit(added=1)})(x) == 2.0
+    assert duat.edit(fn, {site: duat.edits.Edit(added=1)})(x) == 2.0
     with pytest.raises(duat.DuatError, match=r"`kept` at hold choice is float64\[\], which doesn't broadcast"):
-        duat.edit(fn, {site: duat.Edit(kept=0.5)})(x)
+        duat.edit(fn, {site: duat.edits.Edit(kept=0.5)})(x)
 
 
 def test_what_is_added_between_an_activation_and_its_outer_map_has_a_secant_and_no_closed_form():
@@ -217,7 +219,7 @@ def test_what_is_added_between_an_activation_and_its_outer_map_has_a_secant_and_
 
     added = numbers(TOKENS, HIDDEN, key=3)
     for kind in ("point", "activation"):
-        edited = duat.edit(fn, {the_site(fn, kind, x): duat.Edit(added=added)})
+        edited = duat.edit(fn, {the_site(fn, kind, x): duat.edits.Edit(added=added)})
         close(edited(x), x + (jnp.tanh(x @ W[3]) + added) @ OUTER)
         assert duat.secant(lambda x, edited=edited: edited(x).sum())(x, 2 * x).completeness.holds
         recording = duat.record(edited)(x)
@@ -231,11 +233,11 @@ def test_what_is_added_between_an_activation_and_its_outer_map_has_a_secant_and_
 def test_every_edit_that_does_not_fit_is_named_with_what_there_is():
     site = the_site(block, "stream", make_input())
     edits = {
-        site._replace(kind="neuron"): duat.Edit(0),
-        site._replace(key=duat.Key(("layers.9",), "layer", 0)): duat.Edit(0),
-        site: duat.Edit(added=jnp.zeros((TOKENS, FEATURES + 1))),
-        the_site(block, "offset", make_input()): duat.Edit(added=jnp.zeros((TOKENS, FEATURES))),
-        "layer": duat.Edit(0),
+        site._replace(kind="neuron"): duat.edits.Edit(0),
+        site._replace(key=duat.Key(("layers.9",), "layer", 0)): duat.edits.Edit(0),
+        site: duat.edits.Edit(added=jnp.zeros((TOKENS, FEATURES + 1))),
+        the_site(block, "offset", make_input()): duat.edits.Edit(added=jnp.zeros((TOKENS, FEATURES))),
+        "layer": duat.edits.Edit(0),
         the_site(block, "hold", make_input()): 0.0,
     }
     with pytest.raises(duat.DuatError) as error:

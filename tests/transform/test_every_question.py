@@ -54,13 +54,13 @@ NO_QUESTION = {"recording", "x0", "value", "dynamics", "streams", "terms"}
 
 
 def methods():
-    names = [name for name, _ in inspect.getmembers(duat.ClosedForm) if not name.startswith("_")]
+    names = [name for name, _ in inspect.getmembers(duat.results.ClosedForm) if not name.startswith("_")]
     return sorted({*names} - NO_QUESTION)
 
 
 def asked_of_the_form(name):
     """Return what asks a method with each of its arguments in turn."""
-    parameters = [p for p in inspect.signature(getattr(duat.ClosedForm, name)).parameters if p != "self"]
+    parameters = [p for p in inspect.signature(getattr(duat.results.ClosedForm, name)).parameters if p != "self"]
     # A layer has a number of its own, the last one.
     choices = [(1,)] if "layer" in name or name == "residual_term" else [ARGUMENTS[p] for p in parameters]
     count = max(map(len, choices), default=1)
@@ -89,7 +89,7 @@ def points(recording):
     return [step for step in recording.program.steps(marks.POINT) if step.site.key.name in ("queries", "keys")]
 
 
-SIDE = duat.ScoreSide(0, jnp.eye(4)[1])
+SIDE = duat.results.ScoreSide(0, jnp.eye(4)[1])
 READOUT = jnp.ones((4, 6))
 
 FUNCTIONS = {

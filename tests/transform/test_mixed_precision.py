@@ -83,7 +83,7 @@ def split(fn, x):
     found["secant"] = duat.secant(lambda x: (read * fn(x)).sum(), held="scale")(x, x[::-1])
     found["near secant"] = duat.secant(lambda x: (read * fn(x)).sum())(x, (1.01 * x).astype(x.dtype))
     if all(site in recording.program.places for site in keys):
-        side = duat.ScoreSide(0, jnp.eye(TOKENS, dtype=x.dtype)[1])
+        side = duat.results.ScoreSide(0, jnp.eye(TOKENS, dtype=x.dtype)[1])
         points = recording.program.steps("point")
         found["score"] = duat.split_score(recording, *points, side, side)
     each = {name: one.completeness for name, one in found.items()}

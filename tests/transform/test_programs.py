@@ -245,7 +245,7 @@ def test_a_jump_is_named_by_the_line_of_the_function_that_is_asked():
     second = lambda x: jnp.where(x > 0, x, 2 * x).sum()  # noqa: E731
     for fn in (first, second):
         line = fn.__code__.co_firstlineno
-        assert all(f"test_programs.py:{line} " in name for name in duat.secant(fn)(X, -X).jumps)
+        assert all(f"test_programs.py:{line} " in name for name in duat.secant(fn)(X, -X).discontinuities)
 
 
 # --- What is compiled and kept --------------------------------------------------------------------------------------
@@ -355,9 +355,9 @@ def test_a_program_keeps_no_weight():
 
 
 LANGUAGE = {
-    "explain": lambda model, ids: duat.explain(model, ids, [7, duat.LogProbability(3)]),
+    "explain": lambda model, ids: duat.explain(model, ids, [7, duat.targets.LogProbability(3)]),
     "contrast": lambda model, ids: duat.contrast(model, ids, [*ids[:-1], 9], 7),
-    "intervene": lambda model, ids: duat.intervene(model, ids, duat.Neurons(0, 3).set(0), 7),
+    "intervene": lambda model, ids: duat.intervene(model, ids, duat.edits.Neurons(0, 3).set(0), 7),
 }
 
 

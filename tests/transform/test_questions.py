@@ -136,7 +136,7 @@ def test_a_question_asked_twice_is_traced_once():
         return scanned(x)
 
     recording = duat.record(counted)(make_input())
-    form = duat.ClosedForm(recording)
+    form = duat.results.ClosedForm(recording)
     readout = jnp.ones((4, 6))
     for _ in range(2):
         duat.contributions(recording, readout)

@@ -64,7 +64,7 @@ def test_moved_inputs_and_moved_parameters_are_the_difference():
     middle, values = sum(patterns) / 2, (X + Y) / 2 @ W["vo"]
     close(found.multiplier, u + middle.T @ u @ W["vo"].T)
     close(found.moved["pattern"], (u @ values.T) * (patterns[0] - patterns[1]))
-    assert found.completeness.verdict == "holds" and not found.jumps
+    assert found.completeness.verdict == "holds" and not found.discontinuities
     close(found.parts.sum() + found.moved["pattern"].sum(), found.difference)
 
 

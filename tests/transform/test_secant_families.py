@@ -30,11 +30,11 @@ def test_parts_sum_to_the_difference_at_every_layer(name, dtype):
     fn, x, y = contrast(name, dtype)
     found = jax.jit(duat.secant(fn, at=("stream",)))(x, y)
     assert found.completeness.verdict == HOLDS
-    difference, jumps = float(fn(x) - fn(y)), sum(map(float, found.jumps.values()))
+    difference, discontinuities = float(fn(x) - fn(y)), sum(map(float, found.discontinuities.values()))
     # Parts and jumps may be larger than what they sum to.
     allowed = TOLERANCE[dtype] * max(abs(difference), float(found.completeness.largest))
-    assert abs(found.parts.sum() + jumps - difference) <= allowed
-    if not any(found.jumps.values()):
+    assert abs(found.parts.sum() + discontinuities - difference) <= allowed
+    if not any(found.discontinuities.values()):
         for key, parts in found.contributions.streams.items():
             assert abs(parts.sum() - difference) <= allowed, key
         assert len(found.contributions.streams) > 1
@@ -46,7 +46,7 @@ def test_what_is_held_moves_and_everything_still_sums(name):
     fn, x, y = contrast(name, "float64")
     found = jax.jit(duat.secant(fn, held=True))(x, y)
     assert found.completeness.verdict == HOLDS
-    parts = [found.parts, *found.moved.values(), *found.jumps.values()]
+    parts = [found.parts, *found.moved.values(), *found.discontinuities.values()]
     difference = float(fn(x) - fn(y))
     assert abs(sum(float(part.sum()) for part in parts) - difference) <= 1e-12 * max(1, abs(difference))
     assert any(np.abs(part).max() > 1e-3 * abs(difference) for part in found.moved.values())

@@ -19,7 +19,7 @@ EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if n
 
 def numbers_of(secant):
     """Return every number that a secant says but what it says of its marks' own values."""
-    return jax.tree.leaves(secant._replace(changes=()) if isinstance(secant, duat.Secant) else secant)
+    return jax.tree.leaves(secant._replace(changes=()) if isinstance(secant, duat.results.Secant) else secant)
 
 
 def finite_entries(fn):
@@ -157,7 +157,7 @@ def test_what_a_moving_mask_takes_at_a_mark_is_named_at_the_softmax(mask, held):
 
     found = duat.secant(fn, at="hold" if held else "point", held=held)(X, Y)
     assert found.completeness.verdict == "holds"
-    assert abs(sum(found.jumps.values())) > 0.01
+    assert abs(sum(found.discontinuities.values())) > 0.01
     (contribution,) = (found.contributions.held if held else found.contributions.points).values()
     assert not contribution[jnp.array([0, 2])].any()
     close(contribution, found.moved["scores"] if held else found.parts)
@@ -196,7 +196,7 @@ def test_a_branch_that_no_input_takes_is_not_evaluated(taken, jitted):
     slopes = {0: x + y, 1: (jnp.sin(x) - jnp.sin(y)) / (x - y)}
     middle = {k: (BRANCHES[k](x) + BRANCHES[k](y)) / 2 for k in (0, 1)}
     close(found.multiplier[1], (slopes[taken[0]] + slopes[taken[1]]) / 2)
-    close(sum(found.jumps.values()), middle[taken[0]] - middle[taken[1]])
+    close(sum(found.discontinuities.values()), middle[taken[0]] - middle[taken[1]])
     assert found.completeness.verdict == "holds"
 
 
@@ -214,7 +214,7 @@ def test_a_jump_of_any_finite_size_is_a_part(dtype):
     x, y = jnp.array(1.0, dtype), jnp.array(-1.0, dtype)
     for read in (lambda x, high: jnp.where(x > 0, high, 0), lambda x, high: high * (x > 0).astype(x.dtype)):
         found = jax.jit(jax.vmap(lambda high, read=read: duat.secant(lambda x: read(x, high))(x, y)))(sizes)
-        np.testing.assert_array_equal(sum(found.jumps.values()), sizes)
+        np.testing.assert_array_equal(sum(found.discontinuities.values()), sizes)
         assert found.completeness.within.all()
 
 
@@ -246,4 +246,4 @@ def test_an_axis_without_entries_has_no_part(name):
     fn, shape = EMPTY[name]
     found = duat.secant(lambda x: fn(x).sum())(jnp.ones(shape), 2 * jnp.ones(shape))
     assert found.multiplier.shape == shape and not found.parts.any()
-    assert found.completeness.within and not any(found.jumps.values())
+    assert found.completeness.within and not any(found.discontinuities.values())

@@ -140,9 +140,9 @@ def test_primitives_that_are_not_linear_have_their_secant(examples):
     found, differences = each(functions, *(dict.fromkeys(examples, z) for z in (x, y)))
     assert found.completeness.within
     if examples is JUMPING:
-        assert sum(bool(part != 0) for part in found.jumps.values()) > len(JUMPING) / 2
+        assert sum(bool(part != 0) for part in found.discontinuities.values()) > len(JUMPING) / 2
     else:
-        assert found.jumps == {}
+        assert found.discontinuities == {}
         for name, parts in found.parts.items():
             close(parts.sum(), differences[name], layers=10)
 
@@ -185,7 +185,7 @@ def test_a_softmax_over_segments_is_split_and_what_is_the_largest_is_named():
     x, y, weights = make_input()[0], make_input(key=5)[0], weights_of((6,), key=5)
     found = duat.secant(lambda x: jnp.vdot(weights, segment_softmax(x)))(x, y)
     assert found.completeness.verdict == "holds"
-    assert [name.split()[0] for name in found.jumps] == ["scatter-max"]
+    assert [name.split()[0] for name in found.discontinuities] == ["scatter-max"]
     # By another route, of near points: the gradient of a softmax over each group.
     middle, step = (x + y) / 2, 1e-5 * (x - y)
 
@@ -216,7 +216,7 @@ def test_the_secant_of_a_linear_primitive_is_its_transpose():
     columns = jax.jit(lambda: {name: lax.map(fn, entries) - fn(0 * x) for name, fn in functions.items()})()
     for name, multiplier in found.multiplier.items():
         close(multiplier, columns[name], layers=20)
-    assert found.completeness.within and not any(found.jumps.values())
+    assert found.completeness.within and not any(found.discontinuities.values())
 
 
 @pytest.mark.parametrize(("names", "what"), [(COMPLEX, "complex numbers"), (ON_DEVICES, "shard_map")])

@@ -128,7 +128,7 @@ def test_a_recurrence_is_carried_back_step_by_step():
         close(multiplier, recurrent_multiplier(x, y), layers=10)
         close(found.parts[name].sum(), differences[name], layers=10)
     assert found.completeness.verdict == HOLDS
-    assert not any(found.jumps.values())
+    assert not any(found.discontinuities.values())
 
 
 def test_twenty_steps_of_a_pendulum():
@@ -248,7 +248,7 @@ JUMPING = {
 
 def jumps_of(fn, found):
     """Return what jumps in a function, by primitive and line."""
-    return {name: part for name, part in found.jumps.items() if name.endswith(f" ({fn.__name__})")}
+    return {name: part for name, part in found.discontinuities.items() if name.endswith(f" ({fn.__name__})")}
 
 
 def test_what_jumps_is_a_part_that_is_named_with_its_line():
@@ -256,9 +256,9 @@ def test_what_jumps_is_a_part_that_is_named_with_its_line():
     found, differences = each(functions, *(dict.fromkeys(functions, jnp.array(z)) for z in (X, Y)))
     assert found.completeness.verdict == HOLDS
     for fn, (text, primitive) in JUMPING.items():
-        jumps = jumps_of(fn, found)
-        assert jumps[f"{primitive} at {line_of(fn, text)}"] != 0
-        close(found.parts[fn.__name__].sum() + sum(jumps.values()), differences[fn.__name__], layers=10)
+        discontinuities = jumps_of(fn, found)
+        assert discontinuities[f"{primitive} at {line_of(fn, text)}"] != 0
+        close(found.parts[fn.__name__].sum() + sum(discontinuities.values()), differences[fn.__name__], layers=10)
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ def test_what_could_jump_and_did_not_has_no_part():
     functions, x = {fn.__name__: fn for fn in JUMPING}, jnp.array(X)
     found, _ = each(functions, *(dict.fromkeys(functions, x + h) for h in (1e-5, -1e-5)))
     assert found.completeness.within
-    assert not any(found.jumps.values())
+    assert not any(found.discontinuities.values())
     for name, fn in functions.items():
         near(found.multiplier[name], jax.jit(jax.grad(fn))(x), within=1e-8)
 
@@ -276,7 +276,7 @@ def test_jumps_of_two_lines_have_two_names():
     """Of one library function, of which JAX keeps one program."""
     found = sums(jax.jit(duat.secant(compared_twice))(jnp.array(X), jnp.array(Y)))
     lines = {line_of(compared_twice, text) for text in ("x > 0,", "x > 0.5")}
-    assert {name.removeprefix("select_n at ") for name in found.jumps} == lines
+    assert {name.removeprefix("select_n at ") for name in found.discontinuities} == lines
 
 
 def test_a_choice_is_one_player_among_those_it_chooses_from():
@@ -289,7 +289,7 @@ def test_a_choice_is_one_player_among_those_it_chooses_from():
     found = sums(jax.jit(duat.secant(chosen))(jnp.array(x), jnp.array(y)))
     on_a, on_b, on_choice = shapley(lambda a, b, c: a if c > 0 else b, x, y)
     close(found.parts, np.array([on_a, on_b, 0.0]))
-    close(sum(found.jumps.values()), on_choice)
+    close(sum(found.discontinuities.values()), on_choice)
 
 
 def test_an_index_that_moved_is_one_player_too():
@@ -300,7 +300,7 @@ def test_an_index_that_moved_is_one_player_too():
     found = sums(jax.jit(duat.secant(read))(jnp.array(x), jnp.array(y)))
     players = shapley(lambda a, b, c: a if c > 0 else b, [x[2], x[0], 1], [y[2], y[0], -1])
     close(found.parts, np.array([players[1], 0.0, players[0], 0.0]))
-    close(sum(found.jumps.values()), players[2])
+    close(sum(found.discontinuities.values()), players[2])
 
 
 def test_a_jump_in_a_scan_is_the_sum_over_its_steps():
@@ -308,10 +308,10 @@ def test_a_jump_in_a_scan_is_the_sum_over_its_steps():
         return lax.scan(lambda c, v: (jnp.where(v > 0, c + v + 1, c - v), None), 0.0, x)[0]
 
     found = sums(jax.jit(duat.secant(stepped))(jnp.array(X), jnp.array(Y)))
-    assert len(found.jumps) == 1
+    assert len(found.discontinuities) == 1
     # Of the entries that change their sign, from v + 1 to −v.
     jump = sum(((v + 1 + w + 1) / 2 - (-v - w) / 2) * (1 if v > 0 else -1) for v, w in zip(X, Y) if v * w < 0)
-    close(sum(found.jumps.values()), jump)
+    close(sum(found.discontinuities.values()), jump)
 
 
 def leaky(x):
@@ -340,4 +340,4 @@ def test_a_function_of_one_number_has_a_secant_though_its_pieces_are_chosen():
     for name, (_, reference) in PIECEWISE.items():
         close(found.multiplier[name], (np.asarray(reference(x)) - np.asarray(reference(y))) / (x - y))
     assert found.completeness.verdict == HOLDS
-    assert not any(found.jumps.values())
+    assert not any(found.discontinuities.values())

@@ -99,7 +99,7 @@ def test_of_several_inputs_it_is_shapleys_value():
         expected = [shapley(fn, x[name][i], y[name][i]) for i in drawn]
         close(found.parts[name], expected, layers=10)
         close(differences[name], np.sum(expected, 1), layers=10)
-    assert found.completeness.within.all() and found.jumps == {}
+    assert found.completeness.within.all() and found.discontinuities == {}
 
 
 def test_shapleys_value_is_enumerated_rightly():
@@ -224,7 +224,7 @@ def test_a_maximum_of_many_is_a_tree_of_maxima_of_two():
     found, _ = each(functions, *({s: z[s] + far * first[s] for s in shapes} for z, far in ((drawn, 9), (other, 8))))
     for s in shapes:
         close(found.multiplier[s], first[s])
-    assert found.jumps == {}
+    assert found.discontinuities == {}
 
 
 def test_of_layer_norm_it_is_squares_mean_and_power():

@@ -214,9 +214,9 @@ def test_what_a_moving_mask_takes_or_leaves_is_named_at_the_softmax():
     for name, masked in spellings.items():
         found = secant(lambda x, masked=masked: readout @ jax.nn.softmax(masked(x)), x, y)
         assert not np.asarray(found.parts)[[1, 2]].any(), name
-        jumps = {at.split()[0]: float(part) for at, part in found.jumps.items() if part}
-        assert jumps.keys() == {"softmax"}, name
-        close(sum(jumps.values()) + found.parts.sum(), found.difference)
+        discontinuities = {at.split()[0]: float(part) for at, part in found.discontinuities.items() if part}
+        assert discontinuities.keys() == {"softmax"}, name
+        close(sum(discontinuities.values()) + found.parts.sum(), found.difference)
 
 
 @pytest.mark.slow

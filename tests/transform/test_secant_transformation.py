@@ -114,7 +114,7 @@ def test_it_composes_with_vmap_over_read_outs_and_jumps():
         return duat.secant(lambda x: vector(x)[place])(x, y)
 
     found = jax.jit(jax.vmap(one))(jnp.arange(4))
-    totals = found.parts.sum(1) + sum(found.jumps.values())
+    totals = found.parts.sum(1) + sum(found.discontinuities.values())
     close(totals, vector(x) - vector(y))
     assert found.completeness.within.all()
 
@@ -137,7 +137,7 @@ def test_arguments_are_pytrees_and_whole_numbers_among_them_jump():
     found = sums(jax.jit(duat.secant(fn))(first, second))
     assert jax.tree.structure(found.multiplier) == jax.tree.structure(first)
     # Scaled rows: (0, 1) at (2, 4) and (0, 1), with the first id moved from one to the other; (2) from 8 to 1.
-    close(sum(found.jumps.values()), ((2 - 4) + (0 - 1)) / 2)
+    close(sum(found.discontinuities.values()), ((2 - 4) + (0 - 1)) / 2)
     scaled = [np.array([2.0, 4.0, 8.0]), np.array([0.0, 1.0, 1.0])]
     reads = np.array([0.5, 0.5, 1.0])
     close(found.parts["table"], reads * 1.5 * (first["table"] - second["table"]))
@@ -155,7 +155,7 @@ def test_arrays_that_are_closed_over_stand_still():
 
 def test_what_does_not_depend_on_its_argument_has_no_difference():
     found = duat.secant(lambda x: jnp.float64(3.0))(jnp.ones(2), jnp.zeros(2))
-    assert found.difference == 0 and not found.multiplier.any() and found.jumps == {}
+    assert found.difference == 0 and not found.multiplier.any() and found.discontinuities == {}
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "float32"])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.labels import labels_of
@@ -43,9 +44,10 @@ class _Asked(NamedTuple):
     versus: int | None
 
 
-def attends(
+@renamed_arguments(given="inputs")
+def explain_attention(
     model: Transformer,
-    given: Any,
+    inputs: Any,
     *,
     layer: int,
     head: int,
@@ -64,7 +66,8 @@ def attends(
 
     Args:
         model: a loaded model.
-        given: token ids, `[tokens]`, or a `duat.Text` of several segments; for a vision model an image's pixels.
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText` of several segments; for a vision model an image's
+            pixels.
         layer: the layer, from 0.
         head: the head, from 0.
         key: the token that is attended to; negative counts from the end.
@@ -85,7 +88,7 @@ def attends(
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(), duat.load_tokenizer()
         >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> score = duat.attends(model, ids, layer=2, head=0, key=1, versus=0, tokenizer=tokenizer)
+        >>> score = duat.explain_attention(model, ids, layer=2, head=0, key=1, versus=0, tokenizer=tokenizer)
         >>> score.completeness.verdict
         'holds'
         >>> abs(float(score.value - np.log(score.attention[1] / score.attention[0]))) < 1e-4
@@ -93,7 +96,7 @@ def attends(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
-    request = check(model.config, given, layer, head, query, key, versus)
+    request = check(model.config, inputs, layer, head, query, key, versus)
     at = [request.key] if request.versus is None else [request.key, request.versus]
     signs = np.array([1, -1][: len(at)])
 
@@ -134,12 +137,12 @@ def attends(
     )
 
 
-def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: Any, versus: Any) -> _Asked:
+def check(config: Config, inputs: Any, layer: Any, head: Any, query: Any, key: Any, versus: Any) -> _Asked:
     """Validate a request about attention.
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `Text`, or an image's pixels.
+        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
         layer: which layer.
         head: which of its heads.
         query: the token that attends.
@@ -150,7 +153,7 @@ def check(config: Config, given: Any, layer: Any, head: Any, query: Any, key: An
         BadText: naming everything that is wrong at once.
     """
     problems: list[str] = []
-    inputs = checked_input(config, given, "the text" if config.image is None else "the image", problems)
+    inputs = checked_input(config, inputs, "the text" if config.image is None else "the image", problems)
     block = config.blocks[_checked_number(layer, len(config.blocks), "layer", problems)]
     number = _checked_number(head, block.heads, "head", problems)
     places = Places(len(inputs.real), "say which token is attended to")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import names_of, notes_of, secant
 from duat_jax.inputs.baselines import Reference, as_it_is, check_contrast
@@ -34,14 +35,15 @@ class _Parts(NamedTuple):
     heads: Marked[Float[Array, "tokens heads"]]
     neurons: Marked[Float[Array, "tokens neurons"]]
     moved: Marked[Float[Array, ""]]
-    jumps: dict[str, Float[Array, ""]]
+    discontinuities: dict[str, Float[Array, ""]]
     completeness: Completeness
     unrecognised: dict[str, Float[Array, "..."]]
 
 
+@renamed_arguments(given="inputs")
 def contrast(
     model: Transformer,
-    given: Any,
+    inputs: Any,
     other: Any,
     target: Any = None,
     *,
@@ -60,7 +62,7 @@ def contrast(
 
     Args:
         model: a loaded model.
-        given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
         other: the same of another one, of as many tokens. Or a baseline: `"mask"`, `"pad"` or `"mean"` (the
             vocabulary's mean embedding) in every token's place but those that the tokenizer calls special; of an image
             `"blur"` or its `"mean"`. Or a list of several, over which everything is averaged.
@@ -88,19 +90,19 @@ def contrast(
         >>> from duat_jax.nn import BlockConfig
         >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
         >>> head = Head(kind="next token", outputs=11, tied=True)
-        >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
-        >>> model = duat.Transformer(config, rngs=nnx.Rngs(0))
+        >>> config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+        >>> model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
         >>> found = duat.contrast(model, [5, 6, 7], [5, 9, 7], target=4)
         >>> found.target, found.flow.shape, found.completeness.verdict
         ("logit of '4' at token 2, '7'", (2, 3), 'holds')
     """
     names = names_of(held)
-    request = check_contrast(model.config, given, other, target, contrast, against, position, alignment, tokenizer)
-    inputs = (as_it_is(request.given), *request.others)
-    labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
+    request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
+    references = (as_it_is(request.inputs), *request.others)
+    labels = [labels_of(model.config, each.inputs, tokenizer) for each in references]
     (reader,) = readers_of(model, [request.target])
-    length = bucket(len(request.given.real), model.config.positions)
-    rows = stack(each.padded(length) for each in inputs)
+    length = bucket(len(request.inputs.real), model.config.positions)
+    rows = stack(each.padded(length) for each in references)
     xs, reader, readings = _run(model, reader, rows, request.target.stream)
     read_out, predicted = jax.device_get(readings)
     numbers = read_out.value
@@ -131,11 +133,11 @@ def contrast(
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
-        jumps={name: float(part) for name, part in parts.jumps.items()},
+        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain forward passes.
         completeness=certified(parts.completeness.against(numbers[0] - numbers[1:].mean()), model, recompute),
         notes=notes_of(parts.unrecognised),
-        image=None if image is None else seen_image(image, request.given.given),
+        image=None if image is None else seen_image(image, request.inputs.given),
     )
 
 
@@ -186,7 +188,7 @@ def _split(
             Marked({key: part.sum(-1) for key, part in points.items() if key.name == HEADS}),
             Marked({key: part for key, part in points.items() if key.name == NEURONS}),
             Marked({key: part.sum() for key, part in difference.moved.items()}),
-            difference.jumps,
+            difference.discontinuities,
             difference.completeness,
             difference.unrecognised,
         )

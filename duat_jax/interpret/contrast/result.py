@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.neurons import Neuron, largest_entries
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
@@ -49,6 +50,7 @@ class Head(NamedTuple):
     part: float
 
 
+@renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
 class Contrast(Plotted):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
@@ -68,7 +70,7 @@ class Contrast(Plotted):
         heads: parts of what each head mixes at every token, `[tokens, heads]`, in the order of computation.
         neurons: parts of every neuron of every MLP, `[tokens, neurons]`.
         moved: parts of what was held at its midpoint, by name.
-        jumps: parts of what has no slope between the inputs, such as a router's choice, by name and place.
+        discontinuities: parts of what has no slope between the inputs, such as a router's choice, by name and place.
         completeness: the difference (from the plain forward passes), the sum of the tokens' parts and of what moved and
             jumped, error and tolerance.
         notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
@@ -85,7 +87,7 @@ class Contrast(Plotted):
     heads: Marked[Float[np.ndarray, "tokens heads"]]
     neurons: Marked[Float[np.ndarray, "tokens neurons"]]
     moved: Marked[float]
-    jumps: dict[str, float]
+    discontinuities: dict[str, float]
     completeness: Completeness
     notes: tuple[str, ...] = ()
     image: SeenImage | None = None
@@ -98,7 +100,7 @@ class Contrast(Plotted):
     @property
     def leaves_out(self) -> bool:
         """Whether something held moved, or something jumped: rows before it don't have its part."""
-        return any([*self.moved.values(), *self.jumps.values()])
+        return any([*self.moved.values(), *self.discontinuities.values()])
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -137,7 +139,7 @@ class Contrast(Plotted):
         | `notes` | what to know of the parts though they sum; none as a rule |
         | `flow` | by row, the parts of every token; the first row, `embedding`, are the input's parts |
         | `heads` | by layer, of every token, the parts of what each head mixes |
-        | `moved`, `jumps` | what was held and moved, and what jumped, by name |
+        | `moved`, `discontinuities` | what was held and moved, and discontinuities, by name |
         | `top_heads` | the largest: `mixed`, `token_index`, `head`, `part` |
         | `top_neurons` | the largest: `term`, `token_index`, `neuron`, `contribution` |
 
@@ -163,7 +165,7 @@ class Contrast(Plotted):
             "flow": dict(zip(self.rows, self.flow.tolist(), strict=True)),
             "heads": {str(key): part.tolist() for key, part in self.heads.items()},
             "moved": {str(key): part for key, part in self.moved.items()},
-            "jumps": self.jumps,
+            "discontinuities": self.discontinuities,
             "top_heads": [head._asdict() | {"mixed": str(head.mixed)} for head in self.top_heads(count)],
             "top_neurons": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top_neurons(count)],
         }

@@ -127,7 +127,7 @@ def render(contrast: Contrast, count: int = UNITS) -> RenderableType:
         *_units("The heads with most, and where they carry it", "head", contrast.top_heads(count), contrast),
         *_units("The neurons with most", "neuron", contrast.top_neurons(count), contrast),
         *_named("What was held at its midpoint, and moved", moved),
-        *_named("What jumped: it has no slope between the two", contrast.jumps),
+        *_named("Discontinuities: what has no slope between the two", contrast.discontinuities),
         completeness_line(contrast.completeness, "difference"),
         *note_lines(contrast.notes),
         Text(LESS if contrast.leaves_out else NOTE, style="dim"),

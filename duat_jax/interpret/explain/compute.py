@@ -1,7 +1,8 @@
 """Explain numbers that a model computes on an input, down to every neuron at every token."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +10,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import Labels, labels_of
-from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.model_inputs import Inputs, TokenizedText
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation
@@ -45,18 +47,54 @@ class _Parts(NamedTuple):
     collapse_completeness: Completeness
 
 
+OneInput = Sequence[int] | np.ndarray | Array | TokenizedText
+"""A text's token ids or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
+ManyInputs = Sequence[Sequence[int]] | Sequence[np.ndarray] | Sequence[Array] | Sequence[TokenizedText]
+"""Several texts or images."""
+OneTarget = int | str | Target | None
+"""A token, a class or a target; the most probable token or class if absent."""
+ManyTargets = Sequence[int | Target | None] | list[str] | list[int | str | Target | None]
+"""Several targets; a string alone is one class."""
+
+
+class _Options(TypedDict, total=False):
+    contrast: int | str | None
+    against: Any
+    position: int | None
+    gate_rule: str | None
+    tokenizer: "Tokenizer | None"
+    sharding: NamedSharding | None
+
+
+@overload
+def explain(
+    model: Transformer, inputs: OneInput, target: OneTarget = None, **options: Unpack[_Options]
+) -> Explanation: ...
+@overload
+def explain(
+    model: Transformer, inputs: OneInput, target: ManyTargets, **options: Unpack[_Options]
+) -> list[Explanation]: ...
+@overload
+def explain(
+    model: Transformer, inputs: ManyInputs, target: OneTarget = None, **options: Unpack[_Options]
+) -> list[Explanation]: ...
+@overload
+def explain(
+    model: Transformer, inputs: ManyInputs, target: ManyTargets, **options: Unpack[_Options]
+) -> list[list[Explanation]]: ...
+@renamed_arguments(given="inputs", carries="gate_rule")
 def explain(
     model: Transformer,
-    given: Any,
+    inputs: Any,
     target: Any = None,
     *,
     contrast: int | str | None = None,
     against: Any = None,
     position: int | None = None,
-    carries: str | None = None,
+    gate_rule: str | None = None,
     tokenizer: "Tokenizer | None" = None,
     sharding: NamedSharding | None = None,
-) -> Any:
+) -> Explanation | list[Explanation] | list[list[Explanation]]:
     """Explain numbers that a model computes, down to every neuron at every token.
 
     For a language model, the logit of `target` (minus that of `contrast`) at one position; for a classifier, that of a
@@ -65,15 +103,16 @@ def explain(
 
     Args:
         model: a loaded model.
-        given: token ids, `[tokens]`, or a `duat.Text` of several segments; for a vision model an image's pixels,
-            `[channels, height, width]`; or a list of many, of any lengths.
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText` of several segments; for a vision model an image's
+            pixels, `[channels, height, width]`; or a list of many, of any lengths.
         target: token id, or class by name or number, whose logit is explained, the most probable one if absent; or a
-            target, such as `duat.LogProbability(7)`; or a list of many.
+            target, such as `duat.targets.LogProbability(7)`; or a list of many.
         contrast: the token id or class whose logit is subtracted.
         against: for an encoder, token ids of the other text, `[other_tokens]`.
         position: at which token the logit is read; negative counts from the end. If absent the last one, or for a
             masked language model the only mask.
-        carries: what carries gated terms in the collapse, as in `duat.collapse`; the table is the same in each.
+        gate_rule: through which factors of gated terms the collapse flows, as in `duat.collapse`; the table is the
+            same in each.
         tokenizer: makes tokens readable and knows the mask; without it tokens are shown as numbers.
         sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
             has to lie on the same devices.
@@ -98,8 +137,8 @@ def explain(
 
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
-    require_gated(model.config, carries)
-    request = check(model.config, given, target, contrast, against, position, tokenizer)
+    require_gated(model.config, gate_rule)
+    request = check(model.config, inputs, target, contrast, against, position, tokenizer)
     if sharding is not None:
         require_spread(model, sharding)
     streams = tuple(each.stream for each in request.targets[0])
@@ -107,7 +146,7 @@ def explain(
     for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
         readings = read_targets(model, batch.inputs, [request.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
-        parts, activations = jax.device_get(_split(model, batch.inputs, of_target, streams, carries))
+        parts, activations = jax.device_get(_split(model, batch.inputs, of_target, streams, gate_rule))
         for place, i in enumerate(batch.indices):
             labels = labels_of(model.config, request.inputs[i], tokenizer)
             fired = _of_tokens(row(activations, place), len(labels.names))
@@ -117,17 +156,18 @@ def explain(
                 )
                 for k, each in enumerate(request.targets[i])
             ]
-    answers = [explanations[i] if request.many_targets else explanations[i][0] for i in range(len(explanations))]
+    of_input = [explanations[i] for i in range(len(explanations))]
+    answers: list[Any] = of_input if request.many_targets else [of_targets[0] for of_targets in of_input]
     return answers if request.many_inputs else answers[0]
 
 
-@partial(jax.jit, static_argnames=("streams", "carries"))
+@partial(jax.jit, static_argnames=("streams", "gate_rule"))
 def _split(
     model: Transformer,
     batch: Inputs,
     readings: list[Reading],
     streams: tuple[int | None, ...],
-    carries: str | None,
+    gate_rule: str | None,
 ) -> tuple[list[_Parts], Marked[Float[Array, "texts tokens neurons"]]]:
     """Return the parts of every read-out of every text, from one recording of each, and every activation."""
 
@@ -147,7 +187,7 @@ def _split(
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
-            collapsed = affine_form.collapsed_contributions(recording, readout, target=target, carries=carries)
+            collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
             return _Parts(
                 decomposed.input.sum(-1),
                 decomposed.coefficients,

@@ -128,7 +128,7 @@ class Explanation(Plotted):
         | `predictions` | the most probable tokens or classes: `token`, `probability`; empty for an encoder |
         | `value` | the explained number, from the plain forward pass |
         | `completeness` | `sum` of all parts, `error = sum − value`, `tolerance`, `largest` part, and the `verdict`: \
-        `"holds"`, `"fails"` or `"says nothing"` |
+        `"holds"`, `"fails"` or `"inconclusive"` |
         | `contributions` | `embedding`: of every token; `terms`: by term, of every token; `biases`: by name |
         | `collapse` | `tokens`: contribution of every token by `W(x0) x0`; `bias`: `b(x0)`; its own `completeness` |
         | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution`, `coefficient`, `activation` |

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.decomposition import KINDS
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 Edits = dict[Site, Edit]
 
 
+@renamed_arguments(given="inputs")
 def intervene(
     model: Transformer,
-    given: Any,
+    inputs: Any,
     changes: Any,
     target: Any = None,
     *,
@@ -57,9 +59,9 @@ def intervene(
 
     Args:
         model: a loaded model.
-        given: token ids, `[tokens]`, or a `duat.Text`; for a vision model an image's pixels.
-        changes: one or several, of different places: `duat.Neurons(layer, neurons, tokens)`,
-            `duat.Heads(layer, heads, tokens)` or `duat.Stream(layers, tokens)`, each with `.set(value)`,
+        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
+        changes: one or several, of different places: `duat.edits.Neurons(layer, neurons, tokens)`,
+            `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
             `.scale(factor)` or `.steer(direction)`.
         target: what is asked for, as in `duat.explain`; the most probable one without changes if absent.
         contrast: the token id or class whose logit is subtracted.
@@ -79,12 +81,12 @@ def intervene(
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(), duat.load_tokenizer()
         >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> off = [duat.Heads(4, 1).set(0), duat.Stream(2, tokens=-1).scale(0.9)]
+        >>> off = [duat.edits.Heads(4, 1).set(0), duat.edits.Stream(2, tokens=-1).scale(0.9)]
         >>> found = duat.intervene(model, ids, off, tokenizer.token_to_id("):"), tokenizer=tokenizer)
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
-    inputs, target, applied = _checked(model.config, given, changes, target, contrast, against, position, tokenizer)
+    inputs, target, applied = _checked(model.config, inputs, changes, target, contrast, against, position, tokenizer)
     labels = labels_of(model.config, inputs, tokenizer)
     inputs, stream = padded(inputs, bucket(len(inputs.real), model.config.positions)), target.stream
     (reader,) = readers_of(model, [target])
@@ -122,7 +124,7 @@ def intervene(
             )
             for change in applied
         ),
-        jumps={name: float(part) for name, part in parts.jumps.items()},
+        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain runs.
         completeness=certified(
             parts.completeness.against(before.value.dtype.type(after - numbers["as it is"])), model, recompute
@@ -133,7 +135,7 @@ def intervene(
 
 def _checked(
     config: Config,
-    given: Any,
+    inputs: Any,
     changes: Any,
     target: Any,
     contrast: Any,
@@ -144,7 +146,7 @@ def _checked(
     problems: list[str] = []
     request = None
     try:
-        request = check_one(config, given, target, contrast, against, position, tokenizer)
+        request = check_one(config, inputs, target, contrast, against, position, tokenizer)
     except BadText as error:
         problems.append(str(error))
     tokens = len(request[0].real) if request else 0
@@ -152,7 +154,8 @@ def _checked(
     several = [changes] if isinstance(changes, Change) else changes
     if not isinstance(several, list | tuple) or not several or not all(isinstance(one, Change) for one in several):
         problems.append(
-            f"changes are one or several such as duat.Neurons(3, 17).set(0), not {quoted(changes)}: give at least one"
+            f"changes are one or several such as duat.edits.Neurons(3, 17).set(0), not {quoted(changes)}:"
+            " give at least one"
         )
         several = []
     applied: dict[int, Applied] = {}
@@ -187,7 +190,7 @@ def _edits(applied: Sequence[Applied], chosen: Sequence[Applied], length: int) -
 class _Parts(NamedTuple):
     frozen: dict[Site, Array]
     secant: dict[Site, Array]
-    jumps: dict[str, Array]
+    discontinuities: dict[str, Array]
     completeness: Completeness
     unrecognised: dict[str, Array]
 
@@ -234,7 +237,7 @@ def _split(model: Transformer, reader: Any, inputs: Inputs, edits: Edits, readou
     return _Parts(
         {site: frozen(site) for site in edits},
         {site: kept + added for site, (kept, added) in difference.parts.items()},
-        difference.jumps,
+        difference.discontinuities,
         difference.completeness,
         difference.unrecognised,
     )

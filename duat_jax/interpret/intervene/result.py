@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Displayed
 from duat_jax.forms.completeness import Completeness
 
@@ -33,9 +34,10 @@ class Effect(NamedTuple):
     alone: float
 
 
+@renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
 class Intervention(Displayed):
-    """One number of a model before and after changes inside of it: `after − before = Σ secant parts + Σ jumps`.
+    """One number of a model before and after changes inside of it: `after − before = Σ secant + Σ discontinuities`.
 
     The frozen column is a prediction: attention patterns, norms, gates and all other neurons stay as they were.  The
     secant column is an account of what happened: a product, also that of a scaled value, is shared evenly.
@@ -47,8 +49,9 @@ class Intervention(Displayed):
         before: the number as it is.
         after: the number with all changes, the model run again.
         effects: what each change did.
-        jumps: parts of what has no slope between the two runs, such as a router's choice, by line of the program.
-        completeness: the difference, the sum of the secant column and the jumps, error and tolerance.
+        discontinuities: parts of what has no slope between the two runs, such as a router's choice, by line of the
+            program.
+        completeness: the difference, the sum of the secant column and the discontinuities, error and tolerance.
         notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
     """
 
@@ -58,7 +61,7 @@ class Intervention(Displayed):
     before: float
     after: float
     effects: tuple[Effect, ...]
-    jumps: dict[str, float]
+    discontinuities: dict[str, float]
     completeness: Completeness
     notes: tuple[str, ...] = ()
 
@@ -79,8 +82,8 @@ class Intervention(Displayed):
         | `before`, `after`, `difference` | the number, without and with all changes |
         | `effects` | of each change: the `change` in words, its `tokens` and `units`; `frozen` and `secant`, of each \
         value that is changed; `alone`, measured |
-        | `jumps` | parts of what jumped, by name |
-        | `completeness` | `sum` of the secants and jumps, `error`, `tolerance`, `largest` part, and the `verdict` |
+        | `discontinuities` | parts without a slope, by name |
+        | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
         | `notes` | what to know of the parts though they sum; none as a rule |
 
         Args:
@@ -105,7 +108,7 @@ class Intervention(Displayed):
                 }
                 for effect in self.effects
             ],
-            "jumps": self.jumps,
+            "discontinuities": self.discontinuities,
             "completeness": self.completeness.as_dict(),
             "notes": list(self.notes),
         }

@@ -27,8 +27,8 @@ def render(found: Intervention) -> RenderableType:
     for effect in found.effects:
         parts = (float(effect.frozen.sum()), float(effect.secant.sum()), effect.alone)
         table.add_row(Text(effect.change), *map(number, parts))
-    for name, part in found.jumps.items():
-        table.add_row(Text(f"jumped: {name}"), "", number(part), "")
+    for name, part in found.discontinuities.items():
+        table.add_row(Text(f"discontinuity: {name}"), "", number(part), "")
     frozen = sum(float(effect.frozen.sum()) for effect in found.effects)
     table.add_row(
         Text("together", style="bold"), number(frozen), number(float(found.completeness.sum)), number(found.difference)

@@ -16,7 +16,7 @@ from duat_jax.models.validation import Places, checked_class
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class Class(Target):
+class ClassLogit(Target):
     """The logit of a class, or its difference from that of another: `⟨E_t − E_c, h⟩` with the pooled state `h`.
 
     Args:
@@ -30,8 +30,8 @@ class Class(Target):
         >>> from duat_jax.nn import BlockConfig
         >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
         >>> head = Head(kind="classes", outputs=2, labels=("bad", "good"), pool="last")
-        >>> config = duat.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
-        >>> duat.explain(duat.Transformer(config, rngs=nnx.Rngs(0)), [5, 6, 7], Class("good")).target
+        >>> config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
+        >>> duat.explain(duat.models.Transformer(config, rngs=nnx.Rngs(0)), [5, 6, 7], ClassLogit("good")).target
         "logit of class 'good'"
     """
 
@@ -39,7 +39,7 @@ class Class(Target):
     contrast: Any = None
     needs = ("classes",)
 
-    def checked(self, config: Config, places: Places, problems: list[str]) -> "Class":
+    def checked(self, config: Config, places: Places, problems: list[str]) -> "ClassLogit":
         """Return the target with its arguments validated for a model.
 
         Args:
@@ -47,7 +47,7 @@ class Class(Target):
             places: the positions of the text.
             problems: the list to which every problem is added.
         """
-        return Class(
+        return ClassLogit(
             checked_class(config, self.name, "target", problems),
             checked_class(config, self.contrast, "contrast", problems),
         )

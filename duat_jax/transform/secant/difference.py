@@ -32,12 +32,12 @@ class Sources(NamedTuple):
     Args:
         argument: the change of every leaf of the argument that holds floating-point numbers, by its index.
         marks: the summand added to the change of a mark; of a held mark, its whole change.
-        jumps: the share of each jump's part that is added, one number by the jump's name.
+        discontinuities: the share of each discontinuity's part that is added, one number by its name.
     """
 
     argument: dict[int, Array]
     marks: Seen
-    jumps: dict[str, Array]
+    discontinuities: dict[str, Array]
 
 
 def carry(
@@ -65,7 +65,7 @@ def carry(
     arguments = [
         Flow(jnp.stack([a, b]), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))
     ]
-    difference = _Difference(program, plan, held, wanted, sources.jumps)
+    difference = _Difference(program, plan, held, wanted, sources.discontinuities)
     (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, sources.marks)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
     return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, seen)
@@ -73,9 +73,15 @@ def carry(
 
 class _Difference:
     def __init__(
-        self, program: Program, plan: Plan, held: frozenset[Site], wanted: frozenset[Site], jumps: dict[str, Array]
+        self,
+        program: Program,
+        plan: Plan,
+        held: frozenset[Site],
+        wanted: frozenset[Site],
+        discontinuities: dict[str, Array],
     ) -> None:
-        self.program, self.plan, self.held, self.wanted, self.jumps = program, plan, held, wanted, jumps
+        self.program, self.plan, self.held, self.wanted = program, plan, held, wanted
+        self.discontinuities = discontinuities
         self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
 
     def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
@@ -133,7 +139,7 @@ class _Difference:
         return [read(v) for v in jaxpr.outvars], seen
 
     def _jump(self, here: Path) -> Any:
-        return self.jumps[self.plan.jumps[here]] if here in self.plan.jumps else None
+        return self.discontinuities[label] if (label := self.plan.discontinuities.get(here)) else None
 
     def _mark(self, site: Site, operand: Flow, added: Seen, seen: Seen) -> Flow:
         if site in self.wanted:

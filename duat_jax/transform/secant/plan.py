@@ -1,4 +1,4 @@
-"""The plan of a difference of two inputs: values that move, changes that are needed, and possible jumps.
+"""The plan of a difference of two inputs: values that move, changes that are needed, and possible discontinuities.
 
 A value *moves* where it depends on the argument.  A floating-point value that moves has a change, which flows on.
 Whole numbers, truth values and choices by them have none: they are held, and where they moved their part is reported.
@@ -111,7 +111,7 @@ class Plan:
         wanted: the variables whose change is needed.
         normalisers: the equations that compute a softmax or its like.
         functions: the quotients and choices that are an elementwise function of a single value, and that value.
-        jumps: the equations at which a value may jump, and the label of its part.
+        discontinuities: the equations at which a value may jump, and the label of its part.
         unrecognised: operations that divide by a sum of exponentials, or take its logarithm, without being recognised
             as a normaliser: their label, and the paths of the exponentials.
         marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
@@ -121,7 +121,7 @@ class Plan:
     wanted: dict[Path, set[Any]] = field(default_factory=dict)
     normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
     functions: dict[Path, Place] = field(default_factory=dict)
-    jumps: dict[Path, str] = field(default_factory=dict)
+    discontinuities: dict[Path, str] = field(default_factory=dict)
     unrecognised: dict[str, set[Path]] = field(default_factory=dict)
     marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
 
@@ -353,7 +353,7 @@ class _Planner:
         return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
 
     def _name(self, name: str, here: Path, around: Around) -> None:
-        self.plan.jumps[here] = _label(name, around)
+        self.plan.discontinuities[here] = _label(name, around)
 
     def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
         """Note an equation without a rule."""

@@ -1,0 +1,115 @@
+"""Old names of public functions, arguments and fields: each warns and names the new one, for one release."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Result = TypeVar("Result", bound=type)
+
+MOVED = {
+    "edits": ("Edit", "Heads", "Neurons", "Stream"),
+    "models": ("Config", "Transformer"),
+    "operators": (
+        *("Estimate", "LinearMap", "SingularTriplets", "diagonal", "estimated_diagonal", "estimated_frobenius"),
+        *("frobenius", "singular_triplets", "token_norms"),
+    ),
+    "results": (
+        *("AttentionScore", "ClosedForm", "Collapse", "Completeness", "Contrast", "DecodedTriplet", "Decomposition"),
+        *("Dynamics", "Explanation", "ImageMaps", "Intervention", "Marked", "Recording", "Score", "ScoreSide"),
+        "Secant",
+    ),
+    "targets": ("Direction", "Logit", "LogProbability", "Similarity", "Target"),
+}
+"""Names that were in `duat_jax` itself, by the namespace in which they are now."""
+
+NEW_NAMES = {
+    **{name: f"{namespace}.{name}" for namespace, names in MOVED.items() for name in names},
+    "Class": "targets.ClassLogit",
+    "Text": "TokenizedText",
+    "attends": "explain_attention",
+}
+"""Old names in `duat_jax`, and what they are called now."""
+
+
+def renamed(name: str) -> Any:
+    """Return what an old name in `duat_jax` stands for, with a warning.
+
+    Args:
+        name: the old name.
+
+    Raises:
+        AttributeError: if there is no such name, old or new.
+    """
+    if name not in NEW_NAMES:
+        raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
+    namespace, _, new = NEW_NAMES[name].rpartition(".")
+    warn(f"duat_jax.{name}", f"duat_jax.{NEW_NAMES[name]}", stacklevel=4)
+    return getattr(import_module(f"duat_jax.{namespace or 'public'}"), new)
+
+
+def warn(old: str, new: str, stacklevel: int = 3) -> None:
+    """Warn that a name will be gone with the next release.
+
+    Args:
+        old: the old name.
+        new: what it is called now.
+        stacklevel: how many calls up the user's line is.
+    """
+    warnings.warn(
+        f"{old} is called {new} now; the old name goes with the next release",
+        DeprecationWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator with which a function still accepts the old names of its arguments.
+
+    Args:
+        new_names: the new name of each argument by its old one.
+
+    Example:
+        >>> @renamed_arguments(given="inputs")
+        ... def count(inputs):
+        ...     return len(inputs)
+        >>> count(inputs=[5, 6])
+        2
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old in new_names.keys() & kwargs.keys():
+                if new_names[old] in kwargs:
+                    break  # the function names the argument that it doesn't know
+                warn(f"the argument {old!r}", repr(new_names[old]))
+                kwargs[new_names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def renamed_fields(**new_names: str) -> Callable[[Result], Result]:
+    """Return a decorator with which a result can still be read by the old names of its fields.
+
+    Args:
+        new_names: the new name of each field by its old one.
+    """
+
+    def decorate(result: Result) -> Result:
+        for old, new in new_names.items():
+
+            def read(self: Any, old: str = old, new: str = new) -> Any:
+                warn(f"the field {old!r}", repr(new))
+                return getattr(self, new)
+
+            setattr(result, old, property(read))
+        return result
+
+    return decorate

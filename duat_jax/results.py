@@ -1,0 +1,18 @@
+"""Results: the types that the functions of `duat_jax` return."""
+
+from duat_jax.forms.affine_form import Collapse as Collapse
+from duat_jax.forms.closed_form import ClosedForm as ClosedForm
+from duat_jax.forms.completeness import Completeness as Completeness
+from duat_jax.forms.decomposition import Decomposition as Decomposition
+from duat_jax.forms.score import Score as Score
+from duat_jax.forms.score import ScoreSide as ScoreSide
+from duat_jax.forms.secant import Secant as Secant
+from duat_jax.interpret.attention.result import AttentionScore as AttentionScore
+from duat_jax.interpret.contrast.result import Contrast as Contrast
+from duat_jax.interpret.explain.result import Explanation as Explanation
+from duat_jax.interpret.images.result import ImageMaps as ImageMaps
+from duat_jax.interpret.intervene.result import Intervention as Intervention
+from duat_jax.interpret.singular_triplets import DecodedTriplet as DecodedTriplet
+from duat_jax.transform.keys import Marked as Marked
+from duat_jax.transform.recording import Dynamics as Dynamics
+from duat_jax.transform.recording import Recording as Recording

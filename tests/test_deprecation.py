@@ -1,0 +1,82 @@
+"""Old names of functions, arguments and fields: each warns, names the new one, and gives the same."""
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cases import GOLDEN
+
+import duat_jax as duat
+from duat_jax.deprecation import NEW_NAMES
+from duat_jax.in_context.result import Ledger
+from duat_jax.lora.parameters import moved_parameters
+from duat_jax.lora.result import LoraChange
+
+IDS = [5, 6, 7]
+FUNCTIONS = {
+    duat.explain: {"given": "inputs", "carries": "gate_rule"},
+    duat.contrast: {"given": "inputs"},
+    duat.intervene: {"given": "inputs"},
+    duat.explain_attention: {"given": "inputs"},
+    duat.lora.lora_change: {"given": "inputs"},
+    moved_parameters: {"given": "inputs"},
+    duat.collapse: {"carries": "gate_rule"},
+}
+RESULTS = (duat.results.Secant, duat.results.Contrast, duat.results.Intervention, Ledger, LoraChange)
+
+
+@pytest.mark.parametrize("name", NEW_NAMES)
+def test_an_old_name_is_the_new_one(name):
+    place = duat
+    for part in NEW_NAMES[name].split("."):
+        place = getattr(place, part)
+    with pytest.warns(DeprecationWarning, match=rf"duat_jax\.{name} is called duat_jax\.{NEW_NAMES[name]} now") as seen:
+        assert getattr(duat, name) is place
+    assert seen[0].filename == __file__ and name not in dir(duat)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_an_old_argument_is_the_new_one(function):
+    parameters = inspect.signature(function).parameters
+    assert not set(FUNCTIONS[function]) & set(parameters)
+    for old, new in FUNCTIONS[function].items():
+        assert new in parameters
+        with pytest.warns(DeprecationWarning, match=f"'{old}' is called '{new}'") as seen, pytest.raises(TypeError):
+            function(**{old: None}, nothing=0)
+        assert seen[0].filename == __file__
+
+
+def test_an_old_argument_gives_what_the_new_one_gives():
+    model = duat.load(GOLDEN / "llama")
+    with pytest.warns(DeprecationWarning):
+        old = duat.explain(model, given=IDS, carries="gate")
+    new, other = (duat.explain(model, inputs=IDS, gate_rule=rule) for rule in ("gate", "factor"))
+    np.testing.assert_array_equal(old.input_tokens, new.input_tokens)
+    assert (new.input_tokens != other.input_tokens).any()
+    with pytest.raises(TypeError, match="given"):
+        duat.explain(model, inputs=IDS, given=IDS)
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.__name__)
+def test_an_old_field_is_the_new_one(result):
+    if issubclass(result, tuple):
+        made = result(*({"a": 1.0} for _ in result._fields))
+    else:
+        made = object.__new__(result)
+        object.__setattr__(made, "discontinuities", {"a": 1.0})
+    with pytest.warns(DeprecationWarning, match="'jumps' is called 'discontinuities'") as seen:
+        assert made.jumps is made.discontinuities
+    assert seen[0].filename == __file__
+
+
+def test_an_old_option_of_the_command_is_the_new_one():
+    script = "from duat_jax.cli import application; application()"
+    old, new = (
+        subprocess.run([sys.executable, "-c", script, "explain", "w5", option, "gate"], capture_output=True, text=True)
+        for option in ("--carries", "--gate-rule")
+    )
+    warning, *rest = old.stderr.splitlines()
+    assert warning == "--carries is called --gate-rule now; the old name goes with the next release"
+    assert rest == new.stderr.splitlines() and "gate_rule = 'gate' is for gated models" in new.stderr

@@ -1,7 +1,6 @@
 """The commands `duat lora train`, `duat lora diff` and `duat lora merge`."""
 
 import math
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,6 @@ from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
 
 lora = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -30,19 +28,6 @@ def main() -> None:
 
 def _name(model: Path | None) -> str:
     return "embedded" if model is None else str(model).encode(errors="replace").decode()
-
-
-def _curve(losses: "np.ndarray", before: float, after: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
-    axis = figure.subplots()
-    axis.plot(range(len(losses)), losses, color="tab:blue", linewidth=1, label="at a step, text trained on")
-    axis.plot([0, len(losses)], [before, after], "o", color="tab:orange", label="held-out text, before and after")
-    axis.set_xlabel("step")
-    axis.set_ylabel("loss, nats per token")
-    axis.legend(frameon=False)
-    return figure
 
 
 @lora.command(epilog=EXIT_STATUS)
@@ -127,7 +112,13 @@ def train(
             f"held-out text ({held_out} pieces): {before:.4f} nats per token before, {after:.4f} after",
             f"written to {output}",
         )
-        deliver(content, *summary, figure=partial(_curve, losses, before, after), plot=plot, json_file=json_file)
+
+        def draw() -> "Figure":
+            from duat_jax.lora.plot import draw_losses
+
+            return draw_losses(losses, before, after)
+
+        deliver(content, *summary, figure=draw, plot=plot, json_file=json_file)
 
 
 @lora.command(epilog=EXIT_STATUS)

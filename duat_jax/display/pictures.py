@@ -1,11 +1,28 @@
 """Elements of pictures: the colours of a sign, images, and parts laid over an image."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from duat_jax.inputs.images import SeenImage
+
+P = ParamSpec("P")
+
+STYLE = {
+    "axes.titlesize": "medium",
+    "figure.constrained_layout.use": True,
+    "figure.titlesize": "medium",
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+}
+"""The style of every picture; what it leaves open is the user's own."""
 
 RED, BLUE = "#c0504d", "#4a7fb5"
 """The colours of what raises the value and of what lowers it."""
@@ -18,6 +35,21 @@ ACROSS = 7
 
 PATCHES = slice(1, None)
 """The tokens after that of the whole."""
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Return a function that draws in the style of all pictures.
+
+    Args:
+        draw: returns the figure.
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
 
 
 def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:

@@ -7,17 +7,19 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from duat_jax.display.pictures import styled
 from duat_jax.in_context.reach import Reach
 from duat_jax.in_context.result import COLUMNS, Ledger
 
 
+@styled
 def draw(ledger: Ledger) -> Figure:
     """Plot the parts of every layer as bars, and the measured effect of layers that read the part as in the second run.
 
     Args:
         ledger: the result to plot.
     """
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    figure = Figure(figsize=(11, 4.2))
     left, right = figure.subplots(1, 2)
     parts, places = ledger.layers, np.arange(len(ledger.layers))
     low, high = np.zeros(len(parts)), np.zeros(len(parts))
@@ -40,10 +42,11 @@ def draw(ledger: Ledger) -> Figure:
     right.set_xlabel("layer")
     for axis in (left, right):
         axis.axhline(0, color="black", linewidth=0.6)
-        axis.legend(frameon=False, fontsize="small")
+        axis.legend()
     return figure
 
 
+@styled
 def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
     """Plot how far back each output position reads in every layer, compared with convolutions over the last tokens.
 
@@ -51,7 +54,7 @@ def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
         reach: the result to plot.
         kernels: the convolutions' kernel sizes.
     """
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    figure = Figure(figsize=(11, 4.2))
     left, right = figure.subplots(1, 2)
     layers, tokens = reach.distance.shape
     places, back = np.arange(tokens), np.arange(1, tokens + 1)
@@ -72,6 +75,6 @@ def draw_reach(reach: Reach, kernels: Sequence[int] = (3, 16)) -> Figure:
     right.set_xlabel("last tokens")
     right.set_ylabel("share of the squared norms of what is written")
     right.set_xscale("log")
-    right.legend(frameon=False, fontsize="small")
+    right.legend()
     figure.colorbar(colours, ax=right, label="attention in layer")
     return figure

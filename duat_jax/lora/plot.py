@@ -1,8 +1,10 @@
 """Plots of the change by adapters."""
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from duat_jax.display.pictures import styled
 from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import COLUMNS, LoraChange
 
@@ -17,6 +19,7 @@ SHOWN = 24
 """The number of adapters that are plotted: those with the largest parts."""
 
 
+@styled
 def draw(change: LoraChange) -> Figure:
     """Plot the three columns of the change by term, and the part of each adapter, as two bar charts.
 
@@ -26,7 +29,7 @@ def draw(change: LoraChange) -> Figure:
     largest = sorted(change.effects, key=lambda effect: -abs(effect.part))[:SHOWN]
     rows, effects = change.rows, [effect for effect in change.effects[::-1] if effect in largest]
     height = 2.0 + 0.24 * max(len(rows), len(effects))
-    figure = Figure(figsize=(11.0, height), layout="constrained")
+    figure = Figure(figsize=(11.0, height))
     left, right = figure.subplots(1, 2)
     names = list(rows)[::-1]
     places = np.arange(len(names))
@@ -34,21 +37,22 @@ def draw(change: LoraChange) -> Figure:
         values = [rows[name][column] for name in names]
         left.barh(places + 0.27 * (1 - k), values, 0.27, color=COLOURS[column], label=NAMES[column])
     left.set_yticks(places, names)
-    left.set_title("by term of the closed form", fontsize="medium")
+    left.set_title("by term of the closed form")
     places = np.arange(len(effects))
     right.barh(places, [effect.part for effect in effects], 0.7, color="tab:purple", label="part, exact")
     right.plot([effect.alone for effect in effects], places, "k.", markersize=5, label="run again, alone")
     right.plot([effect.first_order for effect in effects], places, "|", color="tab:red", label="first order")
     right.set_yticks(places, [effect.name for effect in effects], fontsize="small")
-    right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""), fontsize="medium")
+    right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""))
     for axis in (left, right):
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set_xlabel(f"change of the {change.target.split(' at token')[0]}")
-        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, frameon=False, fontsize="small")
-    figure.suptitle(f"{change.before:+.3f} without adapters, {change.after:+.3f} with them", fontsize="medium")
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)
+    figure.suptitle(f"{change.before:+.3f} without adapters, {change.after:+.3f} with them")
     return figure
 
 
+@styled
 def draw_moved(moved: dict[str, Moved]) -> Figure:
     """Plot the relative change of every parameter of the closed form, in percent, as heat maps side by side.
 
@@ -74,11 +78,30 @@ def draw_moved(moved: dict[str, Moved]) -> Figure:
         np.atleast_1d(figure.subplots(1, len(maps), sharey=True)), maps.items(), strict=True
     ):
         image = axis.imshow(100 * values, cmap="Blues", vmin=0, vmax=largest, aspect="auto")
-        axis.set_title(title, fontsize="medium")
+        axis.set_title(title)
         axis.set_xticks(range(5), ["$W'_1$", "$b'_3$", "$W'_2$", "$b'_2$", "$W'_3$"])
         axis.set_yticks(range(len(values)), [f"layer {i}" for i in range(len(values))])
         for (i, j), value in np.ndenumerate(100 * values):
             colour = "white" if value > largest / 2 else "black"
             axis.text(j, i, f"{value:.1f}" if value else "0", ha="center", va="center", color=colour, fontsize="small")
     figure.colorbar(image, ax=figure.axes, label="% of the parameter's size")
+    return figure
+
+
+@styled
+def draw_losses(losses: Float[np.ndarray, "steps"], before: float, after: float) -> Figure:
+    """Draw the loss at each training step, and that on held-out text before and after.
+
+    Args:
+        losses: the loss at each step, in nats per token.
+        before: the loss on held-out text before training.
+        after: the same after it.
+    """
+    figure = Figure(figsize=(7.0, 4.0))
+    axis = figure.subplots()
+    axis.plot(range(len(losses)), losses, color="tab:blue", linewidth=1, label="at a step, text trained on")
+    axis.plot([0, len(losses)], [before, after], "o", color="tab:orange", label="held-out text, before and after")
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss, nats per token")
+    axis.legend()
     return figure

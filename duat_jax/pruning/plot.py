@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
+from duat_jax.display.pictures import styled
 from duat_jax.pruning.compensation import COMPENSATIONS
 from duat_jax.pruning.study import Pruner
 
@@ -11,6 +12,7 @@ STYLES = dict(zip(COMPENSATIONS, (":", "--", "-"), strict=True))
 COLOURS = 10
 
 
+@styled
 def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
     """Plot the loss against the fraction of neurons or layers removed, a line for each ranking and compensation.
 
@@ -18,7 +20,7 @@ def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
         dense: the loss of the unpruned model.
         losses: the losses of the pruned models.
     """
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    figure = Figure(figsize=(7.0, 4.5))
     axis = figure.subplots()
     methods = list(dict.fromkeys(pruner.method for pruner in losses))
     for method, compensation in dict.fromkeys((pruner.method, pruner.compensation) for pruner in losses):
@@ -38,5 +40,5 @@ def draw(dense: float, losses: Mapping[Pruner, float]) -> Figure:
     axis.axhline(dense, color="black", linewidth=0.6)
     axis.set_xlabel(f"% of {' and '.join(dict.fromkeys(pruner.what for pruner in losses))} removed")
     axis.set_ylabel("loss on other text, nats per token")
-    axis.legend(frameon=False, fontsize="small")
+    axis.legend()
     return figure

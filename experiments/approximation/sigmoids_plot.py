@@ -6,9 +6,11 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from duat_jax.display.pictures import styled
 from experiments.approximation.sigmoids import Errors
 
 
+@styled
 def draw_errors(errors: Mapping[int, Mapping[str, Errors]], neurons: Float[np.ndarray, "sizes"]) -> Figure:
     """Plot the largest error (lines) and the root mean square (dashed) against `N`, a column for each dimension.
 
@@ -16,7 +18,7 @@ def draw_errors(errors: Mapping[int, Mapping[str, Errors]], neurons: Float[np.nd
         errors: for each dimension and each function the errors, `[sizes, seeds]`; the range over seeds is shaded.
         neurons: `N`, `[sizes]`.
     """
-    figure = Figure(figsize=(1.6 + 3.2 * len(errors), 3.8), layout="constrained")
+    figure = Figure(figsize=(1.6 + 3.2 * len(errors), 3.8))
     axes = figure.subplots(1, len(errors), squeeze=False, sharey=True)[0]
     for axis, (dimensions, functions) in zip(axes, errors.items(), strict=True):
         for i, (name, of_function) in enumerate(functions.items()):
@@ -29,7 +31,7 @@ def draw_errors(errors: Mapping[int, Mapping[str, Errors]], neurons: Float[np.nd
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.set_xlabel("N")
-        axis.set_title(f"{dimensions} dimension{'s' * (dimensions > 1)}", fontsize="medium")
+        axis.set_title(f"{dimensions} dimension{'s' * (dimensions > 1)}")
     axes[0].set_ylabel("error: largest, and rms (dashed)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
     return figure

@@ -3,11 +3,12 @@
 import numpy as np
 from matplotlib.figure import Figure, SubFigure
 
-from duat_jax.display.pictures import BLUE, LABELLED, RED
+from duat_jax.display.pictures import BLUE, LABELLED, RED, styled
 from duat_jax.display.tables import token_label
 from duat_jax.interpret.attention.result import BIASES, AttentionScore
 
 
+@styled
 def draw(score: AttentionScore) -> Figure:
     """Return the contributions of all pairs of tokens and of all pairs of parts to the score, side by side.
 
@@ -28,7 +29,7 @@ def draw(score: AttentionScore) -> Figure:
 
     sizes = [len(labels), len(parts)]
     width, height = (2 * 3.2 + 0.26 * sum(np.clip(sizes, 8, 40))), 3.6 + 0.26 * np.clip(max(sizes), 8, 40)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height))
     grid = figure.add_gridspec(1, 2, width_ratios=[3.2 + 0.26 * np.clip(size, 8, 40) for size in sizes])
     _panel(figure.add_subfigure(grid[0]), by_token, labels, "token")
     _panel(figure.add_subfigure(grid[1]), by_part, list(parts), "part")
@@ -36,7 +37,7 @@ def draw(score: AttentionScore) -> Figure:
     if score.versus is not None:
         attention += f" against {score.attention[score.versus]:.1%}"
     title = f"{score.label}\nscore {score.value:+.4f}   {attention}   (error {float(score.completeness.error):+.1e})"
-    figure.suptitle(title.replace("$", r"\$"), fontsize="medium")
+    figure.suptitle(title.replace("$", r"\$"))
     return figure
 
 

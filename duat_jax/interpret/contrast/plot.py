@@ -4,12 +4,13 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show
+from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show, styled
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.contrast.table import token_labels
 
 
+@styled
 def draw(contrast: Contrast) -> Figure:
     """Return the flow picture, layer × token; of an image, one that lies over it.
 
@@ -31,7 +32,7 @@ def _draw_flow(contrast: Contrast) -> Figure:
     rows, columns = contrast.flow.shape
     heads = head_sums(contrast)
     widths = max(0.34 * columns, 3.2), max(0.24 * heads.shape[1], 1.2)
-    figure = Figure(figsize=(min(26.0, 2.6 + sum(widths)), 2.2 + max(0.24 * rows, 2.4)), layout="constrained")
+    figure = Figure(figsize=(min(26.0, 2.6 + sum(widths)), 2.2 + max(0.24 * rows, 2.4)))
     flow, heads_axes = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     limit = float(np.nanmax(np.abs([*contrast.flow.ravel(), *heads.ravel()]))) or 1.0
     for axes, table in ((flow, contrast.flow), (heads_axes, heads)):
@@ -43,13 +44,13 @@ def _draw_flow(contrast: Contrast) -> Figure:
     for label in flow.get_xticklabels():
         label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
     flow.set_yticks(range(rows), contrast.rows)
-    flow.set_title("where the difference is, after each layer", fontsize="medium")
+    flow.set_title("where the difference is, after each layer")
     heads_axes.set_xticks(range(heads.shape[1]))
     heads_axes.set_xlabel("head")
     heads_axes.tick_params(labelleft=False)
-    heads_axes.set_title("what heads carry", fontsize="medium")
+    heads_axes.set_title("what heads carry")
     figure.colorbar(drawn, ax=heads_axes, label="part of the difference", fraction=0.1)
-    figure.suptitle(title(contrast), fontsize="medium")
+    figure.suptitle(title(contrast))
     return figure
 
 
@@ -93,7 +94,7 @@ def _draw_flow_over_image(contrast: Contrast, image: SeenImage) -> Figure:
     """
     flow = contrast.flow.astype(float)
     rows = -(-(len(flow) + 1) // ACROSS)
-    figure = Figure(figsize=(2.1 * ACROSS, 1.0 + 2.5 * rows), layout="constrained")
+    figure = Figure(figsize=(2.1 * ACROSS, 1.0 + 2.5 * rows))
     seen, *panels = figure.subplots(rows, ACROSS, squeeze=False).reshape(-1)
     show(seen, image)
     seen.set_title("what the model read", fontsize="small")
@@ -104,5 +105,5 @@ def _draw_flow_over_image(contrast: Contrast, image: SeenImage) -> Figure:
     for axes in panels[len(flow) :]:
         axes.set_axis_off()
     figure.colorbar(drawn, ax=panels, label="part of a patch", shrink=0.8)
-    figure.suptitle(title(contrast), fontsize="medium")
+    figure.suptitle(title(contrast))
     return figure

@@ -5,12 +5,13 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import ACROSS, BLUE, LABELLED, PATCHES, RED, overlay, show
+from duat_jax.display.pictures import ACROSS, BLUE, LABELLED, PATCHES, RED, overlay, show, styled
 from duat_jax.display.tables import token_label
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.explain.result import Explanation
 
 
+@styled
 def draw(explanation: Explanation) -> Figure:
     """Return the term × token picture; of an image, one that lies over it.
 
@@ -32,7 +33,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     table = np.vstack([explanation.embedding, explanation.term_tokens]).astype(float)
     rows, columns = table.shape
     limit = np.abs(table).max() or 1.0
-    figure = Figure(figsize=(max(7.0, min(22.0, 3.0 + 0.32 * columns)), 3.4 + 0.26 * rows), layout="constrained")
+    figure = Figure(figsize=(max(7.0, min(22.0, 3.0 + 0.32 * columns)), 3.4 + 0.26 * rows))
     grid = figure.add_gridspec(2, 2, width_ratios=(6, 1), height_ratios=(1.1, 0.32 * rows))
     heat = figure.add_subplot(grid[1, 0])
     above = figure.add_subplot(grid[0, 0], sharex=heat)
@@ -59,7 +60,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     above.axhline(0, color="black", linewidth=0.6)
     above.tick_params(labelbottom=False)
     above.set_ylabel("per token")
-    above.legend(frameon=False, fontsize="small")
+    above.legend()
 
     sums = table.sum(1)
     right.barh(range(rows), sums, color=np.where(sums < 0, BLUE, RED))
@@ -68,7 +69,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     right.set_xlabel("per term")
 
     figure.colorbar(image, ax=right, label="contribution")
-    figure.suptitle(title(explanation), fontsize="medium")
+    figure.suptitle(title(explanation))
     return figure
 
 
@@ -99,19 +100,19 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
     table = np.vstack([explanation.embedding, explanation.term_tokens]).astype(float)
     names = ["embedding", *explanation.labels.values()]
     rows = -(-len(table) // ACROSS)
-    figure = Figure(figsize=(2.1 * ACROSS, 4.9 + 2.3 * rows), layout="constrained")
+    figure = Figure(figsize=(2.1 * ACROSS, 4.9 + 2.3 * rows))
     above, below = figure.subfigures(2, 1, height_ratios=(4.4, 2.3 * rows), squeeze=False).reshape(-1)
 
     seen, together, collapse, bars = above.subplots(1, 4, width_ratios=(1, 1, 1, 1.1))
     show(seen, image)
-    seen.set_title("what the model read", fontsize="medium")
+    seen.set_title("what the model read")
     for axes, numbers, what in (
         (together, table.sum(0), "embedding and terms"),
         (collapse, explanation.input_tokens, "collapse"),
     ):
         limit = _limit(numbers[PATCHES])
         drawn = overlay(axes, image, numbers[PATCHES], limit)
-        axes.set_title(f"{what}, by patch\nwhole {numbers[0]:+.4f}", fontsize="medium")
+        axes.set_title(f"{what}, by patch\nwhole {numbers[0]:+.4f}")
         above.colorbar(drawn, ax=axes, location="bottom", shrink=0.9)
     _draw_bars(bars, table, names)
 
@@ -123,7 +124,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
     for axes in panels[len(table) :]:
         axes.set_axis_off()
     below.colorbar(drawn, ax=panels.tolist(), label="contribution of a patch", shrink=0.8)
-    above.suptitle(title(explanation), fontsize="medium")
+    above.suptitle(title(explanation))
     return figure
 
 
@@ -142,5 +143,5 @@ def _draw_bars(axes: Axes, table: Float[np.ndarray, "terms tokens"], names: list
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set_yticks(places, names, fontsize="small")
     axes.invert_yaxis()
-    axes.set_title("by term", fontsize="medium")
-    axes.legend(frameon=False, fontsize="small")
+    axes.set_title("by term")
+    axes.legend()

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from duat_jax.display.pictures import BLUE, RED, overlay, show
+from duat_jax.display.pictures import BLUE, RED, overlay, show, styled
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
 
@@ -15,6 +15,7 @@ ACROSS = 6
 """The number of small pictures in a row."""
 
 
+@styled
 def draw(maps: ImageMaps) -> Figure:
     """Return the maps over the image: through all layers, and term by term at each term's resolution.
 
@@ -27,12 +28,12 @@ def draw(maps: ImageMaps) -> Figure:
     whole |= {} if maps.change is None else {"what another image changes\n(secant)": maps.change}
     parts = {"pixels, past all terms": maps.path, **{str(key): part for key, part in maps.terms.items()}}
     lines = -(-len(parts) // ACROSS)
-    figure = Figure(figsize=(2.2 * ACROSS, 4.2 + 2.6 * lines), layout="constrained")
+    figure = Figure(figsize=(2.2 * ACROSS, 4.2 + 2.6 * lines))
     above, below = figure.subfigures(2, 1, height_ratios=(4.0, 2.6 * lines), squeeze=False).reshape(-1)
 
     seen, *others, bars = above.subplots(1, 2 + len(whole))
     show(seen, maps.image)
-    seen.set_title("what the network read", fontsize="medium")
+    seen.set_title("what the network read")
     for axes, (name, numbers) in zip(others, whole.items(), strict=True):
         _lay_over(above, [axes], maps.image, {name: numbers}, location="bottom")
     sums = np.array([*(part.sum() for part in parts.values()), sum(maps.biases.values())])
@@ -40,7 +41,7 @@ def draw(maps: ImageMaps) -> Figure:
     bars.axvline(0, color="black", linewidth=0.6)
     bars.set_yticks(np.arange(len(sums)), [*parts, "biases"], fontsize="small")
     bars.invert_yaxis()
-    bars.set_title("sums", fontsize="medium")
+    bars.set_title("sums")
 
     panels = below.subplots(lines, ACROSS, squeeze=False).reshape(-1)
     for axes in panels[len(parts) :]:

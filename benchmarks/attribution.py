@@ -23,7 +23,7 @@ from duat_jax.attribution.units import METHODS
 from duat_jax.inputs.prompts import logit_difference
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, write_pages
+from experiments.pages import Fields, table, write_pages
 
 TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
 NAMES = " Frank", " Henry"
@@ -54,11 +54,12 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: the kept results.
     """
-    lines = ["| method | plain forward passes [quartiles] | seconds |", "|---|---|---|"]
+    rows = []
     for name, cost in results["costs"].items():
         median, low, high = cost["forward passes"]
-        lines.append(f"| {name} | {median:.1f} [{low:.1f}, {high:.1f}] | {cost['seconds']:.2f} |")
-    return {"costs": "\n".join(lines), "tokens": str(results["tokens"]), "repeats": str(results["repeats"])}
+        rows.append([name, f"{median:.1f} [{low:.1f}, {high:.1f}]", f"{cost['seconds']:.2f}"])
+    costs = table(["method", "plain forward passes [quartiles]", "seconds"], rows)
+    return {"costs": "\n".join(costs), "tokens": str(results["tokens"]), "repeats": str(results["repeats"])}
 
 
 def main() -> None:

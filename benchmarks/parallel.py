@@ -21,7 +21,7 @@ from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 from experiments.environment import environment
-from experiments.pages import Fields, write_pages
+from experiments.pages import Fields, table, write_pages
 
 RESULTS = Path("benchmarks/results/parallel.json")
 DEPTH, WIDTHS = 64, (16, 32, 64, 128, 256)
@@ -170,18 +170,18 @@ def measure(width: int, seconds: float) -> dict[str, Any]:
 def _page(results: dict[str, Any]) -> str:
     """Return the tables."""
     names = ["forward pass", "in parallel", "one by one", "recursion"]
-    lines = ["| features | forward pass | in parallel | one by one | recursion | times, ratio | products, ratio |"]
-    lines.append("|" + "---|" * 7)
+    rows = []
     for row in results["widths"]:
         times = {name: measured["least"] for name, measured in row["seconds"].items()}
         cells = [f"{1e3 * times[name]:,.2f} ms" if name in times else "" for name in names]
         ratios = (by_name["in parallel"] / by_name["one by one"] for by_name in (times, row["operations"]))
-        lines.append(f"| {row['width']} | {' | '.join([*cells, *(f'{ratio:.2f}' for ratio in ratios)])} |")
-    lines += ["", f"| features | {' | '.join(results['widths'][0]['errors'])} |", "|" + "---|" * 4]
-    for row in results["widths"]:
-        worst = [f"{max(errors.values()):.0e}" for errors in row["errors"].values()]
-        lines.append(f"| {row['width']} | {' | '.join(worst)} |")
-    return "\n".join(lines)
+        rows.append([str(row["width"]), *cells, *(f"{ratio:.2f}" for ratio in ratios)])
+    errors = [
+        [str(row["width"]), *(f"{max(errors.values()):.0e}" for errors in row["errors"].values())]
+        for row in results["widths"]
+    ]
+    head = ["features", *names, "times, ratio", "products, ratio"]
+    return "\n".join([*table(head, rows), "", *table(["features", *results["widths"][0]["errors"]], errors)])
 
 
 def fields(results: dict[str, Any]) -> Fields:

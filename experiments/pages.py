@@ -7,7 +7,7 @@ this writes.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,20 @@ def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, 
         sign: `"+"` for a difference.
     """
     return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown.
+
+    Args:
+        head: the title of each column.
+        rows: the cells of each row.
+
+    Example:
+        >>> table(["method", "cost"], [["secant", "4.0"]])
+        ['| method | cost |', '|---|---|', '| secant | 4.0 |']
+    """
+    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:

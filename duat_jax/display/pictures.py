@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib
 import numpy as np
@@ -15,7 +15,7 @@ from duat_jax.inputs.images import SeenImage
 
 P = ParamSpec("P")
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.titlesize": "medium",
     "figure.constrained_layout.use": True,
     "figure.titlesize": "medium",

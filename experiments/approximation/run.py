@@ -25,7 +25,7 @@ from experiments.approximation.selection import CONTENT, KINDS, TASKS, Sizes, co
 from experiments.approximation.selection_plot import draw_changes, draw_outputs
 from experiments.approximation.sigmoids_plot import draw_errors
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, write_pages
+from experiments.pages import Fields, cells, interval, table, write_pages
 
 RESULTS, WORK = Path("experiments/results/approximation.json"), Path("experiments/results/work/approximation.jsonl")
 SEEDS, STEPS, SHORT = 3, 3000, 1500
@@ -189,10 +189,6 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-
-
 def _exponent(errors: Any, which: str) -> sigmoids.Slope:
     return sigmoids.slope(np.array(NEURONS, float), np.array([errors[str(n)][which] for n in NEURONS]))
 
@@ -220,7 +216,7 @@ def _fits_table(results: dict[str, Any]) -> list[str]:
         return row(f"{name}, in steps", "1", errors, "-1.00", exponents)
 
     rows = [fitted(*item) for item in results["fits"].items()]
-    return _table(head, rows + [steps(*item) for item in results["staircases"].items()])
+    return table(head, rows + [steps(*item) for item in results["staircases"].items()])
 
 
 def _networks_table(results: dict[str, Any]) -> list[str]:
@@ -234,7 +230,7 @@ def _networks_table(results: dict[str, Any]) -> list[str]:
     for task, errors in results["blind"].items():
         by_prompt = " / ".join(f"{error:.3f}" for error in errors)
         rows.append([task, "", "*the best that is blind to the prompt*", "", f"{np.mean(errors):.3f}", by_prompt])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _apart(results: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -264,7 +260,7 @@ def _changes_table(results: dict[str, Any]) -> list[str]:
     changes_of = {names: _mean_changes(networks) for names, networks in _apart(results).items()}
     symbols = list(next(iter(changes_of.values())))
     rows = [[f"`{symbol}`", *(_change(changes[symbol]) for changes in changes_of.values())] for symbol in symbols]
-    return _table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
+    return table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
 
 
 def _sources_table(results: dict[str, Any]) -> list[str]:
@@ -278,7 +274,7 @@ def _sources_table(results: dict[str, Any]) -> list[str]:
     for name, label in again.items():
         ways = [interval([network["way"][name] for network in networks], 2) for networks in apart.values()]
         rows.append([label, *ways])
-    return _table(["from the prompt itself", *(", ".join(reversed(names)) for names in apart)], rows)
+    return table(["from the prompt itself", *(", ".join(reversed(names)) for names in apart)], rows)
 
 
 def _ablation_table(results: dict[str, Any]) -> list[str]:
@@ -300,7 +296,7 @@ def _ablation_table(results: dict[str, Any]) -> list[str]:
         ]
         for label, of in labels.items()
     ]
-    return _table(["error", *(", ".join(reversed(names)) for names in apart)], rows)
+    return table(["error", *(", ".join(reversed(names)) for names in apart)], rows)
 
 
 def _depth_table(results: dict[str, Any]) -> list[str]:
@@ -311,7 +307,7 @@ def _depth_table(results: dict[str, Any]) -> list[str]:
         numbers = [str(layers), str(neurons), str(layers * neurons), f"{result['parameters']:,}"]
         rows.append([sizes["kind"], *numbers, interval(np.array(result["error"]).mean(1))])
     head = ["network", "layers", "neurons a layer", "N in all", "parameters", "error"]
-    return _table(head, sorted(rows, key=lambda row: row[0]))
+    return table(head, sorted(rows, key=lambda row: row[0]))
 
 
 def _page(results: dict[str, Any]) -> str:

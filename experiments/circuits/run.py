@@ -25,7 +25,7 @@ from duat_jax.evaluation.statistics import Estimate
 from duat_jax.inputs.tasks import TASKS
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, write_pages
+from experiments.pages import Fields, cells, table, write_pages
 
 RESULTS, WORK = Path("experiments/results/circuits.json"), Path("experiments/results/work")
 NEURONS = ("neuron x position",)
@@ -146,13 +146,13 @@ def _table(result: dict[str, Any], units: str) -> list[str]:
     tasks, mean = result["tasks"], result["mean"][units]
     over = ["mean"] if len(tasks) > 1 else []
     head = ["method", *(f"logf, {task}" for task in tasks), *over, "CPR", "CMD", "removed", "the first is ahead by"]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    rows = []
     for i, (method, row) in enumerate(mean.items()):
         cells = [method, *(_number(task["units"][units][method]["logf"]) for task in tasks.values())]
         cells += [_number(row["logf"])] if over else []
         cells += [f"{row[name]['value']:.3f}" for name in ("CPR", "CMD", "removed")]
-        lines.append(f"| {' | '.join([*cells, _ahead(row['first_ahead']) if i else ''])} |")
-    return lines
+        rows.append([*cells, _ahead(row["first_ahead"]) if i else ""])
+    return table(head, rows)
 
 
 def _in_words(mean: dict[str, Any]) -> str:
@@ -191,13 +191,12 @@ def _page(results: dict[str, Any]) -> str:
 def _short(results: dict[str, Any]) -> str:
     """Return the table of the first study's means over tasks."""
     mean = results["studies"]["Every method"]["mean"][NEURONS[0]]
-    lines = ["| ranked by | mean faithfulness over log k | the secant is ahead by |", "|---|---|---|"]
-    lines += [
-        f"| {method} | {_number(row['logf'])} | {_ahead(row['first_ahead']) if i else ''} |"
+    rows = [
+        [method, _number(row["logf"]), _ahead(row["first_ahead"]) if i else ""]
         for i, (method, row) in enumerate(mean.items())
         if method in SHOWN
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(table(["ranked by", "mean faithfulness over log k", "the secant is ahead by"], rows))
 
 
 def fields(results: dict[str, Any]) -> Fields:

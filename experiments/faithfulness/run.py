@@ -25,7 +25,7 @@ from duat_jax.evaluation.running_text import read_texts
 from duat_jax.evaluation.statistics import Estimate
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, write_pages
+from experiments.pages import Fields, cells, table, write_pages
 from experiments.texts import held_out_sources
 
 RESULTS = Path("experiments/results/faithfulness.json")
@@ -100,14 +100,14 @@ def _measure(name: str, settings: Settings, count: int) -> dict[str, Any]:
 
 def _table(result: dict[str, Any], removal: str) -> list[str]:
     head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    rows = []
     for i, (method, row) in enumerate(result["tables"][removal].items()):
         estimates = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
         cells = [method, estimates["deletion"].written(), estimates["insertion"].written()]
         cells += [estimates["ahead"].written(sign="+") if i else "", estimates["spearman"].written()]
         cells += [f"{estimates['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        rows.append(cells)
+    return table(head, rows)
 
 
 def _in_words(rows: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.inputs.prompts import draw
 from experiments.environment import environment
-from experiments.pages import Fields, write_pages
+from experiments.pages import Fields, table, write_pages
 from experiments.smollm2 import path
 
 GATE_RULES = ("halves", "gate", "factor")
@@ -53,12 +53,12 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     head = ["gate rule", *TASKS, "mean", "halves ahead by, paired"]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    rows = []
     for gate_rule in GATE_RULES:
         numbers = [Estimate(**results[task][gate_rule]["logf"]).written() for task in (*TASKS, "mean")]
         ahead = Estimate(**results["mean"][gate_rule]["first_ahead"]).written() if gate_rule != GATE_RULES[0] else ""
-        lines.append(f"| {' | '.join([gate_rule, *numbers, ahead])} |")
-    return {"table": "\n".join(lines)}
+        rows.append([gate_rule, *numbers, ahead])
+    return {"table": "\n".join(table(head, rows))}
 
 
 if __name__ == "__main__":

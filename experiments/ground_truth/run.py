@@ -21,7 +21,7 @@ from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from experiments.environment import environment
 from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
-from experiments.pages import Fields, write_pages
+from experiments.pages import Fields, table, write_pages
 
 READ = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
@@ -148,7 +148,7 @@ def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, f
     return {method: area_under_curve(unit_scores[moves], truth[moves]) for method, unit_scores in scores.items()}
 
 
-def table(areas_of: dict[str, dict[str, float]]) -> str:
+def areas_table(areas_of: dict[str, dict[str, float]]) -> str:
     """Return a table of methods by programs in Markdown, the best mean first.
 
     Args:
@@ -158,11 +158,11 @@ def table(areas_of: dict[str, dict[str, float]]) -> str:
         method: np.mean([areas[method] for areas in areas_of.values()]) for method in next(iter(areas_of.values()))
     }
     head = ["method", "mean", *areas_of]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for method in sorted(means, key=lambda method: -means[method]):
-        numbers = [means[method], *(areas[method] for areas in areas_of.values())]
-        lines.append("| " + " | ".join([method, *(f"{number:.2f}" for number in numbers)]) + " |")
-    return "\n".join(lines)
+    rows = [
+        [method, *(f"{number:.2f}" for number in (means[method], *(areas[method] for areas in areas_of.values())))]
+        for method in sorted(means, key=lambda method: -means[method])
+    ]
+    return "\n".join(table(head, rows))
 
 
 def fields(results: dict[str, dict]) -> Fields:
@@ -171,7 +171,7 @@ def fields(results: dict[str, dict]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {read: table(results["areas"][read]) for read in READ}
+    return {read: areas_table(results["areas"][read]) for read in READ}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.images.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
-from experiments.pages import Fields, interval, write_pages
+from experiments.pages import Fields, interval, table, write_pages
 
 RESULTS, PICTURES = Path("experiments/results/images.json"), Path("docs")
 WORK = Path("experiments/results/work/images")
@@ -254,28 +254,28 @@ def draw(name: str, network: Network, digits: Digits) -> None:
 
 def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]]) -> str:
     """Return the tables of the page."""
-    lines = [
-        "| network | parameters | training, processor time | held-out accuracy, seed by seed |",
-        "|---|---|---|---|",
-    ]
+    head = ["network", "parameters", "training, processor time", "held-out accuracy, seed by seed"]
+    rows = []
     for name, runs in measured.items():
         right = ", ".join(f"{100 * run['accuracy']:.1f} %" for run in runs.values())
         size = runs[str(SHOWN_SEED)]["parameters"]
-        lines.append(f"| {name} | {size:,} | {times[name]['processor_seconds']:.0f} s | {right} |")
-    lines += ["", "| network | form | float32: holds on | largest error | float64: holds on | largest error |"]
-    lines.append("|" + "---|" * 6)
+        rows.append([name, f"{size:,}", f"{times[name]['processor_seconds']:.0f} s", right])
+    lines = table(head, rows)
+    head = ["network", "form", "float32: holds on", "largest error", "float64: holds on", "largest error"]
+    rows = []
     for name, runs in measured.items():
         exact = runs[str(SHOWN_SEED)]["exact"]
         for form in exact["float32"]:
             checks = [exact[dtype][form] for dtype in ("float32", "float64")]
-            cells = [f"{check['hold']} of {check['asked']} | {check['largest_error']:.0e}" for check in checks]
-            lines.append(f"| {name} | {form} | {' | '.join(cells)} |")
+            cells = [(f"{check['hold']} of {check['asked']}", f"{check['largest_error']:.0e}") for check in checks]
+            rows.append([name, form, *cells[0], *cells[1]])
+    lines += ["", *table(head, rows)]
     first_seed = {name: runs[str(SHOWN_SEED)]["moved"] for name, runs in measured.items()}
-    lines += ["", f"| parameter | {' | '.join(first_seed)} |", "|" + "---|" * (1 + len(first_seed))]
+    rows = []
     for parameter in next(iter(first_seed.values())):
         changes = (moved[parameter] for moved in first_seed.values())
-        cells = ("0, exactly" if change == 0 else f"{100 * change:.0f} %" for change in changes)
-        lines.append(f"| {parameter} | {' | '.join(cells)} |")
+        rows.append([parameter, *("0, exactly" if change == 0 else f"{100 * change:.0f} %" for change in changes)])
+    lines += ["", *table(["parameter", *first_seed], rows)]
     for name, runs in measured.items():
         # One number for each image: trainings that read the same image aren't independent.
         faithfulness_of_runs = [run["faithfulness"] for run in runs.values()]
@@ -287,16 +287,15 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
             for ranker in faithfulness_of_runs[0]
         }
         first = next(iter(together))
-        lines += ["", f"| {name}, ranked by | deletion ↓ | insertion ↑ | the first is ahead by: deletion | insertion |"]
-        lines.append("|" + "---|" * 5)
+        head = [f"{name}, ranked by", "deletion ↓", "insertion ↑", "the first is ahead by: deletion", "insertion"]
+        rows = []
         for ranker, both in together.items():
             ahead = [
                 "" if ranker == first else interval(sign * (together[first][kind] - both[kind]), sign="+")
                 for kind, sign in (("deletion", -1), ("insertion", 1))
             ]
-            lines.append(
-                f"| {ranker} | {interval(both['deletion'])} | {interval(both['insertion'])} | {' | '.join(ahead)} |"
-            )
+            rows.append([ranker, interval(both["deletion"]), interval(both["insertion"]), *ahead])
+        lines += ["", *table(head, rows)]
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ from duat_jax.lora.result import COLUMNS
 from duat_jax.lora.training import Settings, train
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, write_pages
+from experiments.pages import Fields, cells, interval, table, write_pages
 from experiments.texts import manual
 
 RESULTS, WORK = Path("experiments/results/lora.json"), Path("experiments/results/work")
@@ -152,43 +152,52 @@ def _sizes(texts: list[dict], error: Callable[[dict], float]) -> np.ndarray:
 
 def _tables(results: dict[str, Any]) -> str:
     done = results["trainings"]
+    trained = [
+        [
+            f"{name} ({training['asked']['model']}, rank {training['asked']['rank']})",
+            f"{training['parameters']:,}",
+            f"{training['asked']['steps']}",
+            f"{training['before']:.3f}",
+            f"{training['after']:.3f}",
+        ]
+        for name, training in done.items()
+    ]
     lines = [
         "### What was trained",
         "",
-        "| adapters | numbers | steps | loss before | loss after |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {name} ({training['asked']['model']}, rank {training['asked']['rank']}) | {training['parameters']:,} |"
-            f" {training['asked']['steps']} | {training['before']:.3f} | {training['after']:.3f} |"
-            for name, training in done.items()
-        ),
+        *table(["adapters", "numbers", "steps", "loss before", "loss after"], trained),
         "",
         "### The three columns",
         "",
         "Mean sizes over the held-out texts, of the change of the logit of the token that comes next.",
         "",
-        "| adapters | texts | change | moved | adapter | interaction | sums hold | largest error |",
-        "|---|---|---|---|---|---|---|---|",
     ]
+    rows = []
     for name, training in done.items():
         texts = training["texts"]
         sizes = [np.mean([abs(text["totals"][column]) for text in texts]) for column in COLUMNS]
         holding = sum(set(text["verdicts"]) == {"holds"} for text in texts)
-        lines.append(
-            f"| {name} | {len(texts)} | {np.mean([abs(text['difference']) for text in texts]):.3f} |"
-            f" {' | '.join(f'{size:.3f}' for size in sizes)} | {holding} of {len(texts)} |"
-            f" {max(abs(text['error']) for text in texts):.0e} |"
+        rows.append(
+            [
+                name,
+                str(len(texts)),
+                f"{np.mean([abs(text['difference']) for text in texts]):.3f}",
+                *(f"{size:.3f}" for size in sizes),
+                f"{holding} of {len(texts)}",
+                f"{max(abs(text['error']) for text in texts):.0e}",
+            ]
         )
+    head = ["adapters", "texts", "change", "moved", "adapter", "interaction", "sums hold", "largest error"]
     lines += [
+        *table(head, rows),
         "",
         "### What misses the change",
         "",
         "Errors are mean sizes, in percent of the mean size of the change, with intervals of 95 % by bootstrap"
         " over the texts.",
         "",
-        "| adapters | the adapters' column misses | first order | each alone, summed | each left out, summed | parts |",
-        "|---|---|---|---|---|---|",
     ]
+    rows = []
     errors: tuple[Callable[[dict], float], ...] = (
         lambda text: text["totals"]["adapter"] - text["difference"],
         lambda text: text["first_order"] - text["difference"],
@@ -199,14 +208,15 @@ def _tables(results: dict[str, Any]) -> str:
         missed = [interval(bootstrap(_sizes(training["texts"], error), _share), 1) for error in errors]
         sizes = _sizes(training["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
         parts = _share(sizes.mean(0))
-        lines.append(f"| {name} | {' | '.join(missed)} | {parts:.0e} |")
+        rows.append([name, *missed, f"{parts:.0e}"])
+    misses = ["the adapters' column misses", "first order", "each alone, summed", "each left out, summed", "parts"]
     lines += [
+        *table(["adapters", *misses], rows),
         "",
         "Rank correlation over the adapters with what running the model again says, mean over texts.",
         "",
-        "| adapters | parts with alone | parts with left out | first order with alone | first order with left out |",
-        "|---|---|---|---|---|",
     ]
+    rows = []
     rerun: tuple[Callable[[dict, dict], float], ...] = (
         lambda text, effect: effect["alone"],
         lambda text, effect: text["left_out"][effect["name"]],
@@ -217,8 +227,9 @@ def _tables(results: dict[str, Any]) -> str:
             for by in ("part", "first_order")
             for to in rerun
         ]
-        lines.append(f"| {name} | {' | '.join(numbers)} |")
-    lines += ["", "### How far the parameters moved", ""]
+        rows.append([name, *numbers])
+    compared = [f"{first} with {second}" for first in ("parts", "first order") for second in ("alone", "left out")]
+    lines += [*table(["adapters", *compared], rows), "", "### How far the parameters moved", ""]
     for name in ("every layer", "attention alone", "MLPs alone"):
         if name in done:
             lines += [
@@ -233,7 +244,6 @@ def _tables(results: dict[str, Any]) -> str:
 
 def _moved(training: dict[str, Any]) -> list[str]:
     moved = training["moved"]
-    head = "| term | W'₁ | b'₃ | W'₂ | b'₂ | W'₃ |"
     rows = zip(
         moved["inner_maps"],
         list(moved["input_maps"].values())[1:],
@@ -250,7 +260,7 @@ def _moved(training: dict[str, Any]) -> list[str]:
             return interval(Estimate(share, share - reach, share + reach), 1)
         return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
 
-    return [head, "|---|---|---|---|---|---|", *(f"| {row[0]} | {' | '.join(map(cell, row[1:]))} |" for row in rows)]
+    return table(["term", "W'₁", "b'₃", "W'₂", "b'₂", "W'₃"], [[row[0], *map(cell, row[1:])] for row in rows])
 
 
 def fields(results: dict[str, Any]) -> Fields:

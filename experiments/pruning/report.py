@@ -9,7 +9,7 @@ from duat_jax.pruning.compensation import COMPENSATIONS
 from duat_jax.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.pruning.layers import RANKINGS
 from duat_jax.pruning.scores import METHODS
-from experiments.pages import Fields, cells, interval
+from experiments.pages import Fields, cells, interval, table
 
 TITLES = {"embedded": "The embedded model"}
 
@@ -30,8 +30,7 @@ def _number(losses: Sequence[float]) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     kept = [row for row in rows if any(row[1:])]
-    lines = [f"| {' | '.join(row)} |" for row in kept]
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines, ""] if lines else []
+    return [*table(head, kept), ""] if kept else []
 
 
 def _seeds(measured: Measured, pieces: Iterable[str]) -> str:

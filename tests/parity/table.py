@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
+from experiments.pages import table
 
 from .cases import DTYPES, Case, cases, errors, inputs, reference
 
@@ -73,8 +74,7 @@ def page() -> str:
     """Return the page."""
     lines = [INTRODUCTION.format(transformers=version("transformers"))]
     for family, group in groupby(track(list(cases())), lambda case: case.family):
-        lines += [f"\n## {family}\n", "| switch | head | float32 | float64 | exactness |", "|---|---|---|---|---|"]
-        lines += ["| " + " | ".join(row(case)) + " |" for case in group]
+        lines += [f"\n## {family}\n", *table(["switch", "head", "float32", "float64", "exactness"], map(row, group))]
     return "\n".join(lines) + "\n"
 
 

@@ -55,7 +55,7 @@ def train(
 ) -> None:
     """Train adapters on text, with the model frozen; the last tenth of the text is held out to measure them."""
     with one_line_errors():
-        from duat_jax.models.checkpoint.new_directory import check_new_directory
+        from duat_jax.files import check_new_directory
 
         check_outputs(plot, json_file, work, output)
         check_new_directory(output)
@@ -200,7 +200,7 @@ def merge(
 ) -> None:
     """Write a model with adapters added to its weights, as a checkpoint that loads like any other."""
     with one_line_errors():
-        from duat_jax.models.checkpoint.new_directory import check_new_directory
+        from duat_jax.files import check_new_directory
 
         check_new_directory(output)
         start_jax()

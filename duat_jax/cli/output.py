@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -58,6 +57,7 @@ def check_output(path: Path) -> None:
         BadText: naming the path and what to do.
     """
     from duat_jax.errors import BadText
+    from duat_jax.files import temporary_path
 
     try:
         if path.is_dir() or not path.name:
@@ -68,7 +68,7 @@ def check_output(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 raise BadText(f"{path} can't be written to: give another file")
             return
-        temporary = _temporary(path)
+        temporary = temporary_path(path)
         temporary.touch()
         temporary.unlink()
     except BadText:
@@ -119,11 +119,6 @@ def _is_special(path: Path) -> bool:
         return False
 
 
-def _temporary(path: Path) -> Path:
-    """Return an unused short name in the directory of a file, with links resolved."""
-    return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
-
-
 def write(path: Path, content: bytes) -> None:
     """Write a file completely or not at all; write directly to a special file, such as a device.
 
@@ -131,15 +126,12 @@ def write(path: Path, content: bytes) -> None:
         path: the file.
         content: its content.
     """
+    from duat_jax.files import write_file
+
     if _is_special(path):
         path.write_bytes(content)
-        return
-    temporary = _temporary(path)
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path.resolve())
-    finally:
-        temporary.unlink(missing_ok=True)
+    else:
+        write_file(path, content)
 
 
 def to_json(value: Any) -> str:

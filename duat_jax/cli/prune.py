@@ -85,7 +85,7 @@ def prune(
         import duat_jax as duat
         from duat_jax.evaluation.journal import Journal, fingerprint
         from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
-        from duat_jax.models.checkpoint.new_directory import check_new_directory
+        from duat_jax.files import check_new_directory
         from duat_jax.pruning.checkpoint import require_writable, save_pruned
         from duat_jax.pruning.layers import how_many_layers, prune_layers
         from duat_jax.pruning.plot import draw

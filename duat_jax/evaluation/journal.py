@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from duat_jax.errors import BadText, NotFinite
+from duat_jax.files import write_file
 
 
 class Journal:
@@ -51,7 +52,7 @@ class Journal:
                 f"{path} holds other work, of another model or other settings: give another file, or remove it"
             )
         if whole != lines or not whole:
-            _write(path, b"".join(whole) or _line(work))
+            write_file(path, b"".join(whole) or _line(work))
 
     def __contains__(self, name: str) -> bool:
         return name in self._finished
@@ -108,9 +109,3 @@ def fingerprint(tree: Any, *settings: Any) -> str:
 
 def _line(data: Any) -> bytes:
     return (json.dumps(data, allow_nan=False) + "\n").encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes(content)
-    temporary.replace(path)

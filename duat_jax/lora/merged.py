@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save_file
 
+from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapters
 from duat_jax.lora.places import places
-from duat_jax.models.checkpoint.new_directory import new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.registry import FAMILIES

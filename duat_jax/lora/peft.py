@@ -13,10 +13,10 @@ import numpy as np
 from safetensors.numpy import save
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.places import Place, places
 from duat_jax.models.checkpoint.directory import BYTES, Safetensors
-from duat_jax.models.checkpoint.new_directory import new_directory
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings, read_json
 from duat_jax.models.registry import FAMILIES

@@ -1,7 +1,6 @@
 """Training of low-rank adapters on running text, resumable after an interruption."""
 
 import json
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from safetensors.numpy import save
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import token_losses
+from duat_jax.files import write_file
 from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
 
@@ -145,13 +145,7 @@ def _named(state: Any) -> dict[str, np.ndarray]:
 
 
 def _keep(file: Path, state: Any, run: dict[str, Any], done: int) -> None:
-    """Replace the stored state atomically: an interruption leaves either the old state or the new one."""
-    temporary = file.with_name(file.name + ".part")
-    with temporary.open("wb") as opened:
-        opened.write(save(_named(state), metadata={"run": json.dumps(run), "done": str(done)}))
-        opened.flush()
-        os.fsync(opened.fileno())
-    temporary.replace(file)
+    write_file(file, save(_named(state), metadata={"run": json.dumps(run), "done": str(done)}))
 
 
 def _restored(file: Path, state: Any, run: dict[str, Any]) -> tuple[int, Any]:

@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from safetensors.numpy import save_file
 
 from duat_jax.errors import BadCheckpoint
-from duat_jax.models.checkpoint.new_directory import check_new_directory, new_directory
+from duat_jax.files import check_new_directory, new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import parameter_at

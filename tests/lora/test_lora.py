@@ -12,13 +12,13 @@ from helpers import close
 from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
+from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, adapt, merge, new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.lora.merged import save_merged
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.peft import load_adapters, save_adapters
 from duat_jax.lora.places import places
-from duat_jax.models.checkpoint.new_directory import new_directory
 
 FAMILIES = ("llama", "gpt_neox", "albert")
 

@@ -1,5 +1,7 @@
-"""Directories that are written completely or not at all."""
+"""Files and directories that are written completely or not at all."""
 
+import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -7,6 +9,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from duat_jax.errors import BadCheckpoint
+
+
+def temporary_path(path: Path) -> Path:
+    """Return an unused short name in the directory of a file, with links resolved.
+
+    Args:
+        path: the file.
+    """
+    return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Create or replace a file: an interruption leaves either the old content or the new one.
+
+    Args:
+        path: the file.
+        content: its content.
+    """
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path.resolve())
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def check_new_directory(directory: Path | str) -> None:

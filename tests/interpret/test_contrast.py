@@ -272,7 +272,7 @@ def test_a_softmax_that_is_not_recognised_is_noted(name, monkeypatch, compiled_a
     assert (found.as_dict() if name == "ledger" else found.as_dict("a model"))["notes"] == [note]
 
 
-IDS_OF = {"given": IDS, "other": OTHER}
+IDS_OF = {"inputs": IDS, "other": OTHER}
 BAD = {
     "other lengths": ({"other": IDS[:4]}, "the text has 5 tokens and the other text 4: give texts of as many tokens"),
     "the same": (
@@ -280,9 +280,9 @@ BAD = {
         "the text and the other text are the same for the model: the difference is zero",
     ),
     "the same by its alignment": ({"other": [9], "alignment": np.zeros((0, 2), int)}, "the difference is zero"),
-    "everything wrong": ({"given": [99], "other": [98], "position": 7}, "the text has token id 99"),
-    "the other too": ({"given": [99], "other": [98]}, "the other text has token id 98"),
-    "many texts": ({"given": [IDS, OTHER]}, "one input and one target are taken"),
+    "everything wrong": ({"inputs": [99], "other": [98], "position": 7}, "the text has token id 99"),
+    "the other too": ({"inputs": [99], "other": [98]}, "the other text has token id 98"),
+    "many texts": ({"inputs": [IDS, OTHER]}, "one input and one target are taken"),
     "many targets": ({"target": [1, 2]}, "one input and one target are taken"),
     "nothing": ({"other": []}, "there is nothing to contrast with"),
     "a text in words": ({"other": "a text"}, "'a text' is no baseline of a gptj model: give mask or pad or mean"),

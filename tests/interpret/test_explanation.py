@@ -113,10 +113,10 @@ def test_it_shows_itself():
 
 
 BAD = {
-    "empty": ({"given": jnp.zeros(0, int)}, "the text is empty"),
-    "too long": ({"given": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
-    "unknown id": ({"given": jnp.array([61])}, "token id 61, but the model's ids are 0 to 60"),
-    "negative id": ({"given": jnp.array([-2])}, "token id -2"),
+    "empty": ({"inputs": jnp.zeros(0, int)}, "the text is empty"),
+    "too long": ({"inputs": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),
+    "unknown id": ({"inputs": jnp.array([61])}, "token id 61, but the model's ids are 0 to 60"),
+    "negative id": ({"inputs": jnp.array([-2])}, "token id -2"),
     "unknown target": ({"target": 99}, "target 99 is no token id"),
     "unknown contrast": ({"contrast": -1}, "contrast -1 is no token id"),
     "position": ({"position": 6}, "position 6 is outside"),
@@ -127,7 +127,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_says_what_to_do(case):
     changed, message = BAD[case]
-    arguments = {"given": IDS, "target": 3} | changed
+    arguments = {"inputs": IDS, "target": 3} | changed
     with pytest.raises(duat.BadText, match=message):
         duat.explain(both("gpt2")[0], **arguments)
 
@@ -141,13 +141,13 @@ ODD = {
     "an array as target": ({"target": np.arange(3)}, "is no token id"),
     "a huge target": ({"target": 2**32 - 1}, "target 4294967295 is no token id"),
     "half a contrast": ({"contrast": 1.0}, "contrast 1.0 is no token id"),
-    "huge ids": ({"given": [1, 2**32 - 1]}, "token id 4294967295, but the model's ids are 0 to 60"),
-    "ids beyond any integer": ({"given": [2**80]}, "must be whole numbers in one row"),
-    "ids in threes": ({"given": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
-    "one bad text of many": ({"given": [[1], [61]]}, "text 1 has token id 61"),
-    "no text at all": ({"given": [[]]}, "text 0 is empty"),
+    "huge ids": ({"inputs": [1, 2**32 - 1]}, "token id 4294967295, but the model's ids are 0 to 60"),
+    "ids beyond any integer": ({"inputs": [2**80]}, "must be whole numbers in one row"),
+    "ids in threes": ({"inputs": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
+    "one bad text of many": ({"inputs": [[1], [61]]}, "text 1 has token id 61"),
+    "no text at all": ({"inputs": [[]]}, "text 0 is empty"),
     "a position outside of one text": (
-        {"given": [[1], [2, 3]], "position": 1},
+        {"inputs": [[1], [2, 3]], "position": 1},
         "position 1 is outside text 0's 1 tokens",
     ),
     "no target": ({"target": []}, "there is no target"),
@@ -160,17 +160,17 @@ ODD = {
         "the direction must be 12 finite",
     ),
     "a stream beyond": ({"target": duat.targets.Direction(np.ones(12), stream=4)}, "stream 4 isn't one of the model's"),
-    "words": ({"given": ["a"]}, "must be whole numbers in one row"),
-    "nothing": ({"given": None}, "must be whole numbers in one row"),
-    "truths": ({"given": [True]}, "must be whole numbers in one row"),
-    "fractions": ({"given": [1.5]}, "must be whole numbers in one row"),
+    "words": ({"inputs": ["a"]}, "must be whole numbers in one row"),
+    "nothing": ({"inputs": None}, "must be whole numbers in one row"),
+    "truths": ({"inputs": [True]}, "must be whole numbers in one row"),
+    "fractions": ({"inputs": [1.5]}, "must be whole numbers in one row"),
 }
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_an_odd_question_is_refused(case):
     changed, message = ODD[case]
-    arguments = {"given": [5, 6], "target": 3} | changed
+    arguments = {"inputs": [5, 6], "target": 3} | changed
     with pytest.raises(duat.BadText, match=re.escape(message)):
         check(duat.load_config(GOLDEN / "gpt2"), **arguments)
 

@@ -109,21 +109,21 @@ REFUSED = {
     "an unknown mask": ("masked token", {}, "isn't known without its tokenizer: give a position"),
     "segments beyond": (
         "first",
-        {"given": duat.TokenizedText(IDS, [0, 0, 0, 1, 2])},
+        {"inputs": duat.TokenizedText(IDS, [0, 0, 0, 1, 2])},
         "must lie between 0 and 1, not [0, 0",
     ),
-    "few segments": ("first", {"given": duat.TokenizedText(IDS, [0])}, "segments must be 5 whole numbers"),
-    "half segments": ("first", {"given": duat.TokenizedText(IDS, [0.5] * 5)}, "segments must be 5 whole numbers"),
+    "few segments": ("first", {"inputs": duat.TokenizedText(IDS, [0])}, "segments must be 5 whole numbers"),
+    "half segments": ("first", {"inputs": duat.TokenizedText(IDS, [0.5] * 5)}, "segments must be 5 whole numbers"),
     "segments of none": (
         "last",
-        {"given": duat.TokenizedText(IDS, SEGMENTS)},
+        {"inputs": duat.TokenizedText(IDS, SEGMENTS)},
         "has no segments: leave them out of the text",
     ),
-    "bytes of an image": ("image", {"given": np.zeros((3, 9, 13), np.uint8)}, "not uint8 [3, 9, 13]: duat.load_image"),
-    "channels at the end": ("image", {"given": PIXELS.T}, "numbers [3, 9, 13] (channels, height, width), not float64"),
-    "pixels of no number": ("image", {"given": PIXELS * np.nan}, "pixels must be finite"),
-    "a text as image": ("image", {"given": IDS}, "the image: pixels must be"),
-    "one bad image of many": ("image", {"given": [PIXELS, PIXELS[:1]]}, "image 1: pixels"),
+    "bytes of an image": ("image", {"inputs": np.zeros((3, 9, 13), np.uint8)}, "not uint8 [3, 9, 13]: duat.load_image"),
+    "channels at the end": ("image", {"inputs": PIXELS.T}, "numbers [3, 9, 13] (channels, height, width), not float64"),
+    "pixels of no number": ("image", {"inputs": PIXELS * np.nan}, "pixels must be finite"),
+    "a text as image": ("image", {"inputs": IDS}, "the image: pixels must be"),
+    "one bad image of many": ("image", {"inputs": [PIXELS, PIXELS[:1]]}, "image 1: pixels"),
 }
 
 
@@ -131,7 +131,7 @@ REFUSED = {
 def test_what_a_head_cannot_say_is_refused(case):
     name, asked, message = REFUSED[case]
     with pytest.raises(duat.BadText, match=re.escape(message)):
-        check(CONFIGS[name], **({"given": GIVEN[name]} | asked))
+        check(CONFIGS[name], **({"inputs": GIVEN[name]} | asked))
 
 
 def test_a_masked_model_is_read_at_its_only_mask():

@@ -23,7 +23,8 @@ from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.flow import Flow, movement, part_of
 from duat_jax.transform.secant.plan import Place, Plan, branches_of
-from duat_jax.transform.secant.rules import at_both, changes, normalised, univariate_change
+from duat_jax.transform.secant.rules import at_both, changes, univariate_change
+from duat_jax.transform.secant.softmax import normalised
 
 
 class Sources(NamedTuple):

@@ -19,9 +19,9 @@ from duat_jax.transform.keys import Site
 from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
 from duat_jax.transform.program import Path, Program
-from duat_jax.transform.secant.exponentials import Exponentials, exponentials_of, inverted_operand, joined
+from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.secant.slopes import CLOSED, SLOPED
-from duat_jax.transform.secant.softmax import Mask, Normaliser, normalisers
+from duat_jax.transform.secant.unrecognised_softmax import Exponentials, exponentials_of, inverted_operand, joined
 
 BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"))
 """Products of two operands."""

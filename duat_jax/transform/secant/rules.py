@@ -10,7 +10,7 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
-from duat_jax.transform.parameters import cumulation_of, power_of, reduced_axes_of
+from duat_jax.transform.parameters import power_of, reduced_axes_of
 from duat_jax.transform.primitives import apply, linear_operands
 from duat_jax.transform.secant import slopes as secants
 from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
@@ -25,7 +25,7 @@ from duat_jax.transform.secant.plan import (
     WINDOWS,
     is_float,
 )
-from duat_jax.transform.secant.softmax import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
+from duat_jax.transform.secant.softmax import cumulated_logsumexp
 
 
 def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
@@ -64,7 +64,7 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     if name in CUMULATIVE:
         return [cumulated(_fold(CUMULATIVE[name]), equation, operands[0])]
     if name == "cumlogsumexp":
-        return [_cumulated_logsumexp(equation, operands[0], results[0])]
+        return [cumulated_logsumexp(equation, operands[0], results[0])]
     if name == "div":
         return [_quotient(*operands)]
     if name == "polynomial":
@@ -111,13 +111,6 @@ def _linear(
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
     moved = [movement(*both) for both in at_both(equation, middles)]
     return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
-
-
-def _is_unbounded(x: Array) -> Array:
-    """Return which numbers are infinite, NaN, or near the largest of their dtype."""
-    # The limit is at least that of float32: no finite number of float16 is unbounded.
-    largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
-    return ~(jnp.abs(x) < largest**0.75)
 
 
 def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
@@ -186,70 +179,3 @@ def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
         return Flow(f(a.value, b.value), True, change)
 
     return fold
-
-
-def _cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
-    """Return the change of a cumulative logsumexp: that of each masked row."""
-    axis, reverse = cumulation_of(equation)
-    values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
-    count = change.shape[-1]
-    counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
-    rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
-    logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
-    variable: Any = equation.invars[0]
-    normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
-    return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
-
-
-def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
-    """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities.
-
-    With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
-    Scores that are masked out at one input only have no change; their effect is a jump.  Everything is computed in
-    single precision at least.
-
-    Args:
-        normaliser: the softmax, log-softmax or logsumexp that is computed.
-        scores: the scores `a`.
-        mask: the mask's values, if there is one.
-        result: its values.
-        jump: the share of the jumps that is added, one number; `None` where there are none.
-    """
-    shape, dtype = result.both[0].shape, result.both[0].dtype
-    a = secants.widened(scores.value)
-    counts, factors = _counts(normaliser.mask, mask, a)
-    axes = tuple(axis + 1 for axis in normaliser.axes)
-    # Differences are taken first: a logarithm would be lost in the rounding of large numbers.
-    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
-    total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
-    logs = below - jnp.log(jnp.abs(total))
-    change = scores.change.astype(a.dtype)
-
-    def carried(logs: Array) -> tuple[Array, Array]:
-        masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
-        means = jnp.where(masked, 0, secants.CLOSED["exp"](*logs))
-        if jump is None:
-            return means, means * change
-        moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
-        return means, means * change + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
-
-    means, parts = (factors * array for array in carried(jnp.where(counts, logs, -jnp.inf)))
-    weight = means.sum(normaliser.axes, keepdims=True)
-    shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
-    if normaliser.kind == LOGSUMEXP:
-        return shift.reshape(shape).astype(dtype)
-    if normaliser.kind == LOG_SOFTMAX:
-        return (change - shift).astype(dtype)
-    if mask is not None and not normaliser.masked:
-        means, parts = carried(logs)
-    return (parts - means * shift).astype(dtype)
-
-
-def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
-    """Return which scores are counted at each input, and how often."""
-    if mask is None or values is None:
-        return True, 1
-    if mask.counted is None:
-        factors = jnp.broadcast_to(values.value, scores.shape[1:]).astype(scores.dtype)
-        return factors != 0, factors
-    return jnp.stack([jnp.broadcast_to(value, scores.shape[1:]) for value in values.both]) == mask.counted, 1

@@ -1,187 +1,92 @@
-"""Backward search for normalised exponentials: softmax, log-softmax and logsumexp.
+"""The rule for a softmax, a log-softmax or a logsumexp: logarithmic means of its probabilities."""
 
-All three are one function of the scores `a`, `ℓ = log Σ exp(a)`: logsumexp is `ℓ`, log-softmax `a − ℓ`, softmax
-`exp(a − ℓ)`, and none of them depends on the number that the program subtracts from all scores of a row.  Conversions
-between floating-point dtypes, masks of the exponentials, factors and equations that are written twice make no
-difference.
-"""
+from typing import Any
 
-from typing import Any, NamedTuple
-
+import jax.numpy as jnp
 from jax.extend import core
+from jaxtyping import Array
 
-from duat_jax.transform.definitions import CONVERTS, KEEPS_NUMBERS, Definitions, is_along
-from duat_jax.transform.parameters import power_of, reduced_axes_of
-
-SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "softmax", "log_softmax", "logsumexp"
-
-
-class Mask(NamedTuple):
-    """The exponentials that are counted in a sum, and how often.
-
-    Args:
-        variable: truth values, or factors.
-        counted: the truth value of counted exponentials; `None` for factors.
-    """
-
-    variable: Any
-    counted: bool | None = None
+from duat_jax.transform.parameters import cumulation_of
+from duat_jax.transform.secant import slopes as secants
+from duat_jax.transform.secant.flow import Flow, part_of
+from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
 
 
-class Normaliser(NamedTuple):
-    """An equation that computes a softmax, a log-softmax or a logsumexp.
+def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
+    """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities.
+
+    With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
+    Scores that are masked out at one input only have no change; their effect is a jump.  Everything is computed in
+    single precision at least.
 
     Args:
-        kind: one of the three.
-        scores: the scores' variable.
-        axes: the scores' axes over which exponentials are summed.
-        mask: the exponentials counted in the sum, and how often; `None` if all are counted once.
-        masked: whether the mask applies to a softmax's numerator too.
+        normaliser: the softmax, log-softmax or logsumexp that is computed.
+        scores: the scores `a`.
+        mask: the mask's values, if there is one.
+        result: its values.
+        jump: the share of the jumps that is added, one number; `None` where there are none.
     """
+    shape, dtype = result.both[0].shape, result.both[0].dtype
+    a = secants.widened(scores.value)
+    counts, factors = _counts(normaliser.mask, mask, a)
+    axes = tuple(axis + 1 for axis in normaliser.axes)
+    # Differences are taken first: a logarithm would be lost in the rounding of large numbers.
+    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
+    total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
+    logs = below - jnp.log(jnp.abs(total))
+    change = scores.change.astype(a.dtype)
 
-    kind: str
-    scores: core.Var
-    axes: tuple[int, ...]
-    mask: Mask | None
-    masked: bool = False
+    def carried(logs: Array) -> tuple[Array, Array]:
+        masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
+        means = jnp.where(masked, 0, secants.CLOSED["exp"](*logs))
+        if jump is None:
+            return means, means * change
+        moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
+        return means, means * change + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
+
+    means, parts = (factors * array for array in carried(jnp.where(counts, logs, -jnp.inf)))
+    weight = means.sum(normaliser.axes, keepdims=True)
+    shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
+    if normaliser.kind == LOGSUMEXP:
+        return shift.reshape(shape).astype(dtype)
+    if normaliser.kind == LOG_SOFTMAX:
+        return (change - shift).astype(dtype)
+    if mask is not None and not normaliser.masked:
+        means, parts = carried(logs)
+    return (parts - means * shift).astype(dtype)
 
 
-class _Exponentials(NamedTuple):
-    """The numbers `exp(exponents)`, multiplied by a mask."""
-
-    exponents: Any
-    mask: Mask | None = None
-
-
-class _Sum(NamedTuple):
-    """A sum of exponentials over some axes."""
-
-    terms: _Exponentials
-    axes: tuple[int, ...]
-
-
-def normalisers(jaxpr: core.Jaxpr) -> dict[int, Normaliser]:
-    """Return the equations of a program that compute a softmax, a log-softmax or a logsumexp.
+def cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
+    """Return the change of a cumulative logsumexp: that of each masked row.
 
     Args:
-        jaxpr: the program; those in its sub-programs aren't among them.
+        equation: the equation.
+        scores: its operand.
+        result: its values.
     """
-    search = _Search(Definitions(jaxpr))
-    looks = {"div": search.div, "mul": search.mul, "log": search.log, "add": search.add, "sub": search.sub}
-    results = {}
-    for i, equation in enumerate(jaxpr.eqns):
-        look = looks.get(equation.primitive.name)
-        if look is not None and (normaliser := look(equation)) is not None:
-            results[i] = normaliser
-    return results
+    axis, reverse = cumulation_of(equation)
+    values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
+    count = change.shape[-1]
+    counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
+    rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
+    logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
+    variable: Any = equation.invars[0]
+    normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
+    return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
 
 
-class _Search:
-    def __init__(self, definitions: Definitions) -> None:
-        self.of = definitions
+def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
+    """Return which scores are counted at each input, and how often."""
+    if mask is None or values is None:
+        return True, 1
+    if mask.counted is None:
+        factors = jnp.broadcast_to(values.value, scores.shape[1:]).astype(scores.dtype)
+        return factors != 0, factors
+    return jnp.stack([jnp.broadcast_to(value, scores.shape[1:]) for value in values.both]) == mask.counted, 1
 
-    def _exponentials(self, v: Any) -> _Exponentials | None:
-        """Return the exponents and the mask of a variable that holds exponentials, else `None`."""
-        v = self.of.root(v, CONVERTS)
-        if (exponential := self.of.equation_of(v, "exp")) is not None:
-            (exponents,) = exponential.invars
-            return None if isinstance(exponents, core.Literal) else _Exponentials(exponents)
-        for case, mask in self._masked_cases(v):
-            exponentials = self._exponentials(case)
-            # At most one mask is recognised, of exponentials that it doesn't broadcast.
-            if exponentials is not None and exponentials.mask in (None, mask) and case.aval.shape == v.aval.shape:
-                return exponentials._replace(mask=mask)
-        return None
 
-    def _masked_cases(self, v: Any) -> list[tuple[Any, Mask]]:
-        """Return the operands that a mask may apply to: a case beside zero, or a factor of a product."""
-        cases: list[tuple[Any, Any, bool | None]] = []
-        if (product := self.of.equation_of(v, "mul")) is not None:
-            a, b = product.invars
-            cases = [(a, self.of.spread(b), None), (b, self.of.spread(a), None)]
-        elif (choice := self.of.choice(v)) is not None and len(choice) == 3:
-            mask, a, b = choice
-            cases = [(b, mask, True)] * self.of.is_number(a, 0) + [(a, mask, False)] * self.of.is_number(b, 0)
-        return [
-            (case, Mask(self.of.root(mask, CONVERTS), counted))
-            for case, mask, counted in cases
-            if isinstance(mask, core.Var) and isinstance(case, core.Var)
-        ]
-
-    def _sum(self, v: Any) -> _Sum | None:
-        """Return the sum of exponentials that a variable holds, in any shape and dtype."""
-        total = self.of.equation_of(self.of.root(v), "reduce_sum")
-        terms = None if total is None else self._exponentials(total.invars[0])
-        return None if total is None or terms is None else _Sum(terms, reduced_axes_of(total))
-
-    def _logarithm(self, v: Any) -> _Sum | None:
-        """Return the sum of exponentials whose logarithm a variable is."""
-        logarithm = self.of.equation_of(self.of.root(v), "log")
-        return None if logarithm is None else self._sum(self.of.root(logarithm.invars[0], KEEPS_NUMBERS | {"abs"}))
-
-    def _scores(self, total: _Sum) -> tuple[Any, Any]:
-        """Return the scores, and the number subtracted from all scores of a row, or `None`."""
-        exponents = total.terms.exponents
-        shifted = self.of.equation_of(self.of.root(exponents, CONVERTS), "sub")
-        if shifted is None or not isinstance(shifted.invars[0], core.Var):
-            return exponents, None
-        scores, shift = shifted.invars
-        if isinstance(shift, core.Literal) or not is_along(self.of, shift, total.axes, exponents.aval.shape):
-            return exponents, None
-        return scores, self.of.root(shift)
-
-    def _is_of(self, v: Any, terms: _Exponentials) -> bool:
-        """Return whether a variable holds the exponents of exponentials."""
-        return self.of.root(v, CONVERTS) is self.of.root(terms.exponents, CONVERTS)
-
-    def _softmax(self, numerator: Any, total: _Sum | None, along: Any) -> Normaliser | None:
-        """Return the softmax with a numerator and a sum that was brought into its shape."""
-        terms = self._exponentials(numerator)
-        if terms is None or total is None or not self._is_of(terms.exponents, total.terms):
-            return None
-        if terms.mask not in (None, total.terms.mask):
-            return None
-        if not is_along(self.of, along, total.axes, terms.exponents.aval.shape):
-            return None
-        return Normaliser(SOFTMAX, self._scores(total)[0], total.axes, total.terms.mask, terms.mask is not None)
-
-    def div(self, equation: core.JaxprEqn) -> Normaliser | None:
-        numerator, denominator = equation.invars
-        return self._softmax(numerator, self._sum(denominator), denominator)
-
-    def mul(self, equation: core.JaxprEqn) -> Normaliser | None:
-        a, b = equation.invars
-        return self._softmax(a, self._inverse_sum(b), b) or self._softmax(b, self._inverse_sum(a), a)
-
-    def _inverse_sum(self, v: Any) -> _Sum | None:
-        """Return the sum of exponentials whose inverse a variable is."""
-        inverse = self.of.equation_of(self.of.root(v), "div", "integer_pow")
-        if inverse is None:
-            return None
-        if power_of(inverse) == -1:
-            return self._sum(inverse.invars[0])
-        return self._sum(inverse.invars[-1]) if self.of.is_number(inverse.invars[0], 1) else None
-
-    def log(self, equation: core.JaxprEqn) -> Normaliser | None:
-        total = self._logarithm(equation.outvars[0])
-        return None if total is None else Normaliser(LOGSUMEXP, total.terms.exponents, total.axes, total.terms.mask)
-
-    def add(self, equation: core.JaxprEqn) -> Normaliser | None:
-        result: Any = equation.outvars[0]
-        for log, shift in (equation.invars, equation.invars[::-1]):
-            total = self._logarithm(log)
-            # Of two values broadcast over each other's rows, the sum belongs to no row.
-            if total is not None and self.of.root(log).aval.size == result.aval.size:
-                scores, subtracted = self._scores(total)
-                if subtracted is not None and self.of.root(shift) is subtracted:
-                    return Normaliser(LOGSUMEXP, scores, total.axes, total.terms.mask)
-        return None
-
-    def sub(self, equation: core.JaxprEqn) -> Normaliser | None:
-        exponents, log = equation.invars
-        total = self._logarithm(log)
-        if total is None or isinstance(exponents, core.Literal) or not self._is_of(exponents, total.terms):
-            return None
-        if not is_along(self.of, log, total.axes, exponents.aval.shape):  # type: ignore[attr-defined]
-            return None
-        return Normaliser(LOG_SOFTMAX, self._scores(total)[0], total.axes, total.terms.mask)
+def _is_unbounded(x: Array) -> Array:
+    """Return which numbers are infinite, NaN, or near the largest of their dtype."""
+    # The limit is at least that of float32: no finite number of float16 is unbounded.
+    largest = max(float(jnp.finfo(dtype).max) for dtype in (x.dtype, jnp.float32))
+    return ~(jnp.abs(x) < largest**0.75)

@@ -9,7 +9,7 @@ from duat_jax.cli.explain import _require_holding
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
-from duat_jax.in_context.tasks import PAIRS
+from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
 def context(

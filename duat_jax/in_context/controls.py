@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.errors import BadText
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, after_start, draw_question
 from duat_jax.in_context.runs import Task, logits_of
-from duat_jax.in_context.tasks import PAIRS
 from duat_jax.inputs.batching import bucket
+from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:

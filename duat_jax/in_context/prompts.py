@@ -10,8 +10,8 @@ from jaxtyping import Bool, Int
 
 from duat_jax.errors import BadText
 from duat_jax.in_context.runs import Task
-from duat_jax.in_context.tasks import PAIRS
 from duat_jax.inputs.encoding import encode
+from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.checkpoint.tokenizer import one_error
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from duat_jax.in_context.copying import measure_copying
 from duat_jax.in_context.prompts import EXCHANGED, START, after_start, draw_question
 from duat_jax.in_context.reach import Weight, measure_reach
 from duat_jax.in_context.result import Ledger
-from duat_jax.in_context.tasks import PAIRS
 from duat_jax.in_context.windows import window, window_losses
+from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments import smollm2, texts
 from experiments.environment import environment
 from experiments.in_context.gains import count_shared

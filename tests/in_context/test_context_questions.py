@@ -15,7 +15,7 @@ import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, draw_question, question_of
-from duat_jax.in_context.tasks import PAIRS
+from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
 @pytest.fixture(scope="module")

@@ -113,12 +113,13 @@ def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     return [change_of(operand) for operand in operands] + [None] * (len(results) - len(operands))
 
 
-def extremes(equation: core.JaxprEqn, operands: list[Flow], jump: Any) -> Array:
+def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
     """Return the change of the largest or smallest value that arrives at each place, with the choice held.
 
     Args:
         equation: a `scatter-max` or `scatter-min`.
         operands: the array, the indices, and the updates.
+        results: its result.
         jump: the share of the jumps that is added, one number.
     """
     there, indices, updates = operands
@@ -132,4 +133,4 @@ def extremes(equation: core.JaxprEqn, operands: list[Flow], jump: Any) -> Array:
     changes = [jnp.zeros_like(flow.both[0]) if flow.change is None else flow.change for flow in flows]
     mean = (selected(0, *changes) + selected(1, *changes)) / 2
     middles = [flow.factor for flow in flows]
-    return mean + part_of(jump, selected(0, *middles) - selected(1, *middles))
+    return [mean + part_of(jump, selected(0, *middles) - selected(1, *middles))]

@@ -20,50 +20,12 @@ from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, s
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
-from duat_jax.transform.secant.slopes import CLOSED, SLOPED
+from duat_jax.transform.secant.rules import RULES, is_float
 from duat_jax.transform.secant.unrecognised_softmax import Exponentials, exponentials_of, inverted_operand, joined
-
-BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"))
-"""Products of two operands."""
-
-TREES = {"reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul"}
-"""Reductions that are computed as a tree of a binary function, and that function."""
-
-WINDOWS = {"reduce_window_max": "max", "reduce_window_min": "min"}
-"""The same for reductions over windows."""
-
-ORDERED = frozenset(("sort", "top_k"))
-"""Primitives that reorder entries."""
-
-CUMULATIVE = {"cummax": "max", "cummin": "min", "cumprod": "mul"}
-"""Cumulative folds, and their binary function; `cumlogsumexp` is a row of softmaxes."""
-
-EXTREMES = frozenset(("scatter-max", "scatter-min"))
-"""Scatters that keep the largest or smallest update of each place."""
 
 FUNCTIONS = frozenset(("div", "select_n"))
 """Primitives that are split over their operands only where these aren't functions of a single value:
 `where(z > 0, z, exp(z) - 1)` has a secant, though the choice jumps, and `tanh(z) / z` has no pole."""
-
-STEPS = frozenset(("sign", "floor", "ceil", "round", "nextafter"))
-"""Functions that are constant except for jumps."""
-
-FOLLOWED = frozenset(
-    (
-        *(*BILINEAR, *TREES, *WINDOWS, *CUMULATIVE, *ORDERED, *EXTREMES, *STEPS, *CLOSED, *SLOPED),
-        *("div", "integer_pow", "stop_gradient", "cumlogsumexp"),
-    )
-)
-"""Primitives that are followed besides linear ones, calls, scans and branches."""
-
-
-def is_float(v: Any) -> bool:
-    """Return whether a variable holds floating-point numbers.
-
-    Args:
-        v: a variable or a literal.
-    """
-    return jnp.issubdtype(v.aval.dtype, jnp.inexact)
 
 
 def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
@@ -173,6 +135,11 @@ def _shape(v: Any) -> tuple[int, ...]:
     return tuple(v.aval.shape)
 
 
+def _chooses(equation: core.JaxprEqn, moves: Sequence[Moves]) -> bool:
+    """Return whether an operand that holds no floating-point numbers moves: an index, an order, a truth value."""
+    return any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, moves, strict=True))
+
+
 def _moves(mask: Mask | None, moving: dict[Any, Moving]) -> bool:
     """Return whether the exponentials of a normaliser are multiplied by factors that move."""
     return mask is not None and mask.counted is None and mask.variable in moving
@@ -266,8 +233,8 @@ class _Planner:
             operands = [*operands[:first], *carried, *operands[first + carries :]]
 
     def _jumps(self, equation: core.JaxprEqn, operands: Sequence[Moves]) -> bool:
-        chooses = any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, operands, strict=True))
-        return chooses or equation.primitive.name in STEPS | ORDERED | EXTREMES
+        rule = RULES.get(equation.primitive.name)
+        return _chooses(equation, operands) or (rule is not None and rule.jumps)
 
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
         """Find the variables whose change is needed, backwards; return the arguments among them."""
@@ -340,7 +307,7 @@ class _Planner:
         elif (k := inverted_operand(equation)) is not None and (divisor := moves[k]) and divisor.exponentials.summed:
             label = _label(name, around)
             self.plan.unrecognised.setdefault(label, set()).update(divisor.exponentials.places)
-        if not flowing or name in STEPS:
+        if not flowing or (name in RULES and RULES[name].constant):
             return [False] * len(moves)
         self._check(equation, flowing, moves, around)
         return [k in flowing for k in range(len(moves))]
@@ -358,17 +325,13 @@ class _Planner:
     def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
         """Note an equation without a rule."""
         name = equation.primitive.name
-        together = linear_operands(equation, flowing)
+        rule, together = RULES.get(name), linear_operands(equation, flowing)
         linear = together is not None and set(flowing) <= set(together)
         if any(
             jnp.issubdtype(jnp.result_type(v.aval), jnp.complexfloating) for v in (*equation.invars, *equation.outvars)
         ):
             why = "complex numbers aren't followed: take real and imaginary part apart before"
-        elif (
-            linear
-            or (name == "polynomial" and flowing == [0])
-            or (name in FOLLOWED and not (name in BILINEAR | CLOSED.keys() | SLOPED and self._jumps(equation, moves)))
-        ):
+        elif linear or (rule is not None and rule.applies(flowing, _chooses(equation, moves))):
             return
         elif name in REFUSED:
             why = REFUSED[name]

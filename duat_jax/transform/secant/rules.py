@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,65 +15,96 @@ from duat_jax.transform.primitives import apply, linear_operands
 from duat_jax.transform.secant import slopes as secants
 from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
 from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
-from duat_jax.transform.secant.plan import (
-    BILINEAR,
-    CUMULATIVE,
-    EXTREMES,
-    ORDERED,
-    STEPS,
-    TREES,
-    WINDOWS,
-    is_float,
-)
 from duat_jax.transform.secant.softmax import cumulated_logsumexp
 
+Changes = Sequence[Array | None]
+Change = Callable[[core.JaxprEqn, list[Flow], list[Flow], Any], Changes]
+"""From an equation, its operands, its results and the share of the discontinuities that is added to the results'
+changes."""
 
-def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Sequence[Array | None]:
+
+class Rule(NamedTuple):
+    """The rule for a primitive that isn't linear.
+
+    Args:
+        change: returns the changes of its results.
+        constant: whether its results are constant but for jumps.
+        jumps: whether its results may jump where its operands don't.
+        floats: whether it has no change where an operand that holds no floating-point numbers moves.
+        flowing: the operands of which some may have a change, all others standing still; any if absent.
+    """
+
+    change: Change
+    constant: bool = False
+    jumps: bool = False
+    floats: bool = False
+    flowing: tuple[int, ...] | None = None
+
+    def applies(self, flowing: Sequence[int], chooses: bool) -> bool:
+        """Return whether the rule holds for the operands that move.
+
+        Args:
+            flowing: the operands with a change.
+            chooses: whether an operand that holds no floating-point numbers moves.
+        """
+        return not (self.floats and chooses) and (self.flowing is None or set(flowing) <= set(self.flowing))
+
+
+RULES: dict[str, Rule] = {}
+"""The rules, by primitive.  Linear primitives, calls, scans and branches need none."""
+
+
+def defsecant(*primitives: str, **properties: Any) -> Callable[[Change], Change]:
+    """Return a decorator that makes a function the rule of primitives.
+
+    Args:
+        primitives: their names.
+        properties: those of `Rule`.
+    """
+
+    def define(change: Change) -> Change:
+        RULES.update(dict.fromkeys(primitives, Rule(change, **properties)))
+        return change
+
+    return define
+
+
+def is_float(v: Any) -> bool:
+    """Return whether a variable holds floating-point numbers.
+
+    Args:
+        v: a variable or a literal.
+    """
+    return jnp.issubdtype(v.aval.dtype, jnp.inexact)
+
+
+def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     """Return the change of every result of an equation that isn't a call.
 
     Args:
         equation: the equation.
         operands: its operands.
         results: its results, without their changes.
-        jump: the share of the jumps that is added, one number; `None` where there are none.
+        jump: the share of the discontinuities that is added, one number; `None` where there are none.
     """
-    name = equation.primitive.name
-    flowing = [] if name in STEPS else [k for k, operand in enumerate(operands) if operand.change is not None]
-    if not flowing:
-        return [
-            part_of(jump, result.moved) if is_float(v) else None
-            for v, result in zip(equation.outvars, results, strict=True)
-        ]
-    if name == "stop_gradient":
-        return [operands[0].change]
+    rule = RULES.get(equation.primitive.name)
+    flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
+    if not flowing or (rule is not None and rule.constant):
+        return _constant(equation, operands, results, jump)
     if not any(result.value.size for result in results):
         return [jnp.zeros_like(result.moved) for result in results]
     together = linear_operands(equation, flowing)
     if together is not None and set(flowing) <= set(together):
         return _linear(equation, operands, flowing, together, jump)
-    if name in BILINEAR:
-        return [_product(partial(_apply_one, equation), operands)]
-    if name in ORDERED:
-        return ordered(equation, operands, results, jump)
-    if name in EXTREMES:
-        return [extremes(equation, operands, jump)]
-    if name in TREES:
-        return [tree(_fold(TREES[name]), operands[0], reduced_axes_of(equation))]
-    if name in WINDOWS:
-        return [tree(_fold(WINDOWS[name]), windows(equation, operands[0]), (0,))]
-    if name in CUMULATIVE:
-        return [cumulated(_fold(CUMULATIVE[name]), equation, operands[0])]
-    if name == "cumlogsumexp":
-        return [cumulated_logsumexp(equation, operands[0], results[0])]
-    if name == "div":
-        return [_quotient(*operands)]
-    if name == "polynomial":
-        values = [operand.value for operand in operands[1:]]
-        return [_where_finite(secants.polynomial(values, *operands[0].both), operands[0]) * operands[0].change]
-    power = power_of(equation)
-    if power is not None:
-        return [_where_finite(secants.whole_power(power, *operands[0].both), operands[0]) * operands[0].change]
-    return [_elementwise(partial(_apply_one, equation), name, operands)]
+    return RULES[equation.primitive.name].change(equation, operands, results, jump)
+
+
+@defsecant("sign", "floor", "ceil", "round", "nextafter", constant=True, jumps=True)
+def _constant(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [
+        part_of(jump, result.moved) if is_float(v) else None
+        for v, result in zip(equation.outvars, results, strict=True)
+    ]
 
 
 def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
@@ -171,7 +202,8 @@ def _where_finite(slope: Array, operand: Flow) -> Array:
 
 
 def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
-    """Return the fold of flows by a binary function, applied to their values and changes."""
+    """Return the binary function of a fold, applied to the values and changes of flows."""
+    name = "max" if name.endswith("max") else "min" if name.endswith("min") else "mul"
     f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
 
     def fold(a: Flow, b: Flow) -> Flow:
@@ -179,3 +211,57 @@ def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
         return Flow(f(a.value, b.value), True, change)
 
     return fold
+
+
+defsecant("sort", "top_k", jumps=True)(ordered)
+defsecant("scatter-max", "scatter-min", jumps=True)(extremes)
+defsecant("cumlogsumexp")(cumulated_logsumexp)
+
+
+@defsecant("stop_gradient")
+def _stop_gradient(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [operands[0].change]
+
+
+@defsecant("mul", "dot_general", "conv_general_dilated", "ragged_dot_general", floats=True)
+def _bilinear(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [_product(partial(_apply_one, equation), operands)]
+
+
+@defsecant("div")
+def _div(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [_quotient(*operands)]
+
+
+@defsecant("integer_pow")
+def _integer_pow(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    (x,) = operands
+    power: Any = power_of(equation)
+    return [_where_finite(secants.whole_power(power, *x.both), x) * x.change]
+
+
+@defsecant("polynomial", flowing=(0,))
+def _polynomial(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    x, *coefficients = operands
+    slope = secants.polynomial([coefficient.value for coefficient in coefficients], *x.both)
+    return [_where_finite(slope, x) * x.change]
+
+
+@defsecant(*secants.CLOSED, *secants.SLOPED, floats=True)
+def _entry_by_entry(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [_elementwise(partial(_apply_one, equation), equation.primitive.name, operands)]
+
+
+@defsecant("reduce_max", "reduce_min", "reduce_prod")
+def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [tree(_fold(equation.primitive.name), operands[0], reduced_axes_of(equation))]
+
+
+@defsecant("reduce_window_max", "reduce_window_min")
+def _reduce_window(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [tree(_fold(equation.primitive.name), windows(equation, operands[0]), (0,))]
+
+
+@defsecant("cummax", "cummin", "cumprod")
+def _cumulate(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    return [cumulated(_fold(equation.primitive.name), equation, operands[0])]

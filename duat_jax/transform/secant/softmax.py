@@ -56,14 +56,16 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     return (parts - means * shift).astype(dtype)
 
 
-def cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> Array:
+def cumulated_logsumexp(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
     """Return the change of a cumulative logsumexp: that of each masked row.
 
     Args:
         equation: the equation.
-        scores: its operand.
-        result: its values.
+        operands: the scores.
+        results: their cumulative logsumexp.
+        jump: not used: nothing jumps.
     """
+    (scores,), (result,) = operands, results
     axis, reverse = cumulation_of(equation)
     values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
     count = change.shape[-1]
@@ -72,7 +74,7 @@ def cumulated_logsumexp(equation: core.JaxprEqn, scores: Flow, result: Flow) -> 
     logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
     variable: Any = equation.invars[0]
     normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
-    return jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)
+    return [jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)]
 
 
 def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:

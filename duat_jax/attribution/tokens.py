@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from duat_jax.forms.affine_form import GATE_RULES, collapse_of
 from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
@@ -36,7 +36,7 @@ class Metric(NamedTuple):
     x: Float[Array, "tokens features"]
     baselines: dict[str, Float[Array, "tokens features"]]
     real: Bool[Array, "tokens"]
-    reader: Any
+    reader: Reader
 
 
 Method = Callable[[Transformer, Metric], Float[Array, "tokens"]]

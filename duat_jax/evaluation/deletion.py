@@ -1,7 +1,6 @@
 """Deletion and insertion: the change of a metric as a text's tokens are masked or removed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +15,8 @@ from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, ch
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.encoding import encode
 from duat_jax.inputs.model_inputs import Inputs
-from duat_jax.interpret.pipeline import embedded, pinned, readers_of
-from duat_jax.models.targets.base import Target
+from duat_jax.interpret.pipeline import embedded, readers_of
+from duat_jax.models.targets.base import Reader, Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
 from duat_jax.models.transformer import Transformer
@@ -51,7 +50,7 @@ class Question(NamedTuple):
     inputs: Inputs
     baselines: dict[str, Reference]
     removable: Bool[np.ndarray, "tokens"]
-    reader: Any
+    reader: Reader
 
 
 def baselines_of(tokenizer: "Tokenizer") -> tuple[str, ...]:
@@ -133,16 +132,16 @@ def _batch(questions: Sequence[Question], longest: int) -> tuple[Reference, dict
     return texts, baselines, stack(question.reader for question in questions)
 
 
-def _metric_of(model: Transformer, text: Reference, baselines: dict[str, Reference], reader: Any) -> Metric:
+def _metric_of(model: Transformer, text: Reference, baselines: dict[str, Reference], reader: Reader) -> Metric:
     x = embedded(model, text)
     real = jnp.asarray(text.inputs.real)
     metric = Metric(x, {name: embedded(model, baseline) for name, baseline in baselines.items()}, real, reader)
-    return metric._replace(reader=pinned(reader, read(model, metric, x)))
+    return metric._replace(reader=reader.pinned(read(model, metric, x)))
 
 
 @jax.jit
 def _whole_texts(model: Transformer, texts: Reference, readers: Any) -> tuple[Float[Array, "texts"], Any]:
-    def evaluate(text: Reference, reader: Any) -> tuple[Array, Any]:
+    def evaluate(text: Reference, reader: Reader) -> tuple[Array, Any]:
         metric = _metric_of(model, text, {}, reader)
         return number(model, metric, metric.x), metric.reader
 
@@ -215,15 +214,15 @@ def text_without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: 
         return question.reader, Reference(inputs._replace(given=ids), baseline.averaged & ~kept)
     segments = None if inputs.segments is None else inputs.segments[kept]
     text = as_it_is(Inputs(inputs.given[kept], inputs.real[kept], segments))
-    place = getattr(question.reader, "position", None)
+    place = question.reader.position
     if place is None:
         return question.reader, text
-    return replace(question.reader, position=np.array(kept[: place + 1].sum() - 1, np.asarray(place).dtype)), text
+    return question.reader.moved(np.array(kept[: place + 1].sum() - 1, np.asarray(place).dtype)), text
 
 
 @jax.jit
 def _numbers(model: Transformer, readers: Any, texts: Reference) -> Float[Array, "rows"]:
-    def evaluate(reader: Any, text: Reference) -> Array:
+    def evaluate(reader: Reader, text: Reference) -> Array:
         metric = Metric(embedded(model, text), {}, jnp.asarray(text.inputs.real), reader)
         return number(model, metric, metric.x)
 
@@ -338,24 +337,3 @@ def curves(
     ]
     numbers_of_texts = [row.reshape(len(scores), 2, len(SIZES)) for row in run(model, questions, kept, removal)]
     return {name: [row[m] for row in numbers_of_texts] for m, name in enumerate(scores)}
-
-
-def agreement(scores: Float[np.ndarray, "tokens"], other_scores: Float[np.ndarray, "tokens"]) -> tuple[float, float]:
-    """Return the rank correlations of two scores of tokens: Spearman's ρ and Kendall's τ; 0 if one is constant.
-
-    Args:
-        scores: scores of tokens.
-        other_scores: other scores of the same tokens.
-
-    Example:
-        >>> agreement(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))
-        (0.5, 0.333...)
-
-    Sources: Spearman, "The Proof and Measurement of Association between Two Things", 1904; Kendall, "A New Measure of
-    Rank Correlation", 1938 (τ-b, for ties).
-    """
-    from scipy.stats import kendalltau, spearmanr
-
-    if np.ptp(scores) == 0 or np.ptp(other_scores) == 0:
-        return 0.0, 0.0
-    return float(spearmanr(scores, other_scores).statistic), float(kendalltau(scores, other_scores).statistic)

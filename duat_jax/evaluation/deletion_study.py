@@ -18,7 +18,6 @@ from duat_jax.evaluation.deletion import (
     REMOVALS,
     SIZES,
     Question,
-    agreement,
     baselines_of,
     curves,
     leave_one_out,
@@ -27,7 +26,7 @@ from duat_jax.evaluation.deletion import (
     scores_of,
 )
 from duat_jax.evaluation.journal import Journal, fingerprint
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:

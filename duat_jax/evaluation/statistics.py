@@ -1,4 +1,4 @@
-"""Estimates with bootstrap confidence intervals."""
+"""Estimates with bootstrap confidence intervals, and rank correlations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -99,3 +99,24 @@ def bootstrap_of_groups(
     chosen = draw.integers(0, count, (count, 1, RESAMPLES))
     resampled = np.take_along_axis(numbers, chosen, 1).mean((0, 1))
     return _estimate(np.mean([of_means(group.mean(0)) for group in groups]), resampled, comparisons)
+
+
+def agreement(scores: Float[np.ndarray, "tokens"], other_scores: Float[np.ndarray, "tokens"]) -> tuple[float, float]:
+    """Return the rank correlations of two scores of tokens: Spearman's ρ and Kendall's τ; 0 if one is constant.
+
+    Args:
+        scores: scores of tokens.
+        other_scores: other scores of the same tokens.
+
+    Example:
+        >>> agreement(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))
+        (0.5, 0.333...)
+
+    Sources: Spearman, "The Proof and Measurement of Association between Two Things", 1904; Kendall, "A New Measure of
+    Rank Correlation", 1938 (τ-b, for ties).
+    """
+    from scipy.stats import kendalltau, spearmanr
+
+    if np.ptp(scores) == 0 or np.ptp(other_scores) == 0:
+        return 0.0, 0.0
+    return float(spearmanr(scores, other_scores).statistic), float(kendalltau(scores, other_scores).statistic)

@@ -1,7 +1,6 @@
 """The steps that every question about one number of a model shares: read it, pin it, certify its parts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,9 +16,7 @@ from duat_jax.inputs.batching import batches, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.embedding import TokenEmbedding
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, forward
-from duat_jax.models.targets.classes import ClassLogit
-from duat_jax.models.targets.logit import Logit, LogProbability
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
 
@@ -27,9 +24,6 @@ Model = TypeVar("Model")
 
 Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 """The most probable outputs and their probabilities, where a model predicts anything."""
-
-OUTPUT: dict[type, str] = {Logit: "token", LogProbability: "token", ClassLogit: "name"}
-"""The field of a reader that names the output, which is the most probable one if absent."""
 
 
 @partial(jax.jit, static_argnames="streams")
@@ -59,8 +53,8 @@ def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens f
     return jnp.where(reference.averaged[:, None], x + change, x)
 
 
-def readers_of(model: Transformer, targets: list[Target]) -> list[Any]:
-    """Return the pytrees that read targets; another text that several of them compare with is run once.
+def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:
+    """Return what reads targets; another text that several of them compare with is run once.
 
     Args:
         model: the model.
@@ -78,7 +72,7 @@ def readers_of(model: Transformer, targets: list[Target]) -> list[Any]:
     return [target.reader(states) for target in targets]
 
 
-def read(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading, Predicted]:
+def read(model: Transformer, reader: Reader, passed: ForwardPass) -> tuple[Reading, Predicted]:
     """Return a target's reading of a forward pass, and the most probable outputs there.
 
     Args:
@@ -86,7 +80,7 @@ def read(model: Transformer, reader: Any, passed: ForwardPass) -> tuple[Reading,
         reader: the target's reader.
         passed: the forward pass.
     """
-    kind, place = model.config.head.kind, getattr(reader, "position", None)
+    kind, place = model.config.head.kind, reader.position
     # One output is a number, not the probability of anything.
     if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
         return reader.read(model, passed), None
@@ -113,7 +107,7 @@ def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, 
 
 
 @jax.jit
-def _read_all(model: Transformer, readers: list[Any], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
+def _read_all(model: Transformer, readers: list[Reader], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
     return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
 
 
@@ -128,26 +122,15 @@ def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[
 
     def recompute(model: Transformer) -> Float[Array, ""]:
         (reader,) = readers_of(model, [target])
-        return _value(model, pinned(reader, reading), inputs, target.stream)
+        return _value(model, reader.pinned(reading), inputs, target.stream)
 
     return recompute
 
 
 @partial(jax.jit, static_argnames="stream")
-def _value(model: Transformer, reader: Any, inputs: Any, stream: int | None) -> Float[Array, ""]:
+def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) -> Float[Array, ""]:
     streams = () if stream is None else (stream,)
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
-
-
-def pinned(reader: Any, reading: Reading) -> Any:
-    """Pin a reader to the output that it read, where that was the most probable one: the same number on another run.
-
-    Args:
-        reader: the target's reader.
-        reading: its reading of the first run.
-    """
-    name = OUTPUT.get(type(reader))
-    return replace(reader, **{name: reading.output}) if name and getattr(reader, name) is None else reader
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:

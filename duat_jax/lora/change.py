@@ -16,10 +16,10 @@ from duat_jax.forms.secant import Secant, notes_of, secant
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.request import check_one
-from duat_jax.interpret.pipeline import certified, pinned, read, readers_of, require_finite
+from duat_jax.interpret.pipeline import certified, read, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
-from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -101,7 +101,7 @@ def lora_change(
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
     of_base, of_adapted = (readers_of(run, [target])[0] for run in runs)
     after, predicted_after = _read(runs[1], inputs, of_adapted)
-    readers = pinned(of_base, after), pinned(of_adapted, after)
+    readers = of_base.pinned(after), of_adapted.pinned(after)
     before, predicted_before = _read(runs[0], inputs, readers[0])
     label = target.label(jax.device_get(after), labels)
     numbers = {"without adapters": float(before.value), "with them": float(after.value)}
@@ -119,7 +119,7 @@ def lora_change(
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
         base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
-        readers = (pinned(readers_of(run, [target])[0], after) for run in (base, adapted))
+        readers = (readers_of(run, [target])[0].pinned(after) for run in (base, adapted))
         numbers = [_read(run, inputs, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
         return numbers[1] - numbers[0]
 
@@ -153,7 +153,7 @@ def lora_change(
 
 
 @jax.jit
-def _read(model: Transformer, inputs: Inputs, reader: Any) -> tuple[Reading, Any]:
+def _read(model: Transformer, inputs: Inputs, reader: Reader) -> tuple[Reading, Any]:
     """Return the metric and the model's predictions, from the plain forward pass."""
     x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
     return read(model, reader, ForwardPass(real, model.states(x, real), {}))
@@ -211,7 +211,7 @@ def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Com
     return completeness_of(difference, parts, rounded)
 
 
-def _number(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> Callable[[Any], Array]:
+def _number(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Callable[[Any], Array]:
     """Return the metric as a function of the adapters' scales."""
     real = jnp.asarray(inputs.real)
     x = model.embed(inputs.given, inputs.segments)
@@ -229,13 +229,13 @@ def _scales(adapters: Adapters, value: int) -> dict[str, Array]:
 
 # Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
-def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> Secant:
+def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Secant:
     """Return the secant from no adapters to all adapters."""
     return secant(_number(model, adapters, inputs, reader))(_scales(adapters, 1), _scales(adapters, 0))
 
 
 @jax.jit
-def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> dict[str, Array]:
+def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
     """Return the derivative with respect to every adapter's scale at the base."""
     return jax.grad(_number(model, adapters, inputs, reader))(_scales(adapters, 0))
 
@@ -253,7 +253,7 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 
 
 @jax.jit
-def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Any) -> dict[str, Array]:
+def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
     numbers = jax.lax.map(_number(model, adapters, inputs, reader), scales)

@@ -33,7 +33,7 @@ from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Head
-from duat_jax.models.targets.base import reading
+from duat_jax.models.targets.base import Reader, reading
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
 
@@ -72,7 +72,7 @@ def tokenizer_of(special=False):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Total:
+class Total(Reader):
     """The sum over tokens of `⟨v, x_t⟩`, or its square."""
 
     vector: Any

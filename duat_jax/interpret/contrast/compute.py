@@ -16,8 +16,8 @@ from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import labels_of
 from duat_jax.interpret.contrast.result import Compared, Contrast
-from duat_jax.interpret.pipeline import Predicted, certified, embedded, pinned, read, readers_of, require_finite
-from duat_jax.models.targets.base import ForwardPass, Reading
+from duat_jax.interpret.pipeline import Predicted, certified, embedded, read, readers_of, require_finite
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
@@ -113,7 +113,7 @@ def contrast(
 
     def recompute(model: Transformer) -> Array:
         (reader,) = readers_of(model, [request.target])
-        numbers = _run(model, pinned(reader, row(read_out, 0)), rows, request.target.stream)[2][0].value
+        numbers = _run(model, reader.pinned(row(read_out, 0)), rows, request.target.stream)[2][0].value
         return numbers[0] - numbers[1:].mean()
 
     parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, request.target.stream, names))
@@ -143,7 +143,7 @@ def contrast(
 
 @partial(jax.jit, static_argnames="stream")
 def _run(
-    model: Transformer, reader: Any, rows: Reference, stream: int | None
+    model: Transformer, reader: Reader, rows: Reference, stream: int | None
 ) -> tuple[Array, Any, tuple[Reading, Predicted]]:
     """Return the embeddings of each row, the pinned reader, and its reading and predictions in each row."""
 
@@ -154,7 +154,7 @@ def _run(
 
     xs, passed = jax.vmap(plainly)(rows)
     first, _ = read(model, reader, row(passed, 0))
-    reader = pinned(reader, first)
+    reader = reader.pinned(first)
     return xs, reader, jax.vmap(partial(read, model, reader))(passed)
 
 
@@ -165,7 +165,7 @@ def _stream(model: Transformer, x: Array, real: Bool[Array, "tokens"], layers: i
 @partial(jax.jit, static_argnames=("stream", "held"))
 def _split(
     model: Transformer,
-    reader: Any,
+    reader: Reader,
     real: Bool[Array, "tokens"],
     xs: Float[Array, "rows tokens features"],
     stream: int | None,

@@ -20,10 +20,10 @@ from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.pipeline import certified, pinned, readers_of, require_finite
+from duat_jax.interpret.pipeline import certified, readers_of, require_finite
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading, Target
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
@@ -91,7 +91,7 @@ def intervene(
     inputs, stream = padded(inputs, bucket(len(inputs.real), model.config.positions)), target.stream
     (reader,) = readers_of(model, [target])
     before = _run(model, reader, inputs, None, stream)
-    reader = pinned(reader, before)
+    reader = reader.pinned(before)
     all_edits = _edits(applied, applied, len(inputs.real))
     after = float(_run(model, reader, inputs, all_edits, stream).value)
     label = target.label(jax.device_get(before), labels)
@@ -103,7 +103,7 @@ def intervene(
 
     def recompute(model: Transformer) -> Array:
         (reader,) = readers_of(model, [target])
-        runs = (_run(model, pinned(reader, before), inputs, edits, stream).value for edits in (all_edits, None))
+        runs = (_run(model, reader.pinned(before), inputs, edits, stream).value for edits in (all_edits, None))
         return jnp.subtract(*runs)
 
     parts = jax.device_get(_split(model, reader, inputs, all_edits, before.readout, stream))
@@ -202,12 +202,12 @@ def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Arra
     return lambda x: Stack(model.stack.blocks[:stream])(model.first(x), real)
 
 
-def _read(model: Transformer, reader: Any, real: Any, states: Array, stream: int | None) -> Reading:
+def _read(model: Transformer, reader: Reader, real: Any, states: Array, stream: int | None) -> Reading:
     return reader.read(model, ForwardPass(real, states, {} if stream is None else {stream: states}))
 
 
 @partial(jax.jit, static_argnames="stream")
-def _run(model: Transformer, reader: Any, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
+def _run(model: Transformer, reader: Reader, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
     """Return the target's reading, with edits or without: a program of its own, with which the parts are compared."""
     states = _states(model, inputs.real, stream)
     run = states if edits is None else edit(states, edits)
@@ -215,7 +215,9 @@ def _run(model: Transformer, reader: Any, inputs: Inputs, edits: Edits | None, s
 
 
 @partial(jax.jit, static_argnames="stream")
-def _split(model: Transformer, reader: Any, inputs: Inputs, edits: Edits, readout: Array, stream: int | None) -> _Parts:
+def _split(
+    model: Transformer, reader: Reader, inputs: Inputs, edits: Edits, readout: Array, stream: int | None
+) -> _Parts:
     """Return the effect of every changed value on the number, by the table of contributions and by the secant."""
     x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)

@@ -6,7 +6,8 @@ that `u` itself depends on, such as probabilities or a norm, is held at its valu
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -78,6 +79,42 @@ class Reading(NamedTuple):
     entropy: Float[Array, ""] | None
 
 
+class Reader(ABC):
+    """What reads one number from a forward pass: a pytree, so that one compiled program reads many."""
+
+    position: Any = None
+    """The token at which it reads, if there is one."""
+    output: ClassVar[str | None] = None
+    """The field that holds the number of the output, the most probable one if absent; `None` if there is none."""
+
+    @abstractmethod
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        """Return the value and its covector.
+
+        Args:
+            model: the model.
+            passed: its forward pass.
+        """
+
+    def pinned(self, reading: Reading) -> "Reader":
+        """Return the reader of the same output on another run, where that was the most probable one.
+
+        Args:
+            reading: the reading of the first run.
+        """
+        if self.output is None or getattr(self, self.output) is not None:
+            return self
+        return replace(cast(Any, self), **{self.output: reading.output})
+
+    def moved(self, position: Any) -> "Reader":
+        """Return the reader of the same output at another token.
+
+        Args:
+            position: the token.
+        """
+        return replace(cast(Any, self), position=position)
+
+
 @runtime_checkable
 class Words(Protocol):
     """Names of a model's outputs, positions and texts."""
@@ -117,7 +154,7 @@ FITTING = {
 class Target(ABC):
     """One number of a model that can be explained.
 
-    An implementation is a frozen dataclass; `reader` is a pytree, so that one compiled program reads many.
+    An implementation is a frozen dataclass; most are their own `Reader`.
     """
 
     stream: int | None = None
@@ -146,13 +183,13 @@ class Target(ABC):
             problems: the list to which every problem is added.
         """
 
-    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> Any:
-        """Return the pytree whose `read(model, passed)` returns the reading.
+    @abstractmethod
+    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> Reader:
+        """Return what reads the target from forward passes.
 
         Args:
             run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.
         """
-        return self
 
     @abstractmethod
     def label(self, reading: Reading, words: Words) -> str:
@@ -162,6 +199,18 @@ class Target(ABC):
             reading: the target on this text.
             words: the names of its tokens.
         """
+
+
+class ReadByItself(Target, Reader):
+    """A target that is its own reader."""
+
+    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> Reader:
+        """Return the target.
+
+        Args:
+            run: not used.
+        """
+        return self
 
 
 def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "features"]) -> Array:

@@ -7,7 +7,7 @@ import jax
 from jaxtyping import Array, Float
 
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words
+from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words
 from duat_jax.models.targets.logit import read_logit
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_class
@@ -16,7 +16,7 @@ from duat_jax.models.validation import Places, checked_class
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class ClassLogit(Target):
+class ClassLogit(ReadByItself):
     """The logit of a class, or its difference from that of another: `⟨E_t − E_c, h⟩` with the pooled state `h`.
 
     Args:
@@ -37,6 +37,7 @@ class ClassLogit(Target):
 
     name: Any = None
     contrast: Any = None
+    output = "name"
     needs = ("classes",)
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "ClassLogit":

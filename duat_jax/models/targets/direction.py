@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, one_row, reading
+from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, checked_vector, whole_number
 from duat_jax.nn.linear import PRECISION
@@ -17,7 +17,7 @@ from duat_jax.nn.linear import PRECISION
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class Direction(Target):
+class Direction(ReadByItself):
     """The projection on a direction, at any stream and position: `⟨v, x_p⟩`.
 
     Args:

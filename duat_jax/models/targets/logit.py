@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.models.config import Config
 from duat_jax.models.head import Logits
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, one_row, reading
+from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, checked_token
 from duat_jax.nn.linear import PRECISION, in_blocks
@@ -20,7 +20,7 @@ from duat_jax.nn.linear import PRECISION, in_blocks
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class Logit(Target):
+class Logit(ReadByItself):
     """The logit of a token, or its difference from another: `⟨E_t − E_c, h_p⟩` with the last hidden state `h_p`.
 
     Args:
@@ -38,6 +38,7 @@ class Logit(Target):
     token: Any = None
     contrast: Any = None
     position: Any = None
+    output = "token"
     needs = ("next token", "masked token")
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Logit":
@@ -78,7 +79,7 @@ class Logit(Target):
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class LogProbability(Target):
+class LogProbability(ReadByItself):
     """The log-probability of a token: its logit minus the mean logit, probabilities held, minus their entropy.
 
     With the logits `l`, the probabilities `p = softmax(l)` and their entropy `H(p) = −Σ p_v log p_v`, exactly
@@ -95,6 +96,7 @@ class LogProbability(Target):
 
     token: Any = None
     position: Any = None
+    output = "token"
     needs = ("next token", "masked token")
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "LogProbability":

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reading, Target, Words, reading
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, Words, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_ids, checked_pixels
 from duat_jax.nn.linear import PRECISION
@@ -18,7 +18,7 @@ from duat_jax.nn.linear import PRECISION
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class _MeanDirection:
+class _MeanDirection(Reader):
     """The cosine of the mean of the last hidden states and a unit vector, the mean's norm held."""
 
     unit: Any
@@ -57,7 +57,7 @@ class Similarity(Target):
         return Similarity(checked_ids(config, self.against, "the other text", problems))
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _MeanDirection:
-        """Return the pytree whose `read(model, passed)` returns the reading.
+        """Return what reads the target from forward passes.
 
         Args:
             run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.

@@ -6,12 +6,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from links import faults
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.exceptions import PluginError
-from mkdocs.plugins import event_priority
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
-from mkdocs.utils import get_relative_url
+from properdocs.config.defaults import ProperDocsConfig
+from properdocs.exceptions import PluginError
+from properdocs.plugins import event_priority
+from properdocs.structure.files import File, Files
+from properdocs.structure.pages import Page
+from properdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parent.parent
 KATEX = ROOT / "typesetting" / "node_modules" / "katex" / "dist"
@@ -23,7 +23,7 @@ MATHJAX = re.compile(r"<!-- Load mathjax -->.*?<!-- End of mathjax configuration
 
 
 @event_priority(100)  # before notebooks are looked for
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files: Files, config: ProperDocsConfig) -> Files:
     """Add the pages that are kept elsewhere in the repository, and the files that set formulas.
 
     Args:
@@ -50,7 +50,7 @@ def _linked(link: str, page: Page, files: Files) -> File | None:
     return files.get_file_from_path("index.md" if target == "README.md" else target.removeprefix("docs/"))
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
     """Lead links out of `docs/` to where the site has the file; what it doesn't have is named by its path.
 
     Args:
@@ -78,7 +78,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return markdown if page.file.src_uri.endswith(".ipynb") else MARKDOWN_LINK.sub(moved, markdown)
 
 
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_content(html: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
     """Lead a notebook's links to the site's pages, and leave its formulas to the site.
 
     Args:
@@ -97,7 +97,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return HTML_LINK.sub(moved, MATHJAX.sub("", html))
 
 
-def on_post_build(config: MkDocsConfig) -> None:
+def on_post_build(config: ProperDocsConfig) -> None:
     """Follow every link of the finished site, those in notebooks and in the API too.
 
     Args:

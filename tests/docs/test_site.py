@@ -14,7 +14,7 @@ import duat_jax
 import symbolic
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
 API = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").glob("*.md")))
 DIRECTIVES = re.findall(r"^::: (\S+)$", API, re.MULTILINE)

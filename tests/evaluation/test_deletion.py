@@ -18,7 +18,6 @@ from duat_jax.evaluation.deletion import (
     REMOVALS,
     SIZES,
     Question,
-    agreement,
     baselines_of,
     curves,
     kept_sets,
@@ -29,7 +28,7 @@ from duat_jax.evaluation.deletion import (
     scores_of,
 )
 from duat_jax.evaluation.deletion_study import compared, names_of
-from duat_jax.evaluation.statistics import bootstrap
+from duat_jax.evaluation.statistics import agreement, bootstrap
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Head

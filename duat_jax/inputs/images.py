@@ -10,8 +10,9 @@ from PIL import ExifTags, ImageOps
 from PIL import Image as Pillow
 
 from duat_jax.errors import BadText, DuatError
+from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.settings import Settings, read_json
+from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Image
 from duat_jax.models.loader import load_config
 

@@ -17,8 +17,9 @@ from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.places import Place, places
 from duat_jax.models.checkpoint.directory import BYTES, Safetensors
+from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.settings import Settings, read_json
+from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import computed_in

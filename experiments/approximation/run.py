@@ -21,17 +21,15 @@ import numpy as np
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation import moved_parameters, selection, sigmoids
-from experiments.approximation.selection import CONTENT, KINDS, TASKS, Sizes, count, matched
-from experiments.approximation.selection_plot import draw_changes, draw_outputs
-from experiments.approximation.sigmoids_plot import draw_errors
+from experiments.approximation.report import draw_pictures, tables_of
+from experiments.approximation.selection import CONTENT, FOUR, KINDS, TASKS, Sizes, count, matched
+from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/approximation.json"), Path("experiments/results/work/approximation.jsonl")
 SEEDS, STEPS, SHORT = 3, 3000, 1500
-NEURONS, FIT_STEPS = (4, 8, 16, 32, 64), {1: 2000, 2: 2000, 8: 4000}
 LAYERS, WIDTHS = (1, 2, 4), (32, 128)
-FOUR, SHIFTS = TASKS
 TESTED, TAKEN_APART = 2000, 16
 """The numbers of sequences that errors are taken on, and of those that are unrolled."""
 
@@ -52,12 +50,6 @@ def _steps(name: str, neurons: int) -> dict[str, list[float]]:
 
 def _plain(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), tree)
-
-
-def _off_diagonal(pairs: Any) -> Any:
-    """Return the mean over pairs of different prompts, the last two axes."""
-    different = ~np.eye(pairs.shape[-1], dtype=bool)
-    return np.asarray(pairs)[..., different].mean(-1)
 
 
 def _error_of_own(written: Any, target: Any) -> Any:
@@ -189,176 +181,13 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _exponent(errors: Any, which: str) -> sigmoids.Slope:
-    return sigmoids.slope(np.array(NEURONS, float), np.array([errors[str(n)][which] for n in NEURONS]))
-
-
-def _slope(errors: Any, which: str) -> str:
-    """Return the exponent of every seed's errors, their mean and its interval."""
-    of_seeds = np.array([errors[str(n)][which] for n in NEURONS]).T
-    return interval([sigmoids.slope(np.array(NEURONS, float), seed[:, None]).slope for seed in of_seeds], 2)
-
-
-def _fits_table(results: dict[str, Any]) -> list[str]:
-    head = ["function", "dimensions", *(f"N = {n}" for n in NEURONS), "slope", "known", "slope of the rms"]
-
-    def row(name: str, dimensions: str, errors: dict[str, Any], known: str, slopes: list[str]) -> list[str]:
-        largest = [f"{np.exp(np.mean(np.log(errors[str(n)]['supremum']))):.1e}" for n in NEURONS]
-        return [name, dimensions, *largest, slopes[0], known, slopes[1]]
-
-    def fitted(names: str, errors: dict[str, Any]) -> list[str]:
-        name, dimensions = names.split(", ")
-        known = f"{-1 / int(dimensions):.2f}" if name == "cone" else "any power"
-        return row(name, dimensions, errors, known, [_slope(errors, which) for which in sigmoids.Errors._fields])
-
-    def steps(name: str, errors: dict[str, Any]) -> list[str]:
-        exponents = [f"{_exponent(errors, which).slope:.2f}" for which in sigmoids.Errors._fields]
-        return row(f"{name}, in steps", "1", errors, "-1.00", exponents)
-
-    rows = [fitted(*item) for item in results["fits"].items()]
-    return table(head, rows + [steps(*item) for item in results["staircases"].items()])
-
-
-def _networks_table(results: dict[str, Any]) -> list[str]:
-    head = ["task", "layers", "network", "parameters", "error, mean over prompts", "of each prompt"]
-    rows = []
-    for result in sorted(results["networks"].values(), key=lambda result: result["sizes"]["task"] == SHIFTS):
-        sizes, errors = result["sizes"], np.array(result["error"])
-        by_prompt = " / ".join(f"{error:.3f}" for error in errors.mean(0))
-        numbers = [f"{result['parameters']:,}", interval(errors.mean(1)), by_prompt]
-        rows.append([sizes["task"], str(sizes["layers"]), sizes["kind"], *numbers])
-    for task, errors in results["blind"].items():
-        by_prompt = " / ".join(f"{error:.3f}" for error in errors)
-        rows.append([task, "", "*the best that is blind to the prompt*", "", f"{np.mean(errors):.3f}", by_prompt])
-    return table(head, rows)
-
-
-def _apart(results: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the analysed networks of all seeds, for each task and kind."""
-    return {
-        (network["sizes"]["task"], network["sizes"]["kind"]): network["taken apart"]
-        for network in results["networks"].values()
-        if "taken apart" in network
-    }
-
-
-def _mean_changes(networks: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """Return the change of every parameter, the mean over pairs of prompts, for each seed."""
-    return {
-        symbol: [float(_off_diagonal(np.array(network["changes"][symbol]))) for network in networks]
-        for symbol in networks[0]["changes"]
-    }
-
-
-def _change(values: list[float]) -> str:
-    if not any(values):
-        return "0"
-    return f"{max(values):.0e}" if max(values) < 1e-3 else interval(values, 2)
-
-
-def _changes_table(results: dict[str, Any]) -> list[str]:
-    changes_of = {names: _mean_changes(networks) for names, networks in _apart(results).items()}
-    symbols = list(next(iter(changes_of.values())))
-    rows = [[f"`{symbol}`", *(_change(changes[symbol]) for changes in changes_of.values())] for symbol in symbols]
-    return table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
-
-
-def _sources_table(results: dict[str, Any]) -> list[str]:
-    apart = _apart(results)
-    rows = []
-    for i, corner in enumerate(moved_parameters.CORNERS):
-        own = " + ".join(name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
-        ways = [interval([network["way"]["held"][i] for network in networks], 2) for networks in apart.values()]
-        rows.append([own or "nothing", *ways])
-    again = {"rerun weights": "*run again* with the other's patterns", "rerun biases": "*run again* with its `c_j`"}
-    for name, label in again.items():
-        ways = [interval([network["way"][name] for network in networks], 2) for networks in apart.values()]
-        rows.append([label, *ways])
-    return table(["from the prompt itself", *(", ".join(reversed(names)) for names in apart)], rows)
-
-
-def _ablation_table(results: dict[str, Any]) -> list[str]:
-    apart = _apart(results)
-    corners = {corner: i for i, corner in enumerate(moved_parameters.CORNERS)}
-    held = {"weights": corners[True, False, True], "biases": corners[True, True, False]}
-    labels = {
-        "as trained": lambda error: error["held"][-1],
-        "weights of another prompt, held": lambda error: error["held"][held["weights"]],
-        "patterns of another prompt, run again": lambda error: error["rerun weights"],
-        "mean patterns, run again": lambda error: error["mean pattern"],
-        "biases of another prompt, held": lambda error: error["held"][held["biases"]],
-        "biases of another prompt, run again": lambda error: error["rerun biases"],
-    }
-    rows = [
-        [
-            label,
-            *(interval([np.mean(of(network["error"])) for network in networks]) for networks in apart.values()),
-        ]
-        for label, of in labels.items()
-    ]
-    return table(["error", *(", ".join(reversed(names)) for names in apart)], rows)
-
-
-def _depth_table(results: dict[str, Any]) -> list[str]:
-    rows = []
-    for result in results["depth and width"].values():
-        sizes = result["sizes"]
-        layers, neurons = sizes["layers"], sizes["neurons"]
-        numbers = [str(layers), str(neurons), str(layers * neurons), f"{result['parameters']:,}"]
-        rows.append([sizes["kind"], *numbers, interval(np.array(result["error"]).mean(1))])
-    head = ["network", "layers", "neurons a layer", "N in all", "parameters", "error"]
-    return table(head, sorted(rows, key=lambda row: row[0]))
-
-
-def _page(results: dict[str, Any]) -> str:
-    parts = {
-        "How the error falls with N": _fits_table,
-        "Errors of every network": _networks_table,
-        "Which parameters moved": _changes_table,
-        "What each source does": _sources_table,
-        "Without one source": _ablation_table,
-        "Depth and width": _depth_table,
-    }
-    return "\n".join(line for title, table in parts.items() for line in (f"### {title}", "", *table(results), ""))
-
-
-def _pictures(results: dict[str, Any]) -> None:
-    fits = {
-        dimensions: {
-            name: sigmoids.Errors(
-                *(
-                    np.array([results["fits"][f"{name}, {dimensions}"][str(n)][which] for n in NEURONS])
-                    for which in sigmoids.Errors._fields
-                )
-            )
-            for name in sigmoids.FUNCTIONS
-        }
-        for dimensions in FIT_STEPS
-    }
-    draw_errors(fits, np.array(NEURONS, float)).savefig("docs/approximation.png", dpi=110)
-    drawn = [
-        network
-        for network in results["networks"].values()
-        if network["sizes"]["task"] == FOUR and "taken apart" in network
-    ]
-    curve = drawn[0]["curve"]
-    written = {network["sizes"]["kind"]: np.array(network["curve"]["written"][0]) for network in drawn}
-    figure = draw_outputs(np.array(curve["content"]), np.array(curve["asked"]), written, list(TASKS[FOUR]))
-    figure.savefig("docs/approximation-outputs.png", dpi=110)
-    changes = {
-        f"{kind}, {task}": {symbol: float(np.mean(values)) for symbol, values in _mean_changes(networks).items()}
-        for (task, kind), networks in _apart(results).items()
-    }
-    draw_changes(changes).savefig("docs/approximation-moved.png", dpi=110)
-
-
 def fields(results: dict[str, Any]) -> Fields:
     """Return the fields of the documentation pages.
 
     Args:
         results: what was kept.
     """
-    tables = _page(results)
+    tables = tables_of(results)
     return {"tables": tables, **cells(tables)}
 
 
@@ -367,7 +196,7 @@ def main() -> None:
     keep_compiled()
     results = measure()
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    _pictures(results)
+    draw_pictures(results)
     write_pages()
 
 

@@ -39,6 +39,9 @@ TASKS: dict[str, dict[str, Function]] = {
 """The functions that a prompt selects: two functions of each number alone and two that mix places; or places alone,
 each prompt another one."""
 
+FOUR, SHIFTS = TASKS
+"""The names of both tasks."""
+
 KINDS = ("perceptron", "fixed pattern", "transformer")
 """The networks: one that reads everything as one vector, and two whose tokens are mixed: by a pattern that is learned
 once and for all, and by one that is made from the input."""

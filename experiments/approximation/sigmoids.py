@@ -30,6 +30,12 @@ FUNCTIONS: dict[str, Function] = {"wave": _wave, "bump": _bump, "cone": _cone}
 """The functions that are fitted: `sin(2π Σx/√d)`, which varies along one direction; the analytic
 `exp(−8 |x − ½|²/d)`; and the distance `|x − ⅓|`, of smoothness `r = 1`."""
 
+NEURONS = (4, 8, 16, 32, 64)
+"""The numbers of sigmoids."""
+
+FIT_STEPS = {1: 2000, 2: 2000, 8: 4000}
+"""The number of training steps, by the number of dimensions."""
+
 
 class Units(NamedTuple):
     """The parameters of `G(x) = Σ_j α_j σ(w_j·x + b_j)`, with `σ` the logistic sigmoid.

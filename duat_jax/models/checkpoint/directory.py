@@ -10,11 +10,11 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.limits import FILE_HEADER, HEADERS, check_limit
 from duat_jax.models.checkpoint.limits import INDEX as INDEX_BYTES
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.settings import read_json
 from duat_jax.models.checkpoint.stored import Stored
 from duat_jax.models.checkpoint.tokenizer import read_tokenizer
 

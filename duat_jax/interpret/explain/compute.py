@@ -85,8 +85,8 @@ def explain(
 @renamed_arguments(given="inputs", carries="gate_rule")
 def explain(
     model: Transformer,
-    inputs: Any,
-    target: Any = None,
+    inputs: OneInput | ManyInputs,
+    target: OneTarget | ManyTargets = None,
     *,
     contrast: int | str | None = None,
     against: Any = None,

@@ -1,16 +1,14 @@
 """Inputs of a model: token ids with their segments, or an image's pixels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Array, Bool, Int
 
 from duat_jax.models.config import Config
 from duat_jax.models.validation import checked_ids, checked_pixels, checked_segments
-
-if TYPE_CHECKING:
-    pass
 
 
 @final
@@ -31,6 +29,12 @@ class TokenizedText:
 
     ids: Any
     segments: Any = None
+
+
+OneInput = Sequence[int] | np.ndarray | Array | TokenizedText
+"""A text's token ids or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
+ManyInputs = Sequence[Sequence[int]] | Sequence[np.ndarray] | Sequence[Array] | Sequence[TokenizedText]
+"""Several texts or images."""
 
 
 class Inputs(NamedTuple):

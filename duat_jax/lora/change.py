@@ -14,12 +14,12 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.secant import Secant, notes_of, secant
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.pipeline import certified, read, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
-from duat_jax.models.targets.base import ForwardPass, Reader, Reading
+from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 def lora_change(
     model: Transformer,
     adapters: Adapters,
-    inputs: Any,
-    target: Any = None,
+    inputs: OneInput,
+    target: OneTarget = None,
     *,
     contrast: int | str | None = None,
-    against: Any = None,
+    against: OneInput | None = None,
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> LoraChange:
@@ -94,33 +94,33 @@ def lora_change(
     """
     if not adapters:
         raise BadText("there is no adapter: give at least one")
-    inputs, target = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
-    if target.stream is not None:
+    text, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
+    if metric.stream is not None:
         raise BadText("only duat.explain reads targets inside of the model: choose one of the model's outputs")
-    labels = labels_of(model.config, inputs, tokenizer)
+    labels = labels_of(model.config, text, tokenizer)
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
-    of_base, of_adapted = (readers_of(run, [target])[0] for run in runs)
-    after, predicted_after = _read(runs[1], inputs, of_adapted)
+    of_base, of_adapted = (readers_of(run, [metric])[0] for run in runs)
+    after, predicted_after = _read(runs[1], text, of_adapted)
     readers = of_base.pinned(after), of_adapted.pinned(after)
-    before, predicted_before = _read(runs[0], inputs, readers[0])
-    label = target.label(jax.device_get(after), labels)
+    before, predicted_before = _read(runs[0], text, readers[0])
+    label = metric.label(jax.device_get(after), labels)
     numbers = {"without adapters": float(before.value), "with them": float(after.value)}
     require_finite(label, numbers, "check the weights of model and adapters")
     difference = after.value - before.value
 
     readings = before, after
-    held = [_dynamics(run, inputs) for run in runs]
+    held = [_dynamics(run, text) for run in runs]
     # Weights first, dynamic parameters second.
-    corners = {(w, d): jax.device_get(_corner(runs[w], inputs, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
+    corners = {(w, d): jax.device_get(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    of_scales = model, adapters, inputs, readers[1]
+    of_scales = model, adapters, text, readers[1]
     split, first_order, alone = jax.device_get((_split(*of_scales), _first_order(*of_scales), _alone(*of_scales)))
     whole = jax.device_get(_closure(difference, columns, list(corners.values())))
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
         base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
-        readers = (readers_of(run, [target])[0].pinned(after) for run in (base, adapted))
-        numbers = [_read(run, inputs, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
+        readers = (readers_of(run, [metric])[0].pinned(after) for run in (base, adapted))
+        numbers = [_read(run, text, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
         return numbers[1] - numbers[0]
 
     predictions = (predicted_before, predicted_after)
@@ -143,7 +143,7 @@ def lora_change(
             for name in adapters
         ),
         first_order=float(sum(first_order.values())),
-        first_order_held=float(_first_order_held(model, adapters, inputs, held[0], before)),
+        first_order_held=float(_first_order_held(model, adapters, text, held[0], before)),
         discontinuities={name: float(part) for name, part in split.discontinuities.items()},
         completeness=certified(whole, (model, adapters), recompute),
         corners=tuple(corner.completeness for corner in corners.values()),

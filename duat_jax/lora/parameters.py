@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
-from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.models.transformer import Transformer
 from duat_jax.operators.estimate import Estimate
@@ -39,7 +39,9 @@ class Moved(NamedTuple):
 
 
 @renamed_arguments(given="inputs")
-def moved_parameters(model: Transformer, adapters: Adapters, inputs: Any, *, samples: int = 16, seed: int = 0) -> Moved:
+def moved_parameters(
+    model: Transformer, adapters: Adapters, inputs: OneInput, *, samples: int = 16, seed: int = 0
+) -> Moved:
     """Return the relative change of every parameter of a text's closed form by adapters.
 
     The norms of maps are estimated: `‖ΔX‖² / ‖X‖²` is the mean of `‖ΔX z‖²` over that of `‖X z‖²`, for random signs
@@ -58,15 +60,15 @@ def moved_parameters(model: Transformer, adapters: Adapters, inputs: Any, *, sam
     Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
     """
     problems: list[str] = []
-    inputs = checked_input(model.config, inputs, "the text", problems)
+    text = checked_input(model.config, inputs, "the text", problems)
     if problems:
         raise BadText("; ".join(problems))
-    shape = jax.eval_shape(lambda inputs: model.embed(inputs.given, inputs.segments), inputs)
+    shape = jax.eval_shape(lambda inputs: model.embed(inputs.given, inputs.segments), text)
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)
     width = (shape.shape[0], model.config.state_features)
     u = jax.random.rademacher(keys[1], (samples, *width), shape.dtype)
-    runs = [_applied(adapt(model, scaled(adapters, by)), inputs, z, u) for by in (0, 1)]
+    runs = [_applied(adapt(model, scaled(adapters, by)), text, z, u) for by in (0, 1)]
     return jax.device_get(_moved(*runs))
 
 

@@ -12,7 +12,7 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import quoted
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 @renamed_arguments(given="inputs")
 def explain_attention(
     model: Transformer,
-    inputs: Any,
+    inputs: OneInput,
     *,
     layer: int,
     head: int,

@@ -1,11 +1,12 @@
 """Contrast two inputs: split the difference of a target exactly over tokens, heads and neurons."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.deprecation import renamed_arguments
@@ -15,9 +16,10 @@ from duat_jax.inputs.baselines import Reference, as_it_is, check_contrast
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import labels_of
+from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.interpret.contrast.result import Compared, Contrast
 from duat_jax.interpret.pipeline import Predicted, certified, embedded, read, readers_of, require_finite
-from duat_jax.models.targets.base import ForwardPass, Reader, Reading
+from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
@@ -43,14 +45,14 @@ class _Parts(NamedTuple):
 @renamed_arguments(given="inputs")
 def contrast(
     model: Transformer,
-    inputs: Any,
-    other: Any,
-    target: Any = None,
+    inputs: OneInput,
+    other: OneInput | str | Sequence[OneInput | str],
+    target: OneTarget = None,
     *,
     contrast: int | str | None = None,
-    against: Any = None,
+    against: OneInput | None = None,
     position: int | None = None,
-    alignment: Any = None,
+    alignment: Sequence[tuple[int, int]] | np.ndarray | None = None,
     held: bool | str | Iterable[str] = (),
     tokenizer: "Tokenizer | None" = None,
 ) -> Contrast:

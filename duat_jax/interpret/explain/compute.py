@@ -1,6 +1,5 @@
 """Explain numbers that a model computes on an input, down to every neuron at every token."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
@@ -16,11 +15,11 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import Labels, labels_of
-from duat_jax.inputs.model_inputs import Inputs, TokenizedText
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation
-from duat_jax.models.targets.base import Reading, Target
+from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated
 from duat_jax.transform import marks
@@ -47,19 +46,9 @@ class _Parts(NamedTuple):
     collapse_completeness: Completeness
 
 
-OneInput = Sequence[int] | np.ndarray | Array | TokenizedText
-"""A text's token ids or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
-ManyInputs = Sequence[Sequence[int]] | Sequence[np.ndarray] | Sequence[Array] | Sequence[TokenizedText]
-"""Several texts or images."""
-OneTarget = int | str | Target | None
-"""A token, a class or a target; the most probable token or class if absent."""
-ManyTargets = Sequence[int | Target | None] | list[str] | list[int | str | Target | None]
-"""Several targets; a string alone is one class."""
-
-
 class _Options(TypedDict, total=False):
     contrast: int | str | None
-    against: Any
+    against: OneInput | None
     position: int | None
     gate_rule: str | None
     tokenizer: "Tokenizer | None"
@@ -89,7 +78,7 @@ def explain(
     target: OneTarget | ManyTargets = None,
     *,
     contrast: int | str | None = None,
-    against: Any = None,
+    against: OneInput | None = None,
     position: int | None = None,
     gate_rule: str | None = None,
     tokenizer: "Tokenizer | None" = None,

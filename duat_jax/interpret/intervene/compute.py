@@ -16,14 +16,14 @@ from duat_jax.forms.decomposition import KINDS
 from duat_jax.forms.secant import notes_of, secant
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, labels_of
-from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.pipeline import certified, readers_of, require_finite
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target
+from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
@@ -41,12 +41,12 @@ Edits = dict[Site, Edit]
 @renamed_arguments(given="inputs")
 def intervene(
     model: Transformer,
-    inputs: Any,
-    changes: Any,
-    target: Any = None,
+    inputs: OneInput,
+    changes: Change | Sequence[Change],
+    target: OneTarget = None,
     *,
     contrast: int | str | None = None,
-    against: Any = None,
+    against: OneInput | None = None,
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> Intervention:
@@ -86,27 +86,27 @@ def intervene(
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
-    inputs, target, applied = _checked(model.config, inputs, changes, target, contrast, against, position, tokenizer)
-    labels = labels_of(model.config, inputs, tokenizer)
-    inputs, stream = padded(inputs, bucket(len(inputs.real), model.config.positions)), target.stream
-    (reader,) = readers_of(model, [target])
-    before = _run(model, reader, inputs, None, stream)
+    checked, metric, applied = _checked(model.config, inputs, changes, target, contrast, against, position, tokenizer)
+    labels = labels_of(model.config, checked, tokenizer)
+    text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
+    (reader,) = readers_of(model, [metric])
+    before = _run(model, reader, text, None, stream)
     reader = reader.pinned(before)
-    all_edits = _edits(applied, applied, len(inputs.real))
-    after = float(_run(model, reader, inputs, all_edits, stream).value)
-    label = target.label(jax.device_get(before), labels)
+    all_edits = _edits(applied, applied, len(text.real))
+    after = float(_run(model, reader, text, all_edits, stream).value)
+    label = metric.label(jax.device_get(before), labels)
     numbers = {"as it is": float(before.value), "with the changes": after}
     require_finite(label, numbers, "check the model's weights, or change by less")
 
     def alone(change: Applied) -> float:
-        return float(_run(model, reader, inputs, _edits(applied, [change], len(inputs.real)), stream).value)
+        return float(_run(model, reader, text, _edits(applied, [change], len(text.real)), stream).value)
 
     def recompute(model: Transformer) -> Array:
-        (reader,) = readers_of(model, [target])
-        runs = (_run(model, reader.pinned(before), inputs, edits, stream).value for edits in (all_edits, None))
+        (reader,) = readers_of(model, [metric])
+        runs = (_run(model, reader.pinned(before), text, edits, stream).value for edits in (all_edits, None))
         return jnp.subtract(*runs)
 
-    parts = jax.device_get(_split(model, reader, inputs, all_edits, before.readout, stream))
+    parts = jax.device_get(_split(model, reader, text, all_edits, before.readout, stream))
     return Intervention(
         family=model.config.family,
         tokens=labels.names,

@@ -5,7 +5,7 @@ that `u` itself depends on, such as probabilities or a norm, is held at its valu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -199,6 +199,12 @@ class Target(ABC):
             reading: the target on this text.
             words: the names of its tokens.
         """
+
+
+OneTarget = int | str | Target | None
+"""A token, a class or a target; the most probable token or class if absent."""
+ManyTargets = Sequence[int | Target | None] | list[str] | list[int | str | Target | None]
+"""Several targets; a string alone is one class."""
 
 
 class ReadByItself(Target, Reader):

@@ -80,7 +80,7 @@ class Reading(NamedTuple):
 
 
 class Reader(ABC):
-    """What reads one number from a forward pass: a pytree, so that one compiled program reads many."""
+    """The reading of one number from a forward pass: a pytree, so that one compiled program reads many."""
 
     position: Any = None
     """The token at which it reads, if there is one."""

@@ -116,9 +116,15 @@ def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions 
     return ranks.reshape(scores.shape) < sizes.reshape(-1, *[1] * scores.ndim)
 
 
-@partial(jax.jit, static_argnames="method")
-def _scores(method: Method, model: Transformer, prompts: Prompt) -> Scores:
-    return jax.vmap(method, (None, 0, 0, 0, 0))(model, *prompts)
+@partial(jax.jit, static_argnames=("method", "kinds"))
+def _scores(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Units, ...]) -> list[Array | None]:
+    """Return the scores of each kind of units; what the other kinds would cost is not computed."""
+
+    def of_prompt(prompt: Prompt) -> list[Array | None]:
+        scores = method(model, *prompt)
+        return [kind.select(scores) for kind in kinds]
+
+    return jax.vmap(of_prompt)(prompts)
 
 
 def _kept_and_removed(scores: np.ndarray, method: str) -> Array:
@@ -172,11 +178,11 @@ def measure(
             means or {name: values(model, ids, kind) for name, kind in kinds.items()} for ids in batch.corrupted[:new]
         ]
         for j, (method, scorer) in enumerate(methods.items()):
-            scores = _scores(scorer, model, batch)
+            scores = _scores(scorer, model, batch, tuple(kinds.values()))
             for i in range(new):
                 prompt, of_prompt = row((batch, scores), i)
-                for name, kind in kinds.items():
-                    if (selected := kind.select(of_prompt)) is not None:
+                for (name, kind), selected in zip(kinds.items(), of_prompt, strict=True):
+                    if selected is not None:
                         live = _kept_and_removed(np.asarray(selected), method)
                         logit_differences = run(model, prompt, kind, live, replacements[i][name])
                         runs_of[name].setdefault(method, []).append(logit_differences)

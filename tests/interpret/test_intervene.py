@@ -4,6 +4,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from inspect import unwrap
 
 import jax
 import jax.numpy as jnp
@@ -221,10 +222,11 @@ def test_everything_wrong_is_said_at_once():
         assert part in str(error.value)
     with pytest.raises(duat.BadText, match="layer 1 is none of the 1 before what is read"):
         duat.intervene(model, IDS, duat.edits.Heads(1, 0).set(0), duat.targets.Direction(np.ones(features), stream=1))
+    unchecked = unwrap(duat.intervene)  # for a user nothing checks the types of arguments before
     for nothing in ([], None, 3, [duat.edits.Heads(1, 0)]):
         with pytest.raises(duat.BadText, match="changes are one or several such as"):
-            duat.intervene(model, IDS, nothing, TOKEN)
+            unchecked(model, IDS, nothing, TOKEN)
     with pytest.raises(duat.BadText, match="one input and one target are taken"):
-        duat.intervene(model, [IDS, IDS], changes[8], TOKEN)
+        unchecked(model, [IDS, IDS], changes[8], TOKEN)
     with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the changes"):
         duat.intervene(model, IDS, duat.edits.Stream(1).set(1.7e308), TOKEN)

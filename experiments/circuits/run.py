@@ -102,7 +102,7 @@ def _measure(name: str, settings: Settings) -> dict[str, Any]:
     journal = Journal(WORK / f"circuits {name}", {"asked": settings._asdict()})
     tasks = {task: journal.once(task, partial(_piece, model, tokenizer, settings, task)) for task in settings.tasks}
     seconds = sum(task["seconds"] for task in tasks.values())
-    return {"asked": settings._asdict(), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
+    return {"asked": _plain(settings), "seconds": seconds, "fractions": FRACTIONS, "tasks": tasks}
 
 
 def _curves(task: dict[str, Any], kind: str) -> dict[str, Curve]:
@@ -184,7 +184,7 @@ def _page(results: dict[str, Any]) -> str:
                 *_table(result, units),
                 "",
             ]
-        lines += [f"Prompts that the model answers rightly: {read}. {result['seconds'] / 60:.0f} minutes.", ""]
+        lines += [f"Prompts that the model answers rightly: {read}.", ""]
     return "\n".join(lines)
 
 
@@ -199,6 +199,30 @@ def _short(results: dict[str, Any]) -> str:
     return "\n".join(table(["ranked by", "mean faithfulness over log k", "the secant is ahead by"], rows))
 
 
+def _of_all_tasks(results: dict[str, Any]) -> list[str]:
+    """Return the table over the tasks of all studies together."""
+    rows = [
+        [
+            method,
+            _number(row["logf"]),
+            *(f"{row[name]['value']:.3f}" for name in ("CPR", "CMD", "removed")),
+            _ahead(row["first_ahead"]) if i else "",
+        ]
+        for i, (method, row) in enumerate(results["all tasks"].items())
+    ]
+    return table(["method", "logf, mean over seven tasks", "CPR", "CMD", "removed", "the first is ahead by"], rows)
+
+
+def _by_task(results: dict[str, Any]) -> list[str]:
+    """Return the table of what the first method is ahead by of the second, in each task with a hundred prompts."""
+    rows = [
+        [task, _ahead(next(iter(measured["units"].values()))[PAIR[1]]["first_ahead"])]
+        for name in ALL_TASKS
+        for task, measured in results["studies"][name]["tasks"].items()
+    ]
+    return table(["task", "ahead"], rows)
+
+
 def fields(results: dict[str, Any]) -> Fields:
     """Return the fields of the documentation pages.
 
@@ -206,6 +230,11 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     tables = _page(results)
+    of_all = [
+        *("### All seven tasks", "", "A hundred prompts of each, neuron x position.", "", *_of_all_tasks(results)),
+        *("", "How far *secant* is ahead of *integrated gradients, 10 steps* in each:", "", *_by_task(results), ""),
+    ]
+    tables = "\n".join([*of_all, tables])
     return {"tables": tables, **cells(tables), "short table": _short(results)}
 
 

@@ -16,7 +16,8 @@ WIDTH = 110
 class Displayed:
     """A result that `print` and a notebook show as its table.
 
-    The table is made by `render` in `table.py` of the package in which the result's class stands.
+    The table is made by `render` in `table.py` of the package in which the result's class stands; of a user's subclass,
+    in which the class stands that it is made from.
     """
 
     def __str__(self) -> str:
@@ -35,8 +36,9 @@ class Plotted(Displayed):
 
 
 def _view(result: Displayed, name: str) -> ModuleType:
+    *_, defined = (c for c in type(result).__mro__ if issubclass(c, Displayed) and c.__module__ != __name__)
     # Imported when it is needed: matplotlib and rich take longer to import than all results.
-    return import_module(f"{type(result).__module__.rpartition('.')[0]}.{name}")
+    return import_module(f"{defined.__module__.rpartition('.')[0]}.{name}")
 
 
 def as_text(table: "RenderableType") -> str:

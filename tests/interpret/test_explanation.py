@@ -112,6 +112,12 @@ def test_it_shows_itself():
     close(heat[1:], explanation.term_tokens)
 
 
+def test_a_subclass_of_a_result_shows_itself_like_the_result():
+    explanation = duat.explain(both("gpt2")[0], IDS, 3)
+    mine = type("Mine", (duat.results.Explanation,), {})(**vars(explanation))
+    assert str(mine) == str(explanation) and mine.plot().axes
+
+
 BAD = {
     "empty": ({"inputs": jnp.zeros(0, int)}, "the text is empty"),
     "too long": ({"inputs": jnp.ones(17, int)}, "17 tokens, but the model's context is 16"),

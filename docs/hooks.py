@@ -1,4 +1,4 @@
-"""What MkDocs asks while it builds the site: pages from outside of `docs`, links as on GitHub, a look at every link."""
+"""Hooks of ProperDocs, which builds the site: pages from outside of `docs`, links as on GitHub, a check of links."""
 
 import posixpath
 import re

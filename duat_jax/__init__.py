@@ -34,12 +34,14 @@ def __dir__() -> list[str]:
     return sorted([*NAMESPACES, *(name for name in names if not name.startswith("_"))])
 
 
-def __getattr__(name: str) -> Any:
-    if name in NAMESPACES:
-        return import_module(f"duat_jax.{name}")
-    if name == "__all__":
-        return __dir__()
-    public = import_module("duat_jax.public")
-    if name.startswith("_"):
-        raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
-    return getattr(public, name) if hasattr(public, name) else import_module("duat_jax.deprecation").renamed(name)
+if not TYPE_CHECKING:  # for a type checker it would give any name
+
+    def __getattr__(name: str) -> Any:
+        if name in NAMESPACES:
+            return import_module(f"duat_jax.{name}")
+        if name == "__all__":
+            return __dir__()
+        public = import_module("duat_jax.public")
+        if name.startswith("_"):
+            raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
+        return getattr(public, name) if hasattr(public, name) else import_module("duat_jax.deprecation").renamed(name)

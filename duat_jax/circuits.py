@@ -6,6 +6,7 @@ from duat_jax.evaluation.circuit_study import Study as Study
 from duat_jax.evaluation.circuit_study import study as study
 from duat_jax.evaluation.circuits import UNITS as UNITS
 from duat_jax.evaluation.circuits import measure as measure
+from duat_jax.evaluation.comparison import Row as Row
 from duat_jax.evaluation.comparison import compare as compare
 from duat_jax.inputs.prompts import Drawn as Drawn
 from duat_jax.inputs.prompts import Prompt as Prompt

@@ -61,7 +61,7 @@ def warn(old: str, new: str, stacklevel: int = 3) -> None:
     """
     warnings.warn(
         f"{old} is called {new} now; the old name goes with the next release",
-        DeprecationWarning,
+        FutureWarning,
         stacklevel=stacklevel,
     )
 
@@ -109,7 +109,7 @@ def renamed_fields(**new_names: str) -> Callable[[Result], Result]:
                 warn(f"the field {old!r}", repr(new))
                 return getattr(self, new)
 
-            setattr(result, old, property(read))
+            setattr(result, old, property(read, doc=f"The old name of `{new}`."))
         return result
 
     return decorate

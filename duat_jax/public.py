@@ -1,4 +1,4 @@
-"""The functions at the top of `duat_jax`, named once; this module is loaded when one of them is first used."""
+"""The names at the top of `duat_jax`, once; this module is loaded when one of them is first used."""
 
 from duat_jax.errors import BadCheckpoint as BadCheckpoint
 from duat_jax.errors import BadText as BadText

@@ -1,6 +1,7 @@
 """The house: which room may import which, read from every module's own imports."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import duat_jax
+from tests.slow_cases import listed
 
 ROOT = Path(__file__).parent.parent
 ROOMS = (
@@ -229,6 +231,17 @@ def test_a_namespace_works_as_the_first_name_that_is_used(name):
     script = f"import duat_jax as duat\nassert duat.{name}.__name__ == 'duat_jax.{name}'"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
+
+
+def test_every_slow_case_is_a_case_that_there_is():
+    wrong = []
+    for case in sorted(listed()):
+        file, _, name = case.partition("::")
+        last = re.split(r"::|\.", name.partition("[")[0])[-1]
+        source = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).exists() else ""
+        if not re.search(rf"^\s*(def|class) {last}\b", source, re.MULTILINE):
+            wrong.append(case)
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_numbers_are_compared_in_one_place():

@@ -32,7 +32,7 @@ def test_an_old_name_is_the_new_one(name):
     place = duat
     for part in NEW_NAMES[name].split("."):
         place = getattr(place, part)
-    with pytest.warns(DeprecationWarning, match=rf"duat_jax\.{name} is called duat_jax\.{NEW_NAMES[name]} now") as seen:
+    with pytest.warns(FutureWarning, match=rf"duat_jax\.{name} is called duat_jax\.{NEW_NAMES[name]} now") as seen:
         assert getattr(duat, name) is place
     assert seen[0].filename == __file__ and name not in dir(duat)
 
@@ -43,14 +43,14 @@ def test_an_old_argument_is_the_new_one(function):
     assert not set(FUNCTIONS[function]) & set(parameters)
     for old, new in FUNCTIONS[function].items():
         assert new in parameters
-        with pytest.warns(DeprecationWarning, match=f"'{old}' is called '{new}'") as seen, pytest.raises(TypeError):
+        with pytest.warns(FutureWarning, match=f"'{old}' is called '{new}'") as seen, pytest.raises(TypeError):
             function(**{old: None}, nothing=0)
         assert seen[0].filename == __file__
 
 
 def test_an_old_argument_gives_what_the_new_one_gives():
     model = duat.load(GOLDEN / "llama")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(FutureWarning):
         old = duat.explain(model, given=IDS, carries="gate")
     new, other = (duat.explain(model, inputs=IDS, gate_rule=rule) for rule in ("gate", "factor"))
     np.testing.assert_array_equal(old.input_tokens, new.input_tokens)
@@ -66,7 +66,7 @@ def test_an_old_field_is_the_new_one(result):
     else:
         made = object.__new__(result)
         object.__setattr__(made, "discontinuities", {"a": 1.0})
-    with pytest.warns(DeprecationWarning, match="'jumps' is called 'discontinuities'") as seen:
+    with pytest.warns(FutureWarning, match="'jumps' is called 'discontinuities'") as seen:
         assert made.jumps is made.discontinuities
     assert seen[0].filename == __file__
 

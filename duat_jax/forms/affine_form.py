@@ -166,7 +166,7 @@ def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
         gate_rule: the rule for gated terms, as in `collapse`.
 
     Raises:
-        DuatError: if the argument or the result isn't one array; if there is no gated term that could be carried so.
+        DuatError: if the argument or the result isn't one array; if there is no gated term with such a rule.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
     """
     if len(recording.arguments) != 1 or not isinstance(recording.value, jax.Array):
@@ -210,7 +210,7 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | N
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array; if there is no gated term that could be carried so.
+        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:

@@ -41,7 +41,7 @@ def coefficients(
         The derivatives, each of the shape of its mark's value.
 
     Raises:
-        DuatError: if the read-out isn't of the result's shapes; if there is no gated term that could be carried so.
+        DuatError: if the read-out isn't of the result's shapes; if there is no gated term with such a rule.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:

@@ -31,10 +31,19 @@ class TokenizedText:
     segments: Any = None
 
 
-OneInput = Sequence[int] | np.ndarray | Array | TokenizedText
+OneInput = Sequence[int] | Sequence[np.integer] | np.ndarray | Array | TokenizedText
 """A text's token ids or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
-ManyInputs = Sequence[Sequence[int]] | Sequence[np.ndarray] | Sequence[Array] | Sequence[TokenizedText]
+ManyInputs = Sequence[OneInput]
 """Several texts or images."""
+
+
+def is_sequence(argument: Any) -> bool:
+    """Return whether an argument is a sequence of several; a string or an array isn't.
+
+    Args:
+        argument: any argument.
+    """
+    return isinstance(argument, Sequence) and not isinstance(argument, str)
 
 
 class Inputs(NamedTuple):
@@ -58,10 +67,10 @@ def is_many(config: Config, given: Any) -> bool:
         config: the model's parts.
         given: one of them, or many.
     """
-    if isinstance(given, list | tuple):
+    if is_sequence(given):
         first = given[0] if len(given) else None
         if config.image is None:
-            return isinstance(first, list | tuple | TokenizedText) or getattr(first, "ndim", 0) > 0
+            return is_sequence(first) or isinstance(first, TokenizedText) or getattr(first, "ndim", 0) > 0
         return getattr(first, "ndim", 0) == 3
     return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
+from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, is_sequence
 from duat_jax.inputs.targets import targets_of
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import Target
@@ -62,7 +62,7 @@ def check(
     """
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
-    many_inputs, many_targets = is_many(config, inputs), isinstance(target, list | tuple)
+    many_inputs, many_targets = is_many(config, inputs), is_sequence(target)
     names = [f"{kind} {i}" for i in range(len(inputs))] if many_inputs else [f"the {kind}"]
     checked = {
         name: checked_input(config, each, name, problems)
@@ -98,7 +98,7 @@ def check_one(
     Raises:
         BadText: if there are several, and for everything that `check` refuses.
     """
-    if is_many(config, inputs) or isinstance(target, list | tuple):
+    if is_many(config, inputs) or is_sequence(target):
         raise BadText("one input and one target are taken: call it once for each")
     request = check(config, inputs, target, contrast, against, position, tokenizer)
     return request.inputs[0], request.targets[0][0]

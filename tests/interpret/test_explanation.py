@@ -1,6 +1,7 @@
 """An explanation sums to the plain forward pass, and its parts are what they say."""
 
 import re
+from collections import deque
 
 import jax
 import jax.numpy as jnp
@@ -194,6 +195,14 @@ def test_whole_numbers_of_any_kind_are_taken(kind):
     ((target,),) = question.targets
     assert (target.token, target.contrast, target.position) == (7, 3, 2)
     np.testing.assert_array_equal(question.inputs[0].given, IDS)
+
+
+def test_inputs_and_targets_come_in_sequences_of_any_kind():
+    model, _ = both("gpt2")
+    expected = duat.explain(model, [[5, 6, 7], [8, 9]], [3, 4])
+    for inputs in (deque([[5, 6, 7], [8, 9]]), [range(5, 8), duat.TokenizedText([8, 9])]):
+        for found, same in zip(duat.explain(model, inputs, range(3, 5)), expected):
+            assert [each.value for each in found] == [each.value for each in same]
 
 
 def test_a_question_is_checked_before_anything_is_computed(monkeypatch):

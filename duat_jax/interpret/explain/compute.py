@@ -112,8 +112,8 @@ def explain(
 
     Raises:
         BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
-        DuatError: for a sharding that the texts can't have, or other devices than the model's; if nothing is gated that
-            could be carried so.
+        DuatError: for a sharding that the texts can't have, or other devices than the model's; for a gate
+            rule of a model without gates.
 
     Example:
         >>> import duat_jax as duat

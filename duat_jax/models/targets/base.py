@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.models.config import Config
@@ -201,9 +202,15 @@ class Target(ABC):
         """
 
 
-OneTarget = int | str | Target | None
+OneTarget = int | np.integer | Array | str | Target | None
 """A token, a class or a target; the most probable token or class if absent."""
-ManyTargets = Sequence[int | Target | None] | list[str] | list[int | str | Target | None]
+ManyTargets = (
+    Sequence[int | np.integer | Array | Target | None]
+    | list[str]
+    | list[str | None]
+    | list[int | str | Target | None]
+    | tuple[int | str | Target | None, ...]
+)
 """Several targets; a string alone is one class."""
 
 

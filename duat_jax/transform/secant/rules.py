@@ -11,7 +11,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.parameters import power_of, reduced_axes_of
-from duat_jax.transform.primitives import apply, linear_operands
+from duat_jax.transform.primitives import ALL, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import slopes as secants
 from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
 from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
     Args:
         change: returns the changes of its results.
         constant: whether its results are constant but for jumps.
-        jumps: whether its results may jump where its operands don't.
+        jumps: whether its results may jump where its operands don't; those of a constant function do.
         floats: whether it has no change where an operand that holds no floating-point numbers moves.
         flowing: the operands of which some may have a change, all others standing still; any if absent.
     """
@@ -60,9 +60,14 @@ def defsecant(*primitives: str, **properties: Any) -> Callable[[Change], Change]
     Args:
         primitives: their names.
         properties: those of `Rule`.
+
+    Raises:
+        ValueError: if one of them is linear or has a rule already: results are compiled with the rules that there are.
     """
 
     def define(change: Change) -> Change:
+        if known := [name for name in primitives if name in RULES or LINEAR.get(name) == ALL]:
+            raise ValueError(f"{', '.join(known)}: linear, or has a rule already")
         RULES.update(dict.fromkeys(primitives, Rule(change, **properties)))
         return change
 

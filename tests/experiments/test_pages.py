@@ -20,8 +20,8 @@ def test_every_mark_of_a_page_is_read():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert len(re.findall("<!-- end -->", text)) == len(MARK.findall(text)), page
-        # A comment at the beginning of a line ends the paragraph there.
-        assert not re.search(r"\S\n<!-- \w+: [^>]+ -->[^\n]", text), page
+        # A comment at the beginning of a line ends the paragraph or the list there.
+        assert not re.search(r"\S\n *<!-- \w+: [^>]+ ?-->[^\n]", text), page
 
 
 def test_a_mark_takes_its_field_in_a_line_and_as_a_block():

@@ -23,7 +23,7 @@ from duat_jax.attribution.units import METHODS
 from duat_jax.inputs.prompts import logit_difference
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, table, write_pages
+from experiments.pages import Fields, cells, table, write_pages
 
 TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
 NAMES = " Frank", " Henry"
@@ -59,7 +59,13 @@ def fields(results: dict[str, Any]) -> Fields:
         median, low, high = cost["forward passes"]
         rows.append([name, f"{median:.1f} [{low:.1f}, {high:.1f}]", f"{cost['seconds']:.2f}"])
     costs = table(["method", "plain forward passes [quartiles]", "seconds"], rows)
-    return {"costs": "\n".join(costs), "tokens": str(results["tokens"]), "repeats": str(results["repeats"])}
+    lines = "\n".join(costs)
+    return {
+        "costs": lines,
+        **cells(f"# costs\n{lines}"),
+        "tokens": str(results["tokens"]),
+        "repeats": str(results["repeats"]),
+    }
 
 
 def main() -> None:

@@ -83,11 +83,11 @@ def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for old in new_names.keys() & kwargs.keys():
-                if new_names[old] in kwargs:
-                    break  # the function names the argument that it doesn't know
-                warn(f"the argument {old!r}", repr(new_names[old]))
-                kwargs[new_names[old]] = kwargs.pop(old)
+            for old, new in new_names.items():
+                # Where both are given the function names the argument that it doesn't know.
+                if old in kwargs and new not in kwargs:
+                    warn(f"the argument {old!r}", repr(new))
+                    kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 
         return call

@@ -217,7 +217,7 @@ def text_without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: 
     place = question.reader.position
     if place is None:
         return question.reader, text
-    return question.reader.moved(np.array(kept[: place + 1].sum() - 1, np.asarray(place).dtype)), text
+    return question.reader.at_position(np.array(kept[: place + 1].sum() - 1, np.asarray(place).dtype)), text
 
 
 @jax.jit

@@ -107,7 +107,7 @@ class Reader(ABC):
             return self
         return replace(cast(Any, self), **{self.output: reading.output})
 
-    def moved(self, position: Any) -> "Reader":
+    def at_position(self, position: Any) -> "Reader":
         """Return the reader of the same output at another token.
 
         Args:

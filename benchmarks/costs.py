@@ -6,9 +6,9 @@ from experiments.pages import Fields, kept
 
 
 def _times(measured: dict[str, Any]) -> str:
-    """Return a ratio of medians and the quartiles of the ratio."""
+    """Return the median of a ratio and its quartiles."""
     low, high = measured["quartiles_of_ratio"]
-    return f"{measured['ratio_of_medians']:.2f} × [{low:.2f}, {high:.2f}]"
+    return f"{measured['median_of_ratio']:.2f} × [{low:.2f}, {high:.2f}]"
 
 
 def _seconds(measured: dict[str, Any], digits: int = 1) -> str:
@@ -32,6 +32,7 @@ def fields(results: dict[str, Any]) -> Fields:
         results: none of its own.
     """
     table, latency, batches, loading = (kept(study) for study in ("table", "latency", "batches", "loading"))
+    long, spectrum = kept("long"), kept("spectrum")
     neighbours, symbolic, startup, bits = (
         kept(study) for study in ("neighbours", "symbolic", "startup", "language_model")
     )
@@ -39,10 +40,21 @@ def fields(results: dict[str, Any]) -> Fields:
     shapes["SmolLM2"] = "SmolLM2-135M, 64 tokens"
     costs = {f"table {short}": _times(table[name]["with_neurons"]) for short, name in shapes.items()}
     costs |= {f"without neurons {short}": _times(table[name]["without_neurons"]) for short, name in shapes.items()}
+    for tokens in (1024, 4096):
+        low, high = long[f"{tokens}_tokens"]["with_neurons"]["quartiles_of_ratio"]
+        costs[f"long {tokens}"] = f"{low:.2f}–{high:.2f} ×"
+    costs["memory 4096"] = f"{long['4096_tokens']['without_neurons']['temporary_mb'] / 1e3:.2f} GB"
+    costs["triplets"], costs["triplets of logits"] = (
+        f"{spectrum[f'{name}: triplets']['ratio']:.0f}" for name in ("last state", "logits")
+    )
+    costs["map applied"] = f"{spectrum['last state: map applied']['ratio']:.2f}"
     costs["memory 512"] = f"{table[shapes['512']]['with_neurons']['memory_ratio_without_table']:.2f}"
     costs |= {name.replace("_", " "): _seconds(latency[name]) for name in ("first", "second")}
     costs["next text"] = _seconds(latency["next_text_of_a_bucket"], 3)
     costs |= {f"{layers} layers": _seconds(latency[f"{layers}_layers_compiled"]) for layers in (6, 12, 24, 48)}
+    costs["SmolLM2 load"], costs["SmolLM2 first"], costs["SmolLM2 next"] = (
+        _seconds(latency[f"smollm2_{name}"], 2) for name in ("load", "first_text", "next_text")
+    )
     costs |= {name.replace("_", " "): _batch(batches[name]) for name in ("embedded", "gpt2_small_shape")}
     costs |= {
         dtype: f"{loading[f'llama_1.1b_to_{dtype}']['peak_over_weights']:.2f}" for dtype in ("bfloat16", "float32")

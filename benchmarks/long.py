@@ -38,7 +38,7 @@ def main() -> None:
                 low, high = times["quartiles_of_ratio"]
                 print(
                     f"{tokens:4d} tokens  {name:16s}"
-                    f" {times['median_s'] * 1e3:7.1f} ms  × {times['ratio_of_medians']:.2f}"
+                    f" {times['median_s'] * 1e3:7.1f} ms  × {times['median_of_ratio']:.2f}"
                     f"  [{low:.2f}, {high:.2f}]  temporaries {times['temporary_mb']:.0f} MB"
                     f"  ({times['temporary_mb'] / tokens * 1e3:.0f} kB a token)  compile {times['compile_s']:.1f} s"
                 )

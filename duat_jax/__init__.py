@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         nn,
         operators,
         pruning,
+        records,
         results,
         targets,
     )
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 NAMESPACES = (
     *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "pruning"),
-    *("results", "targets"),
+    *("records", "results", "targets"),
 )
 
 

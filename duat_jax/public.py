@@ -1,5 +1,6 @@
 """The names at the top of `duat_jax`, once; this module is loaded when one of them is first used."""
 
+from duat_jax.attribution.compute import attribute as attribute
 from duat_jax.errors import BadCheckpoint as BadCheckpoint
 from duat_jax.errors import BadText as BadText
 from duat_jax.errors import DuatError as DuatError

@@ -1,5 +1,6 @@
 """Results: the types that the functions of `duat_jax` return."""
 
+from duat_jax.attribution.result import Attribution as Attribution
 from duat_jax.forms.affine_form import Collapse as Collapse
 from duat_jax.forms.closed_form import ClosedForm as ClosedForm
 from duat_jax.forms.completeness import Completeness as Completeness

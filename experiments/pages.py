@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 
 from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.records import schema
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("experiments", "benchmarks")
 """The folders of studies and their kept results."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SCHEMA = ROOT / "docs" / "api" / "schema.json"
+"""The JSON schema of results."""
+
 MARK = re.compile(r"(<!-- (?P<study>\w+): (?P<field>[^>]+?) -->)(?P<shown>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 Fields = dict[str, str]
@@ -130,10 +134,11 @@ def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
 
 
 def write_pages() -> None:
-    """Fill in every page."""
+    """Fill in every page, and write the schema of results."""
     fields_of.cache_clear()
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 
 import duat_jax as duat
 from duat_jax.inputs import labels
-from duat_jax.inputs.encoding import encode
 from duat_jax.inputs.request import check
+from duat_jax.models.encoding import encode
 
 TEXT = "w5 w17 w3"
 

@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "deprecation",
     "files",
+    "json_record",
     "operators",
     "transform",
     "forms",
@@ -125,7 +126,7 @@ def room_of(file):
     return file.relative_to(ROOT).with_suffix("").parts[1]
 
 
-PUBLIC = {"__init__", "circuits", "edits", "public", "results", "targets"}
+PUBLIC = {"__init__", "__main__", "circuits", "edits", "public", "records", "results", "targets"}
 """Lists of public names, which no room imports."""
 
 

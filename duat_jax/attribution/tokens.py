@@ -8,12 +8,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.attribution.method import (
+    CLOSED_FORM,
+    COLLAPSE,
+    INTEGRATED,
+    ROLLOUT,
+    SECANT,
+    SMOOTHED,
+    TIMES_INPUT,
+    Method,
+)
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.affine_form import GATE_RULES, collapse_of
 from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
+from duat_jax.interpret.pipeline import forward_from
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, Reader, Reading
+from duat_jax.models.targets.base import Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
@@ -31,16 +42,19 @@ class Metric(NamedTuple):
         baselines: the embeddings with every token that isn't special replaced, by the name of the baseline.
         real: true for real tokens, `[tokens]`.
         reader: evaluates the metric on a forward pass.
+        stream: the number of layers before the stream that it reads; `None` for the states of the read-out.
     """
 
     x: Float[Array, "tokens features"]
     baselines: dict[str, Float[Array, "tokens features"]]
     real: Bool[Array, "tokens"]
     reader: Reader
+    stream: int | None = None
 
 
-Method = Callable[[Transformer, Metric], Float[Array, "tokens"]]
-"""From a model and a metric to a score of every token: its contribution to the metric."""
+Rule = Callable[..., Float[Array, "tokens"]]
+"""From a model and a metric to a score of every token: its contribution to the metric. The rule of a method that
+multiplies by a change also takes the name of the baseline."""
 
 
 def read(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Reading:
@@ -51,7 +65,7 @@ def read(model: Transformer, metric: Metric, x: Float[Array, "tokens features"])
         metric: the metric.
         x: the embeddings, `[tokens, features]`.
     """
-    return metric.reader.read(model, ForwardPass(metric.real, model.states(x, metric.real), {}))
+    return metric.reader.read(model, forward_from(model, x, metric.real, metric.stream))
 
 
 def number(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Float[Array, ""]:
@@ -63,6 +77,10 @@ def number(model: Transformer, metric: Metric, x: Float[Array, "tokens features"
         x: the embeddings, `[tokens, features]`.
     """
     return read(model, metric, x).value
+
+
+def _states(model: Transformer, metric: Metric) -> Callable[[Array], Array]:
+    return lambda x: forward_from(model, x, metric.real, metric.stream).at(metric.stream)
 
 
 def _gradient(model: Transformer, metric: Metric, x: Array) -> Array:
@@ -102,20 +120,20 @@ def _secant(model: Transformer, metric: Metric, *, baseline: str) -> Array:
 
 def _contributions(model: Transformer, metric: Metric, *, terms: bool) -> Array:
     """Return each token's contribution through the linear path, and optionally that of the terms at the token."""
-    recording = record_kinds(lambda x: model.states(x, metric.real), metric.x, decomposition.KINDS)
+    recording = record_kinds(_states(model, metric), metric.x, decomposition.KINDS)
     parts = contributions(recording, read(model, metric, metric.x).readout, neurons=False)
     linear = parts.input.sum(-1)
     return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in parts.terms.values()) if terms else linear
 
 
 def _collapse(model: Transformer, metric: Metric, *, gate_rule: str | None, baseline: str | None = None) -> Array:
-    recording = record_kinds(lambda x: model.states(x, metric.real), metric.x, affine_form.KINDS)
+    recording = record_kinds(_states(model, metric), metric.x, affine_form.KINDS)
     coefficient = collapse_of(recording, gate_rule).linear.T(read(model, metric, metric.x).readout)
     return (coefficient * (metric.x if baseline is None else metric.x - metric.baselines[baseline])).sum(-1)
 
 
 def _attention_rollout(model: Transformer, metric: Metric) -> Array:
-    held = record_kinds(lambda x: model.states(x, metric.real), metric.x, (marks.HOLD,)).dynamics.held
+    held = record_kinds(_states(model, metric), metric.x, (marks.HOLD,)).dynamics.held
     identity = rollout = jnp.eye(len(metric.x), dtype=metric.x.dtype)
     for pattern in (value for key, value in held.items() if key.name == "attention.pattern"):
         rollout = jnp.matmul((pattern.mean(0) + identity) / 2, rollout, precision=PRECISION)
@@ -124,22 +142,62 @@ def _attention_rollout(model: Transformer, metric: Metric) -> Array:
     return rollout.mean(0, where=metric.real[:, None]) if place is None else rollout[place]
 
 
-def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Method]:
-    """Return all attribution methods that a model supports, by name.
+METHODS: dict[str, Method[Rule]] = {
+    "secant": Method(_secant, "`D Δ`: the multiplier between the text and the baseline, nothing held", SECANT),
+    "collapse": Method(
+        partial(_collapse, gate_rule=None), "`c x`: the coefficient in the collapse", COLLAPSE, of_change=False
+    ),
+    **{
+        f"collapse, {name}": Method(
+            partial(_collapse, gate_rule=name), f'`c x` in the gauge `"{name}"` of gated terms', COLLAPSE, False
+        )
+        for name in GATE_RULES
+    },
+    "collapse x change": Method(partial(_collapse, gate_rule=None), '`c Δ`, in the gauge `"halves"`', COLLAPSE),
+    "contributions": Method(
+        partial(_contributions, terms=True),
+        "`u x`: the linear path with everything held, plus the terms at the token",
+        CLOSED_FORM,
+        False,
+    ),
+    "contributions, linear path": Method(partial(_contributions, terms=False), "`u x` alone", CLOSED_FORM, False),
+    "gradient x input": Method(_gradient_times_input, "`∇ x`, the gradient at the text", TIMES_INPUT, False),
+    "gradient x change": Method(_gradient_times_change, "`∇ Δ`", TIMES_INPUT),
+    **{
+        f"integrated gradients, {steps} steps": Method(
+            partial(_integrated_gradients, steps=steps),
+            "the mean of `∇` along the straight line from the baseline to the text, times `Δ`",
+            INTEGRATED,
+        )
+        for steps in (32, 128)
+    },
+    "SmoothGrad x input": Method(
+        _smoothed_gradient_times_input, "the mean of `∇` at noisy embeddings, times `x`", SMOOTHED, False
+    ),
+    "attention rollout": Method(
+        _attention_rollout,
+        "the product over layers of half the mean pattern plus half the identity, without a sum",
+        ROLLOUT,
+        False,
+    ),
+}
+"""The methods that score tokens, by name. `Δ = x − y` is the change of a token's embedding `x` from a baseline's `y`;
+a score is the sum over features."""
 
-    With the change `Δ = x − y` of a token's embedding `x` from a baseline's `y`, a token's score is the sum over
-    features of the product in the table. Methods that use a change exist once for every baseline.
 
-    | method | score |
-    |---|---|
-    | secant | `D Δ`: the multiplier between the text and the baseline, nothing held |
-    | collapse | `c x`: the collapse's coefficient, for gated models in each gauge; *x change*: `c Δ` |
-    | contributions | `u x`: the linear path with everything held, plus the terms at the token |
-    | contributions, linear path | `u x` alone |
-    | gradient x input, gradient x change | `∇ x`, `∇ Δ` |
-    | integrated gradients | the mean of `∇` on the straight line from the baseline to the text, times `Δ` |
-    | SmoothGrad x input | the mean of `∇` at noisy embeddings, times `x` |
-    | attention rollout | the product over layers of half the mean pattern plus half the identity, without a sum |
+def supported(config: Config) -> dict[str, Method[Rule]]:
+    """Return the methods that a model supports: the collapse has its gauges where terms are gated.
+
+    Args:
+        config: the model's parts.
+    """
+    gated = any(block.mlp != "plain" for block in config.blocks)
+    without = {"collapse"} if gated else {f"collapse, {name}" for name in GATE_RULES}
+    return {name: method for name, method in METHODS.items() if name not in without}
+
+
+def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Rule]:
+    """Return the rules of all methods that a model supports, by name; those of a change once for every baseline.
 
     Args:
         config: the model's parts.
@@ -149,27 +207,11 @@ def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Method]:
         >>> import duat_jax as duat
         >>> list(methods_of(duat.load_config(), ("mean",)))[:4]
         ['secant, mean', 'collapse', 'collapse x change, mean', 'contributions']
-
-    Sources: Sundararajan et al., "Axiomatic Attribution for Deep Networks", 2017 (integrated gradients); Smilkov et
-    al., "SmoothGrad: removing noise by adding noise", 2017; Abnar & Zuidema, "Quantifying Attention Flow in
-    Transformers", 2020, Eq. 1 (attention rollout); Shrikumar et al., "Not Just a Black Box", 2016 (gradient x input).
     """
-    gated = any(block.mlp != "plain" for block in config.blocks)
-    gauges: dict[str, str | None] = {f"collapse, {name}": name for name in GATE_RULES} if gated else {"collapse": None}
-
-    def of_change(name: str, method: Callable[..., Array]) -> dict[str, Method]:
-        return {f"{name}, {baseline}": partial(method, baseline=baseline) for baseline in baselines}
-
-    return {
-        **of_change("secant", _secant),
-        **{name: partial(_collapse, gate_rule=gate_rule) for name, gate_rule in gauges.items()},
-        **of_change("collapse x change", partial(_collapse, gate_rule=None)),
-        "contributions": partial(_contributions, terms=True),
-        "contributions, linear path": partial(_contributions, terms=False),
-        "gradient x input": _gradient_times_input,
-        **of_change("gradient x change", _gradient_times_change),
-        **of_change("integrated gradients, 32 steps", partial(_integrated_gradients, steps=32)),
-        **of_change("integrated gradients, 128 steps", partial(_integrated_gradients, steps=128)),
-        "SmoothGrad x input": _smoothed_gradient_times_input,
-        "attention rollout": _attention_rollout,
-    }
+    rules: dict[str, Rule] = {}
+    for name, method in supported(config).items():
+        if method.of_change:
+            rules |= {f"{name}, {baseline}": partial(method.rule, baseline=baseline) for baseline in baselines}
+        else:
+            rules[name] = method.rule
+    return rules

@@ -1,4 +1,4 @@
-"""Attribution methods that score a model's units by their part in the difference between two texts."""
+"""Attribution methods that score neurons, heads and streams by their part in the difference between two inputs."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -8,10 +8,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from duat_jax.attribution.method import (
+    CLOSED_FORM,
+    COLLAPSE,
+    FAITHFULNESS,
+    INTEGRATED,
+    PATCHING,
+    SECANT,
+    Method,
+)
 from duat_jax.forms import affine_form
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.secant import secant
-from duat_jax.inputs.prompts import logit_difference
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.block import Block
@@ -59,15 +67,9 @@ class _Units(NamedTuple):
 
 
 Read = Callable[[Array], Array]
-"""From a text's embeddings to the difference of two next tokens' logits."""
-Rule = Callable[[Read, Array, Array], _Units]
-"""From that function and the embeddings of the clean and the corrupted text to the score of each entry."""
-Method = Callable[[Transformer, Array, Array, Array, Array], Scores]
-"""From a model, the clean and the corrupted text, `[tokens]`, the right and the wrong token to every unit's score."""
-
-
-def _reader(model: Transformer, right: Array, wrong: Array) -> Read:
-    return lambda x: logit_difference(model, x, right, wrong)
+"""From a text's embeddings to a number."""
+Rule = Callable[[Transformer, Read, Array, Any], Scores]
+"""From a model, a number that it computes, and the embeddings of a text and of its reference to every unit's score."""
 
 
 def _sites(program: Program) -> _Units:
@@ -200,7 +202,7 @@ def _two_secants(read: Read, x: Array, y: Array) -> _Units:
     return jax.tree.map(jnp.add, _secant(read, x, middle), _secant(read, middle, y))
 
 
-def _contributions(read: Read, x: Array, y: Array) -> _Units:
+def _contributions(read: Read, x: Array, y: Any) -> _Units:
     return _times(*_held(read, x))
 
 
@@ -213,18 +215,19 @@ def _blocks(model: Transformer) -> list[Block]:
     return [block for block in model.stack.blocks if isinstance(block, Block)]
 
 
-def _method(rule: Rule) -> Method:
-    def scores(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
-        neurons, heads, streams = rule(_reader(model, right, wrong), model.embed(clean), model.embed(corrupted))
+def _summed(rule: Callable[[Read, Array, Any], _Units]) -> Rule:
+    """Return the rule that sums the scores of a unit's entries."""
+
+    def scores(model: Transformer, read: Read, x: Array, y: Any) -> Scores:
+        neurons, heads, streams = rule(read, x, y)
         return Scores(neurons, heads.sum(-1), None if streams is None else streams.sum(-1))
 
     return scores
 
 
-def _norm_of_change(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+def _norm_of_change(model: Transformer, read: Read, x: Array, y: Array) -> Scores:
     """Return the norm of each unit's change of the residual stream; neurons of experts have no single output vector."""
-    read = _reader(model, right, wrong)
-    change = _minus(_values(read, model.embed(clean)), _values(read, model.embed(corrupted)))
+    change = _minus(_values(read, x), _values(read, y))
     mlps = [block.mlp.output for block in _blocks(model) if isinstance(block.mlp, MLP | GatedMLP)]
     attentions = [block.attention.output for block in _blocks(model) if isinstance(block.attention, Attention)]
     neurons = heads = None
@@ -243,59 +246,63 @@ def _kernels(maps: Iterable[Linear], x: Array) -> Float[Array, "maps inputs outp
     return jnp.stack([alike(linear.kernel[...], x) for linear in maps])
 
 
-def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
-    """Return random scores, with a seed from the texts."""
-    neurons, heads, streams = jax.eval_shape(partial(_values, _reader(model, right, wrong)), model.embed(clean))
-    seed = jax.random.key(0)
-    keys = jax.random.split(jax.random.fold_in(seed, jnp.polyval(jnp.concatenate([clean, corrupted]), 31)), 3)
-    shapes = neurons.shape, heads.shape[:-1], streams.shape[:-1]
-    return Scores(*(jax.random.normal(k, shape, neurons.dtype) for k, shape in zip(keys, shapes, strict=True)))
-
-
-def slopes_times_change(gate_rule: str | None = None) -> Method:
-    """Return the method that multiplies a unit's coefficient in the collapse by the unit's change.
+def collapse_times_change(gate_rule: str | None = None) -> Rule:
+    """Return the rule that multiplies a unit's coefficient in the collapse by the unit's change.
 
     Args:
         gate_rule: the rule for gated terms, as in `duat.collapse`.
     """
-    return _method(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
+    return _summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 
-METHODS: dict[str, Method] = {
-    "secant": _method(_secant),
-    "secant, two half-steps": _method(_two_secants),
-    "secant, patterns held": _method(partial(_secant, patterns_held=True)),
-    "half rule": slopes_times_change(),
-    "gradient x change": _method(_gradient_times_change),
+METHODS: dict[str, Method[Rule]] = {
+    "secant": Method(_summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
+    "secant, two half-steps": Method(
+        _summed(_two_secants),
+        "the sum of two secants: from the reference's embeddings to the mean of both, and on to the text's",
+        SECANT,
+    ),
+    "secant, patterns held": Method(
+        _summed(partial(_secant, patterns_held=True)),
+        "`D Δ` with patterns and norms held at their midpoints",
+        SECANT,
+    ),
+    "collapse x change": Method(
+        collapse_times_change(),
+        '`c Δ`: the coefficient in the collapse, in the gauge `"halves"`',
+        COLLAPSE,
+        of_readout=True,
+    ),
+    "gradient x change": Method(_summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
     **{
-        f"integrated gradients, {steps} steps": _method(partial(_integrated_gradients, steps=steps))
+        f"integrated gradients, {steps} steps": Method(
+            _summed(partial(_integrated_gradients, steps=steps)),
+            "the mean of `∇` along the straight line between the embeddings, times `Δ`",
+            f"{INTEGRATED}; {FAITHFULNESS}",
+        )
         for steps in (2, 5, 10)
     },
-    "integrated gradients, all layers together": _method(partial(_integrated_together, steps=10)),
-    "integrated gradients, layer by layer": _method(partial(_integrated_layer_by_layer, steps=5)),
-    "contributions": _method(_contributions),
-    "contributions x change": _method(partial(_held_times_change, slopes=False)),
-    "norm of change x W_out": _norm_of_change,
-    "random": _random,
+    "integrated gradients, all layers together": Method(
+        _summed(partial(_integrated_together, steps=10)),
+        "the same with all neurons, or all heads, changing on a straight line, in 10 steps",
+        FAITHFULNESS,
+    ),
+    "integrated gradients, layer by layer": Method(
+        _summed(partial(_integrated_layer_by_layer, steps=5)),
+        "the same with the units of one layer, on the text, at the middles of 5 steps (the source: at their ends)",
+        FAITHFULNESS,
+    ),
+    "contributions": Method(
+        _summed(_contributions),
+        "`u h`: the coefficient in the closed form, terms held",
+        CLOSED_FORM,
+        of_change=False,
+        of_readout=True,
+    ),
+    "contributions x change": Method(
+        _summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
+    ),
+    "norm of change x W_out": Method(_norm_of_change, "`‖Δ W_out‖`", ""),
 }
-"""The attribution methods, by name. With the change `Δ` of a unit from the corrupted to the clean text and its value
-`h` on the clean one, a score is
-
-| method | score |
-|---|---|
-| secant | `D Δ`: the multiplier between both texts, nothing held |
-| two half-steps | the sum of two secants: from the corrupted embeddings to the mean of both, and on to the clean ones |
-| patterns held | `D Δ` with patterns and norms held at their midpoints |
-| half rule | `c Δ`: the collapse's coefficient, in the gauge `"halves"` of gated terms |
-| gradient x change | `∇ Δ`, the gradient at the clean text |
-| integrated gradients | the mean of `∇` along the straight line between the embeddings, times `Δ` |
-| all layers together | the same with all neurons, or all heads, changing on a straight line, in 10 steps |
-| layer by layer | the same with the units of one layer, on the clean text, in 5 steps |
-| contributions | `u h`: the closed form's coefficient, terms held |
-| contributions x change | `u Δ` |
-| norm of change x W_out | `‖Δ W_out‖` |
-
-Sources: Sundararajan et al., "Axiomatic Attribution for Deep Networks", 2017 (integrated gradients); Syed et al.,
-"Attribution Patching Outperforms Automated Circuit Discovery", 2023 (gradient x change); Hanna et al., "Have Faith in
-Faithfulness", 2024 (gradients along the line between two texts' embeddings, times the change of units; layer by layer,
-there at the right end of each step and not in its middle)."""
+"""The methods that score neurons, heads and streams, by name. `Δ` is the change of a unit from the reference to the
+text, `h` its value on the text."""

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import _check_options, _read_text, _require_holding
+from duat_jax.cli.explain import _check_options, _read_text
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
-from duat_jax.cli.output import deliver, one_line_errors, to_json
+from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
@@ -64,7 +64,7 @@ def attends(
             tokenizer=tokenizer,
         )
         with np.errstate(all="ignore"):
-            _require_holding("the score", score.completeness)
+            require_holding("the score", score.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(score.as_dict(name, top))
         deliver(content, render(score, top), figure=score.plot, plot=plot, json_file=json_file)

@@ -62,12 +62,14 @@ def audit(
             if not computed.verified:
                 raise typer.Exit(DOES_NOT_HOLD)
             return
+        from duat_jax.json_record import as_record
+        from duat_jax.verification.record import AuditRecord
         from symbolic.audit.audit import as_dicts
         from symbolic.audit.audit import audit as decide
 
         findings = decide(equation)
         if json_file is not None:
-            write_json(json_file, to_json(as_dicts(findings)))
+            write_json(json_file, to_json(as_record(AuditRecord, None, findings=as_dicts(findings))))
         if json_file == "-":
             return
         if equation is not None:

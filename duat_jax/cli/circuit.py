@@ -25,15 +25,14 @@ SHOWN = (0.001, 0.01, 0.1)
 
 
 def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
-    from rich.table import Table
-
+    from duat_jax.display.tables import NumberTable
     from duat_jax.evaluation.circuit_curve import FRACTIONS
 
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    table = NumberTable(title=title)
     table.add_column("", max_width=26)
     columns = [FRACTIONS.index(size) for size in SHOWN]
     for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for i, (method, row) in enumerate(rows.items()):
         table.add_row(
             method,
@@ -77,9 +76,9 @@ def circuit(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.attribution.units import METHODS
         from duat_jax.evaluation.circuit_plot import draw
         from duat_jax.evaluation.circuit_study import check, study
+        from duat_jax.evaluation.circuits import METHODS
 
         arguments = task, method or list(METHODS), units or ["neuron x position"]
         check(*arguments)
@@ -89,7 +88,7 @@ def circuit(
         bar = partial(progress_bar, unit="methods on prompts")
         result = study(loaded, tokenizer, *arguments, prompts=prompts, seed=seed, mean=mean, progress=bar)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        content = to_json({"model": name, "seed": seed, "others": "mean" if mean else "corrupted", **result.as_dict()})
+        content = to_json(result.as_dict(model=name, seed=seed, others="mean" if mean else "corrupted"))
         names = list(result.drawn)
         groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
         rows_by_title = {

@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import _require_holding
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.inputs.few_shot_tasks import PAIRS
 
@@ -57,7 +56,9 @@ def context(
         from duat_jax.in_context.controls import exchange
         from duat_jax.in_context.prompts import draw_question, question_of
         from duat_jax.in_context.reach import measure_reach
+        from duat_jax.in_context.record import ContextRecord
         from duat_jax.in_context.table import render
+        from duat_jax.json_record import as_record
 
         if (question is None) == (task is None):
             raise duat.BadText("give a question or a --task, one of them")
@@ -87,26 +88,26 @@ def context(
             ("the account of what layers read", result.reads_completeness),
             ("the account of the closed form's parameters", result.form.completeness),
         ):
-            _require_holding(label, completeness)
+            require_holding(label, completeness)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in prompt.ids]
         answer_text = tokenizer.decode([prompt.answer], skip_special_tokens=False)
         reached = measure_reach(loaded, prompt.task.ids)
         content = to_json(
-            {
-                "model": name,
-                "text": prompt.text,
-                "other": None if other_prompt is None else other_prompt.text,
-                "words": tokens,
-                "hidden": prompt.hidden.tolist(),
-                "answer": answer_text,
-                **result.as_dict(),
-                "reach": {
-                    "density": reached.density.tolist(),
-                    "distance": reached.distance.mean(1).tolist(),
-                    "tokens_read": reached.tokens_read.mean(1).tolist(),
+            as_record(
+                ContextRecord,
+                prompt,
+                **{name: value for name, value in result.as_dict().items() if name not in ("kind", "version")},
+                model=name,
+                other=None if other_prompt is None else other_prompt.text,
+                words=tokens,
+                answer=answer_text,
+                reach={
+                    "density": reached.density,
+                    "distance": reached.distance.mean(1),
+                    "tokens_read": reached.tokens_read.mean(1),
                 },
-            }
+            )
         )
         title = f"{name}: {token_label(answer_text)!r} after {int(prompt.hidden.sum())} tokens of demonstrations"
         if other_prompt is not None:

@@ -8,14 +8,13 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
-from duat_jax.cli.output import DoesNotHold, check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from duat_jax.forms.completeness import Completeness
     from duat_jax.models.config import Config
 
 
@@ -43,23 +42,13 @@ def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: 
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
 
 
-def _require_holding(label: str, completeness: "Completeness") -> None:
-    if completeness.verdict != "holds":
-        value, total, error = float(completeness.value), float(completeness.sum), float(completeness.error)
-        tolerance, largest = float(completeness.tolerance), float(completeness.largest)
-        raise DoesNotHold(
-            f"{label} is not certified, its completeness {completeness.verdict}: value {value:.7g}, sum of all parts"
-            f" {total:.7g}, error {error:+.1e}, tolerance {tolerance:.1e}, largest part {largest:.1e}"
-            f" ({completeness.dtype})" + (f". {completeness.note}" if completeness.note else "")
-        )
-
-
 def _read_text(
     model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, contrasts: list[str]
 ) -> "tuple[Tokenizer | None, Any, list[Any]]":
     """Return the tokenizer, the inputs of the model, and the inputs to contrast with."""
     import duat_jax as duat
-    from duat_jax.inputs.encoding import encode, encode_pair
+    from duat_jax.inputs.model_inputs import encode_pair
+    from duat_jax.models.encoding import encode
 
     if config.image is not None:
         if image is None or text is not None or pair is not None:
@@ -67,6 +56,8 @@ def _read_text(
         return None, duat.load_image(image, str(model)), [duat.load_image(file, str(model)) for file in contrasts]
     if image is not None or text is None:
         raise BadText(f"a {config.family} model reads texts: give one" + ("" if image is None else " without --image"))
+    if pair is not None and config.head.kind == "next token":
+        raise BadText("a language model reads one text, and no pair: leave --pair out")
     tokenizer = duat.load_tokenizer(model)
 
     def encoded(text: str, label: str) -> Any:
@@ -80,7 +71,7 @@ def _read_text(
 def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | None", against: str | None) -> Any:
     """Return the text or the image to compare an encoder's input with."""
     import duat_jax as duat
-    from duat_jax.inputs.encoding import encode
+    from duat_jax.models.encoding import encode
 
     if against is None:
         return None
@@ -100,7 +91,7 @@ def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
 
 def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, label: str) -> int | str | None:
     """Return the token or the class that a text names."""
-    from duat_jax.inputs.encoding import encode_token
+    from duat_jax.models.encoding import encode_token
 
     if text is None or tokenizer is None or config.head.kind == "classes":
         # A class's number is short; anything else is a name.
@@ -224,12 +215,12 @@ def explain(
         with np.errstate(all="ignore"):
             if contrasted:
                 result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
-                _require_holding("the contrast", result.completeness)
+                require_holding("the contrast", result.completeness)
                 tables = contrast_table.render(result, top)
             else:
                 result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
-                _require_holding("the table", result.completeness)
-                _require_holding("the collapse", result.collapse_completeness)
+                require_holding("the table", result.completeness)
+                require_holding("the collapse", result.collapse_completeness)
                 tables = table.render(result, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))

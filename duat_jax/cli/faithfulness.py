@@ -22,12 +22,12 @@ NUMBERS = {"next token": "log-probability of the model's next token", "hidden": 
 
 
 def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
-    from rich.table import Table
+    from duat_jax.display.tables import NumberTable
 
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    table = NumberTable(title=title)
     table.add_column("", max_width=20)
     for column in ("deletion ↓", "insertion ↑", "first ahead by", "Spearman", "passes"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for i, (method, row) in enumerate(rows.items()):
         ahead = row.ahead.written(sign="+") if i else ""
         cells = row.deletion.written(), row.insertion.written(), ahead, f"{row.spearman.value:+.2f}"
@@ -60,7 +60,7 @@ def faithfulness(
     json_file: Json = None,
 ) -> None:
     """Measure which methods find the tokens that matter: remove tokens in their order, and run the model again."""
-    with one_line_errors():
+    with one_line_errors(work):
         check_outputs(plot, json_file, work)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
@@ -83,7 +83,7 @@ def faithfulness(
             )
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         number = NUMBERS[loaded.config.head.kind]
-        content = to_json({"model": name, "number": number, "seed": seed, **result.as_dict()})
+        content = to_json(result.as_dict(model=name, number=number, seed=seed))
         summary = f"{number}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
         tables = [
             part

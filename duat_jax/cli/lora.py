@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
@@ -30,7 +31,6 @@ def _name(model: Path | None) -> str:
     return "embedded" if model is None else str(model).encode(errors="replace").decode()
 
 
-@lora.command(epilog=EXIT_STATUS)
 def train(
     text: Annotated[list[Path], typer.Option(help="Text file to train on. Repeat for several files.")],
     output: Annotated[Path, typer.Option(help="New directory for the adapter, in the layout of PEFT.")],
@@ -121,7 +121,6 @@ def train(
         deliver(content, *summary, figure=draw, plot=plot, json_file=json_file)
 
 
-@lora.command(epilog=EXIT_STATUS)
 def diff(
     adapter: Adapter,
     text: Annotated[str, typer.Argument(help="The text that the model reads.")],
@@ -144,11 +143,11 @@ def diff(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.inputs.encoding import encode, encode_token
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
-        from duat_jax.lora.parameters import as_dict, moved_parameters
+        from duat_jax.lora.parameters import moved_parameters
         from duat_jax.lora.table import render, render_moved
+        from duat_jax.models.encoding import encode, encode_token
 
         config = duat.load_config(model)
         if config.image is not None:
@@ -188,11 +187,10 @@ def diff(
                     f" {float(completeness.tolerance):.1e}" + (f". {completeness.note}" if completeness.note else "")
                 )
         moved = moved_parameters(base, adapters, ids)
-        content = to_json({**change.as_dict(_name(model)), "moved": as_dict(moved)})
+        content = to_json(change.as_dict(_name(model), moved=moved))
         deliver(content, render(change), "", render_moved(moved), figure=change.plot, plot=plot, json_file=json_file)
 
 
-@lora.command(epilog=EXIT_STATUS)
 def merge(
     adapter: Adapter,
     output: Annotated[Path, typer.Option(help="New directory for the merged model.")],
@@ -213,3 +211,7 @@ def merge(
         adapters = load_adapters(adapter, base)
         save_merged(output, adapters, base, model)
         show(f"{len(adapters)} adapters merged into {_name(model)}, written to {output}")
+
+
+for command in (train, diff, merge):
+    add(lora, command, f"lora {command.__name__}")

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-MISTAKE, DOES_NOT_HOLD = 2, 3
+    from duat_jax.forms.completeness import Completeness
+
+MISTAKE, DOES_NOT_HOLD, NOT_WRITTEN, INTERRUPTED = 2, 3, 4, 130
 """Exit statuses; 1 is left to Python, which ends with it for an uncaught exception."""
 
 EXIT_STATUS = (
     "Exit status: 0 if all is well, 2 for a mistake in the input, 3 if a result does not hold: a sum that"
-    " misses its value, a number that is not finite, a proof or a comparison that fails."
+    " misses its value, a number that is not finite, a proof or a comparison that fails. 4 if a file couldn't be"
+    " written; the result is printed all the same. 130 if it was interrupted."
 )
 
 
@@ -29,22 +32,55 @@ class DoesNotHold(Exception):
     """A result that fails its own check."""
 
 
+class NotWritten(Exception):
+    """A result that couldn't be written to its file."""
+
+
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turn the user's errors, and results that don't hold, into one line and an exit status."""
+def one_line_errors(work: Path | None = None) -> Iterator[None]:
+    """Turn the user's errors, and results that don't hold, into one line and an exit status.
+
+    Args:
+        work: the file in which finished results are kept, for the message of an interrupted run.
+    """
     from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
     try:
         yield
-    except (DuatError, SymbolicError, OSError, DoesNotHold, UnicodeEncodeError) as error:
+    except (DuatError, SymbolicError, OSError, DoesNotHold, NotWritten, UnicodeEncodeError) as error:
         message = str(error)
         if isinstance(error, UnicodeEncodeError):
             message = (
                 f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
             )
         typer.echo("duat: " + " ".join(message.split()), err=True)
-        raise typer.Exit(DOES_NOT_HOLD if isinstance(error, DoesNotHold | NotFinite) else MISTAKE) from None
+        statuses = {NotWritten: NOT_WRITTEN, DoesNotHold: DOES_NOT_HOLD, NotFinite: DOES_NOT_HOLD}
+        raise typer.Exit(next((n for kind, n in statuses.items() if isinstance(error, kind)), MISTAKE)) from None
+    except KeyboardInterrupt:
+        kept = "nothing is kept" if work is None else f"what was finished is kept in {work}: the same command goes on"
+        typer.echo(f"duat: interrupted; {kept}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def require_holding(label: str, completeness: "Completeness") -> None:
+    """Raise unless a result's parts sum to its value.
+
+    Args:
+        label: what it is, for the message.
+        completeness: of the result.
+
+    Raises:
+        DoesNotHold: with the numbers.
+    """
+    if completeness.verdict != "holds":
+        value, total, error = float(completeness.value), float(completeness.sum), float(completeness.error)
+        tolerance, largest = float(completeness.tolerance), float(completeness.largest)
+        raise DoesNotHold(
+            f"{label} is not certified, its completeness {completeness.verdict}: value {value:.7g}, sum of all parts"
+            f" {total:.7g}, error {error:+.1e}, tolerance {tolerance:.1e}, largest part {largest:.1e}"
+            f" ({completeness.dtype})" + (f". {completeness.note}" if completeness.note else "")
+        )
 
 
 def check_output(path: Path) -> None:
@@ -194,11 +230,15 @@ def deliver(
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
     """
-    if plot is not None and figure is not None:
-        picture = io.BytesIO()
-        figure().savefig(picture, format="png", dpi=150)
-        write(plot, picture.getvalue())
-    if json_file is not None:
-        write_json(json_file, content)
     if json_file != "-":
         show(*parts)
+    try:
+        if plot is not None and figure is not None:
+            picture = io.BytesIO()
+            figure().savefig(picture, format="png", dpi=150)
+            write(plot, picture.getvalue())
+        if json_file is not None:
+            write_json(json_file, content)
+    except OSError as error:
+        file = error.filename or plot or json_file
+        raise NotWritten(f"{file} couldn't be written: {error.strerror or error}; the result was computed") from None

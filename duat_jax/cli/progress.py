@@ -1,7 +1,11 @@
 """Progress bars on standard error."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+
+MINUTE = 60.0
 
 
 def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
@@ -11,7 +15,7 @@ def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
 
 @contextmanager
 def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a task, on standard error and only if that is a terminal.
+    """Show the progress of a task on standard error: as a bar in a terminal, elsewhere as a line every minute.
 
     Args:
         title: the title of the task.
@@ -21,13 +25,42 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         A function of the number done so far and the number of all.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda done, total: None
+        yield _lines(title, unit)
         return
-    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit)
-    with Progress(*columns, console=console, transient=True) as bar:
+    times = TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+    with Progress(
+        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), *times, console=console, transient=True
+    ) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(title: str, unit: str) -> Callable[[int, int], None]:
+    """Return a function that prints a line at most once a minute, for logs and notebooks."""
+    began = last = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= MINUTE:
+            last = now
+            left = (now - began) / max(done, 1) * (total - done)
+            print(
+                f"{title}: {done} of {total} {unit}, {(now - began) / MINUTE:.0f} min elapsed, about"
+                f" {left / MINUTE:.0f} left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    return report

@@ -25,9 +25,9 @@ class Stored(StrEnum):
 
 
 def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "RenderableType":
-    from rich.table import Table
+    from duat_jax.display.tables import NumberTable
 
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    table = NumberTable(labels=2, title=title)
     for column in ("ranked by", "in their place", "removed", "loss", "more than whole"):
         table.add_column(column, justify="left" if column in ("ranked by", "in their place") else "right")
     table.add_row("the whole model", "", "", f"{dense['loss']:.4f}", "")
@@ -76,7 +76,7 @@ def prune(
     json_file: Json = None,
 ) -> None:
     """Prune a language model's neurons or layers by calibration text, and measure the loss on other pieces."""
-    with one_line_errors():
+    with one_line_errors(work):
         check_outputs(plot, json_file, work, output)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()
@@ -86,11 +86,13 @@ def prune(
         from duat_jax.evaluation.journal import Journal, fingerprint
         from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
         from duat_jax.files import check_new_directory
+        from duat_jax.json_record import as_record
         from duat_jax.pruning.checkpoint import require_writable, save_pruned
         from duat_jax.pruning.layers import how_many_layers, prune_layers
         from duat_jax.pruning.plot import draw
         from duat_jax.pruning.pruner import check
         from duat_jax.pruning.pruner import prune as prune_model
+        from duat_jax.pruning.record import PruningRecord
         from duat_jax.pruning.study import Pruner, losses_of
 
         pruners = [
@@ -163,7 +165,7 @@ def prune(
             sizes = {"neurons": [block.neurons for block in saved.config.blocks], "parameters": _parameters(saved)}
             rows = [{**pruner._asdict(), "loss": losses[pruner], **sizes}]
             summary.append(f"{output}: {_parameters(saved):,} of {dense['parameters']:,} parameters")
-        content = to_json({**settings, "whole": dense, "pruned": rows})
+        content = to_json(as_record(PruningRecord, None, **settings, whole=dense, pruned=rows))
         figure = partial(draw, dense["loss"], losses)
         deliver(content, *summary, "", _table(name, dense, rows), figure=figure, plot=plot, json_file=json_file)
 

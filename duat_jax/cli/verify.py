@@ -1,7 +1,7 @@
 """The command `duat verify`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,16 +14,11 @@ if TYPE_CHECKING:
     from duat_jax.verification.compare import Verification
 
 
-def _as_dict(result: "Verification") -> dict:
-    return {
-        "name": result.name,
-        "depth": result.depth,
-        "holds": result.holds,
-        "differences": [
-            {"with": d.route, "largest": d.largest, "tolerance": d.tolerance, "holds": d.holds}
-            for d in result.differences
-        ],
-    }
+def _network(result: "Verification") -> dict[str, Any]:
+    differences = [
+        {"with": d.route, "largest": d.largest, "tolerance": d.tolerance, "holds": d.holds} for d in result.differences
+    ]
+    return {"name": result.name, "depth": result.depth, "holds": result.holds, "differences": differences}
 
 
 def _table(results: "list[Verification]") -> "Table":
@@ -53,9 +48,12 @@ def verify(
         import jax
 
         jax.config.update("jax_enable_x64", True)
+        from duat_jax.json_record import as_record
         from duat_jax.verification.networks import networks
+        from duat_jax.verification.record import VerificationRecord
 
         results = list(networks(depth=depth, block=block, model=model))
-        deliver(to_json([_as_dict(r) for r in results]), _table(results), json_file=json_file)
+        record = as_record(VerificationRecord, None, networks=[_network(result) for result in results])
+        deliver(to_json(record), _table(results), json_file=json_file)
         if not all(result.holds for result in results):
             raise typer.Exit(DOES_NOT_HOLD)

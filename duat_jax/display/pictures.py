@@ -1,4 +1,4 @@
-"""Elements of pictures: the colours of a sign, images, and parts laid over an image."""
+"""Elements of pictures: their style, images, and parts laid over an image."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from duat_jax.display.colours import DIVERGING
+from duat_jax.display.fonts import families, warn_of_missing
 from duat_jax.inputs.images import SeenImage
 
 P = ParamSpec("P")
@@ -23,9 +25,6 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 """The style of every picture; what it leaves open is the user's own."""
-
-RED, BLUE = "#c0504d", "#4a7fb5"
-"""The colours of what raises the value and of what lowers it."""
 
 LABELLED = 80
 """The largest number of tokens that are all labelled; of more, every n-th is."""
@@ -46,8 +45,10 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context(STYLE):
-            return draw(*args, **kwargs)
+        with matplotlib.rc_context({**STYLE, "font.family": families("sans-serif")}):
+            figure = draw(*args, **kwargs)
+        warn_of_missing(figure)
+        return figure
 
     return drawn
 
@@ -84,7 +85,7 @@ def overlay(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "patches"],
     height, width = image.pixels.shape[1:]
     return axes.imshow(
         table,
-        cmap="RdBu_r",
+        cmap=DIVERGING,
         vmin=-limit,
         vmax=limit,
         alpha=0.1 + 0.8 * np.abs(table) / limit,

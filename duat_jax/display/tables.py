@@ -1,12 +1,21 @@
 """Elements of tables: tokens, signed numbers, predictions, the line of completeness."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from textwrap import wrap
+from typing import Any
 
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 
+from duat_jax.display.colours import NEGATIVE, POSITIVE
 from duat_jax.forms.completeness import FAILS, HOLDS, Completeness
 from duat_jax.inputs.labels import Prediction
+
+TITLE = 13
+"""The largest width of a title over numbers."""
 
 
 def token_label(token: str) -> str:
@@ -20,17 +29,102 @@ def token_label(token: str) -> str:
 
 
 def number(value: float) -> Text:
-    """Return a part, coloured by its sign.
+    """Return a part, coloured by its sign; one that is zero to the digits shown has no colour.
 
     Args:
         value: the part.
     """
-    return Text(f"{value:+.4f}", style="red" if value < 0 else "green")
+    written = f"{value:+.4f}"
+    return Text(written, style="" if float(written) == 0 else NEGATIVE if value < 0 else POSITIVE)
 
 
-def new_table() -> Table:
-    """Return an empty table without lines."""
-    return Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+class NumberTable(Table):
+    """A table whose numbers are never cut.
+
+    Where it is too narrow for all columns, they stand in blocks below each other, each with the labels again. Columns
+    on the right are numbers, and have no line breaks; their titles have, and so have labels, on the left.
+
+    Args:
+        labels: how many of the first columns are labels.
+        title: the title above the table.
+    """
+
+    def __init__(self, labels: int = 1, title: str | None = None) -> None:
+        super().__init__(
+            box=None,
+            padding=(0, 1),
+            pad_edge=False,
+            header_style="dim",
+            title=title,
+            title_justify="left",
+            title_style="bold",
+        )
+        self.labels = labels
+
+    def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
+        """Add a column.
+
+        Args:
+            header: its title.
+            arguments: as in `rich.table.Table`.
+            settings: as in `rich.table.Table`.
+        """
+        if settings.get("justify") == "right":
+            settings.setdefault("no_wrap", True)
+            lines = (header.plain if isinstance(header, Text) else str(header)).split("\n")
+            header = Text("\n".join(part for line in lines for part in wrap(line, TITLE) or [""]))
+        super().add_column(header, *arguments, overflow="fold", **settings)
+
+    def blocks(self, console: Console, options: ConsoleOptions) -> list[Table]:
+        """Return tables that fit, each with the labels and some of the other columns.
+
+        Args:
+            console: where they are shown.
+            options: with the width.
+        """
+
+        def with_columns(columns: list[Column]) -> Table:
+            table = copy(self)
+            table.columns = [replace(column, _index=i) for i, column in enumerate(labels + columns)]
+            return table
+
+        def fits(columns: list[Column]) -> bool:
+            needed = Table.__rich_measure__(with_columns(columns), console, options.update(max_width=10**4))
+            return needed.minimum <= options.max_width
+
+        labels, rest = self.columns[: self.labels], self.columns[self.labels :]
+        parts: list[list[Column]] = [[]]
+        for column in rest:
+            if parts[-1] and not fits([*parts[-1], column]):
+                parts.append([])
+            parts[-1].append(column)
+        return [with_columns(part) for part in parts]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        for i, block in enumerate(self.blocks(console, options)):
+            if i:
+                yield Text()
+                block.title = None
+            yield from Table.__rich_console__(block, console, options)
+
+
+class FittingTable:
+    """A table of as many tokens as fit, the largest ones.
+
+    Args:
+        of_tokens: makes the table of a number of tokens.
+        most: the largest number of tokens.
+    """
+
+    def __init__(self, of_tokens: Callable[[int], NumberTable], most: int) -> None:
+        self.of_tokens, self.most = of_tokens, most
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        for count in range(self.most, 0, -1):
+            table = self.of_tokens(count)
+            if len(table.blocks(console, options)) == 1:
+                break
+        yield table
 
 
 def predictions_line(predictions: tuple[Prediction, ...]) -> str:
@@ -56,9 +150,9 @@ def completeness_line(completeness: Completeness, label: str = "value") -> Text:
         ("   sum of all parts ", "bold"),
         f"{float(completeness.sum):.7g}",
         ("   error ", "bold"),
-        (f"{float(completeness.error):+.1e}", "green" if verdict == HOLDS else "bold red"),
+        f"{float(completeness.error):+.1e}",
         f"  {'>' if verdict == FAILS else '≤'} tolerance {float(completeness.tolerance):.1e} ({completeness.dtype}): ",
-        (verdict, "bold green" if verdict == HOLDS else "bold red"),
+        (verdict, "bold" if verdict == HOLDS else "bold reverse"),
         *([] if completeness.note is None else [f"\n{completeness.note}"]),
     )
 

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duat_jax.attribution.units import METHODS
 from duat_jax.errors import BadText
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
-from duat_jax.evaluation.circuits import UNITS, measure
+from duat_jax.evaluation.circuits import METHODS, UNITS, measure
 from duat_jax.evaluation.comparison import Row, as_dict, compare
+from duat_jax.evaluation.record import CircuitsRecord
 from duat_jax.inputs.prompts import Drawn, draw
 from duat_jax.inputs.tasks import TASKS
+from duat_jax.json_record import as_record
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -36,26 +37,27 @@ class Study(NamedTuple):
         """
         return {kind: compare([self.curves[task][kind] for task in tasks]) for kind in self.curves[tasks[0]]}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the results as plain data for JSON."""
+    def as_dict(self, **asked: Any) -> dict[str, Any]:
+        """Return the results as plain data for JSON, with the fields of `CircuitsRecord`.
+
+        Args:
+            asked: fields of the record that aren't in the results.
+        """
 
         def plain(tasks: Sequence[str]) -> dict[str, Any]:
             return {kind: as_dict(table) for kind, table in self.tables(tasks).items()}
 
-        return {
-            "fractions": FRACTIONS,
-            "tasks": {
-                task: {
-                    "prompts": len(drawn.cases),
-                    "read": drawn.read,
-                    "tokens": drawn.prompts.clean.shape[1],
-                    "example": drawn.cases[0]._asdict(),
-                    "units": plain([task]),
-                }
-                for task, drawn in self.drawn.items()
-            },
-            "mean": plain(list(self.drawn)),
+        tasks = {
+            task: {
+                "prompts": len(drawn.cases),
+                "read": drawn.read,
+                "tokens": drawn.prompts.clean.shape[1],
+                "example": drawn.cases[0],
+                "units": plain([task]),
+            }
+            for task, drawn in self.drawn.items()
         }
+        return as_record(CircuitsRecord, self, fractions=FRACTIONS, tasks=tasks, mean=plain(list(self.drawn)), **asked)
 
 
 def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) -> None:

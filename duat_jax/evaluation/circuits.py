@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.attribution.units import Method, Scores
+from duat_jax.attribution import units as of_units
+from duat_jax.attribution.units import Rule, Scores
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.inputs.batching import row
@@ -19,6 +20,39 @@ from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
 from duat_jax.transform.recording import record_kinds
+
+Method = Callable[[Transformer, Array, Array, Array, Array], Scores]
+"""From a model, the clean and the corrupted text, `[tokens]`, the right and the wrong token to every unit's score."""
+
+
+def on_prompts(rule: Rule) -> Method:
+    """Return the method that scores units by a rule, on the difference between the logits of the two answers.
+
+    Args:
+        rule: the rule of an attribution method.
+    """
+
+    def scores(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+        read = partial(logit_difference, model, right=right, wrong=wrong)
+        return rule(model, read, model.embed(clean), model.embed(corrupted))
+
+    return scores
+
+
+def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
+    """Return random scores, with a seed from the texts."""
+    read = partial(logit_difference, model, right=right, wrong=wrong)
+    like = jax.eval_shape(partial(of_units.METHODS["contributions"].rule, model, read), model.embed(clean), None)
+    key = jax.random.fold_in(jax.random.key(0), jnp.polyval(jnp.concatenate([clean, corrupted]), 31))
+    keys = jax.random.split(key, len(like))
+    return Scores(*(jax.random.normal(k, scores.shape, scores.dtype) for k, scores in zip(keys, like, strict=True)))
+
+
+METHODS: dict[str, Method] = {
+    **{name: on_prompts(method.rule) for name, method in of_units.METHODS.items()},
+    "random": _random,
+}
+"""The methods of `duat_jax.attribution.units` on prompts, and a control: random scores."""
 
 AT_ONCE = 8
 """Number of prompts that are scored in one batch: single short texts are limited by reading the weights."""

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.attribution.tokens import Method, Metric, number, read
+from duat_jax.attribution.tokens import Metric, Rule, number, read
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast, special_tokens
 from duat_jax.inputs.batching import bucket, row, stack
-from duat_jax.inputs.encoding import encode
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import embedded, readers_of
+from duat_jax.models.encoding import encode
 from duat_jax.models.targets.base import Reader, Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
@@ -150,7 +150,7 @@ def _whole_texts(model: Transformer, texts: Reference, readers: Any) -> tuple[Fl
 
 @partial(jax.jit, static_argnames="method")
 def _scores(
-    method: Method, model: Transformer, texts: Reference, baselines: dict[str, Reference], readers: Any
+    method: Rule, model: Transformer, texts: Reference, baselines: dict[str, Reference], readers: Any
 ) -> Float[Array, "texts tokens"]:
     return jax.vmap(lambda *row: method(model, _metric_of(model, *row)))(texts, baselines, readers)
 
@@ -178,7 +178,7 @@ def _finite(numbers: np.ndarray) -> np.ndarray:
 
 
 def scores_of(
-    name: str, method: Method, model: Transformer, questions: Sequence[Question]
+    name: str, method: Rule, model: Transformer, questions: Sequence[Question]
 ) -> list[Float[np.ndarray, "_"]]:
     """Return a method's scores of every text's removable tokens.
 

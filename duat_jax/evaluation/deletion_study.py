@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.attribution.tokens import Method, methods_of
+from duat_jax.attribution.tokens import Rule, methods_of
 from duat_jax.errors import BadText
 from duat_jax.evaluation.deletion import (
     REMOVALS,
@@ -26,7 +26,9 @@ from duat_jax.evaluation.deletion import (
     scores_of,
 )
 from duat_jax.evaluation.journal import Journal, fingerprint
+from duat_jax.evaluation.record import FaithfulnessRecord
 from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
+from duat_jax.json_record import as_record
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -85,17 +87,13 @@ class Study(NamedTuple):
     costs: dict[str, float]
     seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the results as plain data for JSON."""
+    def as_dict(self, **asked: Any) -> dict[str, Any]:
+        """Return the results as plain data for JSON, with the fields of `FaithfulnessRecord`.
 
-        def plain(row: Row) -> dict[str, Any]:
-            return {
-                name: part.tolist() if isinstance(part, np.ndarray) else part._asdict()
-                for name, part in row._asdict().items()
-            }
-
-        tables = {kind: {method: plain(row) for method, row in table.items()} for kind, table in self.tables.items()}
-        return {**self._asdict(), "sizes": SIZES, "tables": tables}
+        Args:
+            asked: fields of the record that aren't in the results.
+        """
+        return as_record(FaithfulnessRecord, self, sizes=SIZES, **asked)
 
 
 def manual() -> list[str]:
@@ -134,7 +132,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def _costs(
-    model: Transformer, methods: Mapping[str, Method], names: Sequence[str], questions: Sequence[Question]
+    model: Transformer, methods: Mapping[str, Rule], names: Sequence[str], questions: Sequence[Question]
 ) -> dict[str, float]:
     """Return the time of each method, in forward passes over the same texts."""
     forward_pass = _seconds(lambda: pin_targets(model, questions))
@@ -147,7 +145,7 @@ def _costs(
 
 def _evaluated(
     model: Transformer,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, Rule],
     names: Sequence[str],
     questions: Sequence[Question],
     places: Sequence[int],

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.encoding import encode
+from duat_jax.models.encoding import encode
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Int
 
 from duat_jax.errors import BadText
 from duat_jax.in_context.runs import Task
-from duat_jax.inputs.encoding import encode
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.checkpoint.tokenizer import one_error
+from duat_jax.models.encoding import encode
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -1,7 +1,7 @@
 """Result of `ledger`, with table and plot."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -10,10 +10,9 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context.parameters import Moved
+from duat_jax.in_context.record import LedgerRecord
+from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Key, Marked
-
-if TYPE_CHECKING:
-    pass
 
 PATTERN = "attention.pattern"
 
@@ -92,45 +91,9 @@ class Ledger(Plotted):
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain numbers for JSON.
-
-        | field | meaning |
-        |---|---|
-        | `first`, `second`, `difference` | the mean log-probability of both runs, from plain forward passes |
-        | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
-        | `notes` | caveats on the parts; usually none |
-        | `inputs` | the parts of every token's changed embedding; absent if the part is masked |
-        | `columns`, `layers` | the parts of changed parameters by layer; the last row is the read-out |
-        | `tokens` | the parts of attention to every token, by layer |
-        | `within`, `held` | the parts of dynamic parameters at the part's tokens, and of others after it |
-        | `discontinuities` | the parts without a slope, by name |
-        | `heads` | the parts of each head's mixed values, by layer |
-        | `reads` | the parts of the inputs that each layer reads from the part, with nothing held |
-        | `form` | the difference in the closed form's parameters; pairs are other tokens and the hidden part's tokens |
-        | `again_at`, `again_from` | the decrease when a layer, or it and all later ones, read the second run's part |
-        """
-        form = self.form._asdict() | {"completeness": self.form.completeness.as_dict()}
-        return {
-            "first": self.values[0],
-            "second": self.values[1],
-            "difference": self.difference,
-            "completeness": self.completeness.as_dict(),
-            "notes": list(self.notes),
-            "inputs": None if self.inputs is None else self.inputs.tolist(),
-            "columns": list(COLUMNS),
-            "layers": self.layers.tolist(),
-            "tokens": self.patterns.sum(1).tolist(),
-            "within": {str(key): part for key, part in self.within.items()},
-            "held": {str(key): part for key, part in self.held.items()},
-            "discontinuities": self.discontinuities,
-            "heads": self.heads.tolist(),
-            "reads": self.reads.tolist(),
-            "form": {
-                name: part if isinstance(part, dict) else np.asarray(part).tolist() for name, part in form.items()
-            },
-            "again_at": None if self.again_at is None else self.again_at.tolist(),
-            "again_from": None if self.again_from is None else self.again_from.tolist(),
-        }
+        """Return the result as plain data for JSON, with the fields of `LedgerRecord`."""
+        first, second = self.values
+        return as_record(LedgerRecord, self, first=first, second=second, columns=COLUMNS, tokens=self.patterns.sum(1))
 
     def __repr__(self) -> str:
         return f"Ledger({self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

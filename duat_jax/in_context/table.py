@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number
+from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
 from duat_jax.in_context.parameters import Moved
 from duat_jax.in_context.result import Ledger
 
@@ -25,13 +25,13 @@ def _numbers(parts: Iterable[Any]) -> list[Text]:
 def _layers(ledger: Ledger) -> RenderableType:
     from duat_jax.in_context.result import COLUMNS
 
-    table, layers, extra = new_table(), ledger.layers, {"what is read": ledger.reads}
+    table, layers, extra = NumberTable(), ledger.layers, {"what is read": ledger.reads}
     # A hidden part's own parameters are the same in both runs.
     first = int(ledger.inputs is None)
     if ledger.again_at is not None and ledger.again_from is not None:
         extra |= {"run again: alone": ledger.again_at, "and later": ledger.again_from}
     for column in ("", *COLUMNS[first:], "sum", *extra):
-        table.add_column(column, justify="right", max_width=13 if column else None)
+        table.add_column(column, justify="right" if column else "left")
     for i, row in enumerate(layers[:-1, first:]):
         table.add_row(f"layer {i}", *_numbers((*row, row.sum(), *(column[i] for column in extra.values()))))
     for name, row in (("read-out", layers[-1, first:]), ("all", layers[:, first:].sum(0))):
@@ -40,11 +40,11 @@ def _layers(ledger: Ledger) -> RenderableType:
 
 
 def _form(form: Moved, *, masked: bool) -> RenderableType:
-    table = new_table()
+    table = NumberTable()
     columns = ("W'3, after the part", "W'3, the part", "W'2, after the part", "W'2, the part", "c_j", "inputs")
     kept = len(columns) - masked
     for column in ("", *columns[:kept], "sum"):
-        table.add_column(column, justify="right", max_width=13 if column else None)
+        table.add_column(column, justify="right" if column else "left")
     bias, inputs = form.inner_bias[:, None], form.inner_inputs[:, None]
     parts = np.concatenate([form.outer, form.inner, bias, inputs], 1)[:, :kept]
     for i, row in enumerate(parts):

@@ -87,8 +87,8 @@ def check_contrast(
 
     Args:
         config: the model's parts.
-        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
-        other: the same of another one, or a name in `BASELINES`; or a list of several.
+        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
+        other: the same of another one, or a name in `BASELINES`, which is no text then; or a list of several.
         target: the token or class whose logit is asked for, or a target; `None` for the most probable.
         contrast: the one whose logit is subtracted, or `None`.
         against: for an encoder, what both are compared with, or `None`.
@@ -101,8 +101,11 @@ def check_contrast(
     """
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
+    # Without a tokenizer a string can only be meant as a baseline.
     read = [
-        each if isinstance(each, str) else checked_input(config, each, f"the other {kind}", problems)
+        each
+        if isinstance(each, str) and (each in BASELINES or tokenizer is None or config.image is not None)
+        else checked_input(config, each, f"the other {kind}", problems, tokenizer)
         for each in _several(config, other)
     ]
     if not read:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.token_bytes import as_text, bytes_of, is_begun
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 
@@ -124,16 +125,21 @@ def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[str,
     if tokenizer is None:
         return tuple(map(str, tokens))
     with one_error("the tokenizer can't say what its tokens are", BadText):
-        return tuple(_readable(tokenizer, token) for token in tokens)
-
-
-def _readable(tokenizer: "Tokenizer", token: int) -> str:
-    name = tokenizer.id_to_token(token)
-    if name is None:
-        return str(token)
-    # A byte of a split character decodes to nothing printable: then the tokenizer's own name is shown.
-    text = tokenizer.decode([token], skip_special_tokens=False)
-    return text if text and "\ufffd" not in text else name
+        names: list[str] = []
+        begun = b""  # the first bytes of a character that isn't complete
+        for token in tokens:
+            name = tokenizer.id_to_token(token)
+            text = str(token) if name is None else tokenizer.decode([token], skip_special_tokens=False)
+            data = None if name is None or (text and "\ufffd" not in text) else bytes_of(name)
+            if data is None:
+                names.append(text or name or str(token))
+                begun = b""
+                continue
+            joined = begun + data
+            # The token that completes a character is shown as the character.
+            names.append(f"…{as_text(joined)}" if begun and not is_begun(joined) else as_text(data))
+            begun = joined if is_begun(joined) else b""
+        return tuple(names)
 
 
 def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:

@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Array, Bool, Int
+from tokenizers import Encoding
 
+from duat_jax.errors import BadText
+from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
+from duat_jax.models.encoding import encode
 from duat_jax.models.validation import checked_ids, checked_pixels, checked_segments
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @final
@@ -31,8 +38,8 @@ class TokenizedText:
     segments: Any = None
 
 
-OneInput = Sequence[int] | Sequence[np.integer] | np.ndarray | Array | TokenizedText
-"""A text's token ids or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
+OneInput = str | Encoding | Sequence[int] | Sequence[np.integer] | np.ndarray | Array | TokenizedText
+"""A text, its token ids, or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
 ManyInputs = Sequence[OneInput]
 """Several texts or images."""
 
@@ -70,25 +77,50 @@ def is_many(config: Config, given: Any) -> bool:
     if is_sequence(given):
         first = given[0] if len(given) else None
         if config.image is None:
-            return is_sequence(first) or isinstance(first, TokenizedText) or getattr(first, "ndim", 0) > 0
+            text = is_sequence(first) or isinstance(first, str | Encoding | TokenizedText)
+            return text or getattr(first, "ndim", 0) > 0
         return getattr(first, "ndim", 0) == 3
     return getattr(given, "ndim", 0) == (2 if config.image is None else 4)
 
 
-def checked_input(config: Config, given: Any, name: str, problems: list[str]) -> Inputs:
+def checked_input(
+    config: Config, given: Any, name: str, problems: list[str], tokenizer: "Tokenizer | None" = None
+) -> Inputs:
     """Validate one text or image.
 
     Args:
         config: the model's parts.
-        given: token ids of a text, a `TokenizedText`, or an image's pixels.
+        given: a text, its token ids, an encoding of the tokenizers library, a `TokenizedText`, or an image's pixels.
         name: which one it is, for the message.
         problems: where a problem is added.
+        tokenizer: makes token ids of a text.
     """
     if config.image is not None:
         pixels = checked_pixels(config.image, given, name, problems)
         return Inputs(pixels, np.ones(config.positions, bool), None)
+    if isinstance(given, Encoding):
+        given = TokenizedText(given.ids, given.type_ids if config.segments > 1 else None)
     text = given if isinstance(given, TokenizedText) else TokenizedText(given)
-    ids = checked_ids(config, text.ids, name, problems)
+    ids = checked_ids(config, text.ids, name, problems, tokenizer)
     if len(ids) and ids[-1] == config.head.filler:
         problems.append(f"{name} ends with token {ids[-1]}, which fills texts up and says nothing here: leave it out")
     return Inputs(ids, np.ones(len(ids), bool), checked_segments(config, text.segments, len(ids), name, problems))
+
+
+def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> TokenizedText:
+    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        text: the first text.
+        pair: the second one.
+        config: the model's parts; one with a single segment is given none.
+
+    Raises:
+        BadText: if one of them has no tokens, or the tokenizer can't split it.
+    """
+    for part, what in ((text, "the text"), (pair, "the pair's second text")):
+        encode(tokenizer, part, what)
+    with one_error("the tokenizer can't split the pair", BadText):
+        encoding = tokenizer.encode(text, pair)
+        return TokenizedText(encoding.ids, encoding.type_ids if config.segments > 1 else None)

@@ -41,7 +41,7 @@ def check(
 
     Args:
         config: the model's parts.
-        inputs: token ids of a text, a `TokenizedText`, or an image's pixels; or many of them.
+        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels; or many of them.
         target: the token or class whose logit is explained, a target, or many of both; `None` for the most probable.
         contrast: the one whose logit is subtracted, or `None`.
         against: for an encoder, token ids of the other text, or `None`.
@@ -65,7 +65,7 @@ def check(
     many_inputs, many_targets = is_many(config, inputs), is_sequence(target)
     names = [f"{kind} {i}" for i in range(len(inputs))] if many_inputs else [f"the {kind}"]
     checked = {
-        name: checked_input(config, each, name, problems)
+        name: checked_input(config, each, name, problems, tokenizer)
         for each, name in zip(inputs if many_inputs else [inputs], names, strict=True)
     }
     wanted = list(target) if many_targets else [target]
@@ -88,7 +88,7 @@ def check_one(
 
     Args:
         config: the model's parts.
-        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
+        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
         target: as in `check`.
         contrast: as in `check`.
         against: as in `check`.

@@ -49,7 +49,10 @@ def targets_of(
     targets = _targets(config, wanted, contrast, against, position, problems)
     mask = _mask(config, tokenizer)
     return tuple(
-        tuple(_checked(target, config, _places(config, each, name, mask), name, problems) for target in targets)
+        tuple(
+            _checked(target, config, _places(config, each, name, mask)._replace(tokenizer=tokenizer), name, problems)
+            for target in targets
+        )
         for name, each in inputs.items()
     )
 

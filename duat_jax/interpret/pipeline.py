@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import NotFinite
 from duat_jax.forms.completeness import FAILS, Completeness
@@ -19,6 +19,7 @@ from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
+from duat_jax.nn.stack import Stack
 
 Model = TypeVar("Model")
 
@@ -51,6 +52,22 @@ def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens f
     table = alike(model.embedding.token[...], x)
     change = jnp.asarray(model.config.embedding_scale, x.dtype) * (table.mean(0) - table[reference.inputs.given])
     return jnp.where(reference.averaged[:, None], x + change, x)
+
+
+def forward_from(
+    model: Transformer, x: Float[Array, "tokens features"], real: Bool[Array, "tokens"], stream: int | None
+) -> ForwardPass:
+    """Return the forward pass from embeddings, only as far as a target reads it.
+
+    Args:
+        model: the model.
+        x: the embeddings, `[tokens, features]`.
+        real: true for real tokens, `[tokens]`.
+        stream: the number of layers before the stream that the target reads; the states of the read-out if `None`.
+    """
+    if stream is None:
+        return ForwardPass(real, model.states(x, real), {})
+    return ForwardPass(real, x, {stream: Stack(model.stack.blocks[:stream])(model.first(x), real)})
 
 
 def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:

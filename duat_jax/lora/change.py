@@ -61,9 +61,10 @@ def lora_change(
     Args:
         model: the base model.
         adapters: the adapters, from `new_adapters`, `load_adapters` or `train`.
-        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+            an image's pixels.
         target: the metric, as in `duat.explain`; the most probable output of the adapted model if absent.
-        contrast: the token id or class whose logit is subtracted.
+        contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
         tokenizer: for readable tokens and the mask token.

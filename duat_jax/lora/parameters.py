@@ -132,18 +132,3 @@ def _moved(base: _Applied, adapted: _Applied) -> Moved:
     maps = [by_site(of_map, *pair) for pair in zip(base.maps, adapted.maps, strict=True)]
     biases, inner_biases = (by_site(of_vector, *pair) for pair in zip(base.vectors, adapted.vectors, strict=True))
     return Moved(maps[0], biases, maps[1], inner_biases, maps[2])
-
-
-def as_dict(moved: Moved) -> dict[str, Any]:
-    """Return the relative changes as plain numbers; estimates have a standard error.
-
-    Args:
-        moved: the result of `moved_parameters`.
-    """
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Estimate):
-            return {name: float(number) for name, number in value._asdict().items()}
-        return float(value)
-
-    return {name: {str(key): plain(value) for key, value in values.items()} for name, values in moved._asdict().items()}

@@ -1,7 +1,7 @@
 """Result of `lora_change`: three columns, every adapter's part, and the first order."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,10 +10,9 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
+from duat_jax.json_record import as_record
+from duat_jax.lora.record import LoraChangeRecord
 from duat_jax.transform.keys import Marked
-
-if TYPE_CHECKING:
-    pass
 
 COLUMNS = ("moved", "adapter", "interaction")
 
@@ -145,50 +144,23 @@ class LoraChange(Plotted):
             rows.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **values})
         return rows
 
-    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
-        """Return the result as plain numbers for JSON, with the largest neurons alone.
-
-        | field | meaning |
-        |---|---|
-        | `model`, `family` | the model |
-        | `tokens`, `target`, `dtype` | the text; description of the metric; dtype of everything computed |
-        | `before`, `after`, `difference` | the metric without adapters and with them |
-        | `predictions` | the model's predictions without adapters and with them: `token`, `probability` |
-        | `rows` | of embeddings, each term and the biases: `base`, `moved`, `adapter`, `interaction` |
-        | `totals` | the sums of the three columns |
-        | `adapters` | of each: `name`, `part`, `first_order`, `alone` |
-        | `first_order`, `first_order_held` | of the whole; of the adapters' column |
-        | `discontinuities` | parts of the difference without a slope, by name |
-        | `completeness`, `by_adapter`, `corners` | `sum`, `error`, `tolerance`, `largest` part and `verdict` |
-        | `notes` | caveats on the parts; usually none |
-        | `top_neurons` | the neurons whose parts changed most |
+    def as_dict(self, model: str, count: int = 10, **more: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON, with the fields of `LoraChangeRecord`; of neurons the largest.
 
         Args:
             model: name of the model.
             count: how many neurons to list.
+            more: fields of the record that aren't in the result.
         """
-        return {
-            "model": model,
-            "family": self.family,
-            "tokens": list(self.tokens),
-            "target": self.target,
-            "dtype": str(self.completeness.dtype),
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference,
-            "predictions": [[prediction._asdict() for prediction in run] for run in self.predictions],
-            "rows": self.rows,
-            "totals": self.totals,
-            "adapters": [effect._asdict() for effect in self.effects],
-            "first_order": self.first_order,
-            "first_order_held": self.first_order_held,
-            "discontinuities": self.discontinuities,
-            "completeness": self.completeness.as_dict(),
-            "by_adapter": self.by_adapter.as_dict(),
-            "corners": [corner.as_dict() for corner in self.corners],
-            "notes": list(self.notes),
-            "top_neurons": self.top_neurons(count),
-        }
+        return as_record(
+            LoraChangeRecord,
+            self,
+            model=model,
+            dtype=self.completeness.dtype,
+            adapters=self.effects,
+            top_neurons=self.top_neurons(count),
+            **more,
+        )
 
     def __repr__(self) -> str:
         return f"LoraChange({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

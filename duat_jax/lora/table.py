@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number, predictions_line
+from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number, predictions_line
 from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import LoraChange
 
@@ -52,7 +52,7 @@ def render(change: LoraChange) -> RenderableType:
 
 
 def _columns(change: LoraChange) -> RenderableType:
-    table = new_table()
+    table = NumberTable()
     for column in ("", "without", "moved", "adapter", "interaction", "change"):
         table.add_column(column, justify="right" if column else "left")
     for name, row in change.rows.items():
@@ -68,7 +68,7 @@ def _columns(change: LoraChange) -> RenderableType:
 
 
 def _adapters(change: LoraChange) -> RenderableType:
-    table = new_table()
+    table = NumberTable()
     table.add_column("adapter")
     for column in ("part", "first order", "alone"):
         table.add_column(column, justify="right")
@@ -92,7 +92,7 @@ def render_moved(moved: Moved) -> RenderableType:
     Args:
         moved: the result of `moved_parameters`.
     """
-    table = new_table()
+    table = NumberTable()
     table.add_column("layer")
     for column in ("W'₁  input map", "b'₃  bias", "W'₂  inner maps", "b'₂  inner biases", "W'₃  outer maps"):
         table.add_column(column, justify="right")

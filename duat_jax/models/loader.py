@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import jax
 import jax.numpy as jnp
@@ -110,14 +110,30 @@ def _entries(model: Transformer, entry: Entry) -> int:
     return int(min(sum(map(math.prod, shapes)), sum(map(math.prod, stored))))
 
 
+class _Options(TypedDict, total=False):
+    dtype: DTypeLike
+    head: str | None
+    device: Device | Sharding | Callable[[str], Device | Sharding] | None
+    progress: Callable[[int, int], None] | None
+
+
+@overload
+def load(
+    path: Path | str | None = None, *, tokenizer: Literal[False] = False, **options: Unpack[_Options]
+) -> Transformer: ...
+@overload
+def load(
+    path: Path | str | None = None, *, tokenizer: Literal[True], **options: Unpack[_Options]
+) -> tuple[Transformer, Tokenizer]: ...
 def load(
     path: Path | str | None = None,
     *,
+    tokenizer: bool = False,
     dtype: DTypeLike = jnp.float32,
     head: str | None = None,
     device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Transformer:
+) -> Transformer | tuple[Transformer, Tokenizer]:
     """Load a model from a Hugging Face checkpoint directory or a GGUF file, tensor by tensor.
 
     Names, shapes and kinds of all tensors are checked before any tensor is read.
@@ -125,6 +141,7 @@ def load(
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
             `.gguf` file; the embedded model if absent.
+        tokenizer: whether to load the tokenizer too, as `load_tokenizer` does.
         dtype: dtype of the parameters: float64, float32, bfloat16 or float16. With the last two, everything is computed
             in float32.
         head: the kind of read-out, as in `load_config`.
@@ -133,7 +150,7 @@ def load(
         progress: called after each tensor with the number of tensors read so far and the number of all.
 
     Returns:
-        The model, a pytree: `model(ids)` is the plain forward pass.
+        The model, a pytree: `model(ids)` is the plain forward pass. With `tokenizer=True`, the model and its tokenizer.
 
     Raises:
         BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
@@ -144,8 +161,10 @@ def load(
         >>> model = load()
         >>> model(jnp.array([5, 6, 7])).shape == (3, model.config.vocab)
         True
+        >>> model, tokenizer = load(tokenizer=True)
     """
     dtype = _dtype(dtype)
+    loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
     config = _config(checkpoint, head)
     family = FAMILIES[config.family]
@@ -178,7 +197,7 @@ def load(
     entries = sum(_entries(model, entry) for entry in in_memory)
     check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
     read(headers_only=False)
-    return model
+    return model if loaded_tokenizer is None else (model, loaded_tokenizer)
 
 
 def load_tokenizer(path: Path | str | None = None) -> Tokenizer:

@@ -7,7 +7,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.errors import DuatError
+from duat_jax.errors import BadText, DuatError
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
@@ -71,6 +72,7 @@ class Transformer(nnx.Module):
         Raises:
             BadText: if a text is longer than the model's context, or an image of another size.
         """
+        inputs = _array(inputs)
         if segments is None or isinstance(self.embedding, PatchEmbedding):
             return self.embedding(inputs)
         return self.embedding(inputs, segments)
@@ -157,6 +159,7 @@ class Transformer(nnx.Module):
             BadText: if the mask hides tokens that aren't padding, as an inverted one does. Within `jax.jit`, where the
                 tokens aren't known yet, the result is NaN instead.
         """
+        inputs = _array(inputs)
         fits = None if mask is None or self.config.image is not None else require_mask(inputs, mask)
         if self.config.head.filler is not None:
             # A causal model's real tokens don't see the tokens after them.
@@ -165,3 +168,13 @@ class Transformer(nnx.Module):
             mask = real if mask is None else mask & real
         output = self.output(self.embed(inputs, segments), mask)
         return output if fits is None else jnp.where(fits, output, jnp.nan)
+
+
+def _array(inputs: Any) -> Array:
+    try:
+        return jnp.asarray(inputs)
+    except (TypeError, ValueError):
+        raise BadText(
+            f"a model reads an array of token ids or of pixels, not {quoted(inputs)}: duat.load_tokenizer(...) makes"
+            " token ids of a text, tokenizer.encode(text).ids"
+        ) from None

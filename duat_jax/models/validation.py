@@ -1,16 +1,21 @@
 """Validation of arguments: whole numbers, token ids, classes and positions within a model's range."""
 
 import operator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from duat_jax.errors import DuatError
+from duat_jax.errors import BadText, DuatError
 from duat_jax.forms.affine_form import GATE_RULES
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
+from duat_jax.models.encoding import encode, encode_token
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 SHOWN_CLASSES = 8
 
@@ -21,10 +26,12 @@ class Places(NamedTuple):
     Args:
         tokens: its length; 0 if unknown.
         default: the default position, or a sentence that says why there is none.
+        tokenizer: the model's tokenizer, if it was given: makes token ids of what is named by its text.
     """
 
     tokens: int
     default: int | str
+    tokenizer: "Tokenizer | None" = None
 
 
 def whole_number(value: Any) -> int | None:
@@ -39,15 +46,22 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
-def checked_ids(config: Config, ids: Any, label: str, problems: list[str]) -> Int[np.ndarray, "tokens"]:
+def checked_ids(
+    config: Config, ids: Any, label: str, problems: list[str], tokenizer: "Tokenizer | None" = None
+) -> Int[np.ndarray, "tokens"]:
     """Validate a text's token ids; return an empty array if there is a problem.
 
     Args:
         config: the model's parts.
-        ids: anything.
+        ids: anything; of a string, the token ids that the tokenizer gives.
         label: the name of the text, for the message.
         problems: the list to which a problem is added.
+        tokenizer: the model's tokenizer.
     """
+    if isinstance(ids, str):
+        ids = _encoded(encode, tokenizer, ids, label, problems)
+        if ids is None:
+            return np.zeros(0, np.int64)
     try:
         array = np.asarray(ids)
     except (ValueError, TypeError, OverflowError):
@@ -68,15 +82,20 @@ def checked_ids(config: Config, ids: Any, label: str, problems: list[str]) -> In
     return np.zeros(0, np.int64)
 
 
-def checked_token(config: Config, token: Any, label: str, problems: list[str]) -> int | None:
+def checked_token(
+    config: Config, token: Any, label: str, problems: list[str], tokenizer: "Tokenizer | None" = None
+) -> int | None:
     """Validate a token id; return `None` if it is absent or there is a problem.
 
     Args:
         config: the model's parts.
-        token: anything.
+        token: anything; of a string, the token that the tokenizer gives.
         label: the role of the token, for the message.
         problems: the list to which a problem is added.
+        tokenizer: the model's tokenizer.
     """
+    if isinstance(token, str):
+        token = _encoded(encode_token, tokenizer, token, label, problems)
     if token is None:
         return None
     number = whole_number(token)
@@ -84,6 +103,24 @@ def checked_token(config: Config, token: Any, label: str, problems: list[str]) -
         problems.append(f"the {label} {quoted(token)} is no token id: the model's ids are 0 to {config.vocab - 1}")
         return None
     return number
+
+
+def _encoded(
+    call: Callable[["Tokenizer", str, str], Any],
+    tokenizer: "Tokenizer | None",
+    text: str,
+    label: str,
+    problems: list[str],
+) -> Any:
+    """Return what a tokenizer makes of a text, or `None` if there is a problem."""
+    if tokenizer is None:
+        problems.append(f"{label} is the string {quoted(text)}: pass the model's tokenizer too, or give token ids")
+        return None
+    try:
+        return call(tokenizer, text, label)
+    except BadText as error:
+        problems.append(str(error))
+        return None
 
 
 def checked_segments(config: Config, segments: Any, tokens: int, label: str, problems: list[str]) -> Any:
@@ -160,6 +197,19 @@ def checked_class(config: Config, name: Any, label: str, problems: list[str]) ->
     return number
 
 
+def require_two(output: int | None, contrast: int | None, kind: str, problems: list[str]) -> None:
+    """Note a problem if an output is contrasted with itself.
+
+    Args:
+        output: its number, if it is given.
+        contrast: the number of the one whose logit is subtracted, if there is one.
+        kind: `"token"` or `"class"`.
+        problems: the list to which a problem is added.
+    """
+    if output is not None and output == contrast:
+        problems.append(f"the target and the contrast are the same {kind}: their difference is zero; give two")
+
+
 def checked_position(position: Any, places: Places, problems: list[str]) -> int:
     """Validate a position and return the index of its token from the beginning of the text.
 
@@ -168,7 +218,7 @@ def checked_position(position: Any, places: Places, problems: list[str]) -> int:
         places: the positions of the text; an empty one isn't checked.
         problems: the list to which a problem is added.
     """
-    tokens, default = places
+    tokens, default = places.tokens, places.default
     if not tokens:
         return 0
     if position is None and isinstance(default, str):

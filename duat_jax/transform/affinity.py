@@ -7,9 +7,8 @@ operations on the way to it aren't linear in what flows.  The condition on a mar
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,60 +16,16 @@ from jax.extend import core
 
 from duat_jax.errors import DuatError, NotAffine
 from duat_jax.transform import marks
+from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
+from duat_jax.transform.flow import CONSTANT, ZERO, Flow, Flows
 from duat_jax.transform.keys import Site, Step
-from duat_jax.transform.parameters import programs_in, scan_of, sub_program
 from duat_jax.transform.primitives import adds_a_constant, linear_operands
 from duat_jax.transform.program import Path, Program
 
 INPUT = "input"
 """The source that stands for the function's argument."""
-
-
-class Flow(NamedTuple):
-    """The sources that a value depends on, and the operations on the way that aren't linear.
-
-    Args:
-        sources: the input, terms, offsets and streams that it depends on, as a set of bits.
-        since: those that it depends on without passing through a later stream.
-        constant: whether it may be nonzero where all sources are zero.
-        offences: the operations on the way that aren't linear in what flows, as a set of bits.
-    """
-
-    sources: int = 0
-    since: int = 0
-    constant: bool = False
-    offences: int = 0
-
-    def __or__(self, other: "Flow") -> "Flow":
-        """Return the flow of a value that is computed from two others.
-
-        Args:
-            other: the other value's flow.
-        """
-        return Flow(
-            self.sources | other.sources,
-            self.since | other.since,
-            self.constant or other.constant,
-            self.offences | other.offences,
-        )
-
-
-ZERO, CONSTANT = Flow(), Flow(constant=True)
-
-
-@dataclass
-class Flows:
-    """The operands and results of each scan that flow.
-
-    Args:
-        operands: flags by the path of the scan.
-        results: flags by the path of the scan.
-    """
-
-    operands: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
-    results: dict[Path, tuple[bool, ...]] = field(default_factory=dict)
 
 
 def _is_float(variable: Any) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend import core
 
-from duat_jax.transform.parameters import broadcast_dimensions_of, settings_of, sub_program
+from duat_jax.transform.calls import sub_program
+from duat_jax.transform.parameters import broadcast_dimensions_of, settings_of
 
 CONVERTS = frozenset(("convert_element_type", "reduce_precision", "copy", "copy_p", "name", "optimization_barrier"))
 """Primitives that change the dtype at most."""

@@ -6,8 +6,9 @@ from typing import Any
 from jax.extend import core
 
 from duat_jax.transform import marks
+from duat_jax.transform.calls import programs_in, scan_of, sub_program, while_of
 from duat_jax.transform.identities import mark_p
-from duat_jax.transform.parameters import programs_in, role_of, scan_of, sub_program, while_of
+from duat_jax.transform.parameters import role_of
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE
 
 Why = str

@@ -17,11 +17,12 @@ from jax.extend import core
 
 from duat_jax.errors import DuatError
 from duat_jax.transform import marks
-from duat_jax.transform.affinity import Flows
+from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of
+from duat_jax.transform.flow import Flows
 from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import Live, Question, liveness
-from duat_jax.transform.parameters import RECOMPUTED, SubProgram, role_of, scan_of
+from duat_jax.transform.parameters import role_of
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program, enters
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from jax.extend import core
 
+from duat_jax.transform.calls import scan_of
 from duat_jax.transform.keys import Site
-from duat_jax.transform.parameters import scan_of
 from duat_jax.transform.program import Path, Program, enters
 
 Live = dict[Path, tuple[bool, ...]]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core
 
-from duat_jax.errors import UnsupportedProgram
+from duat_jax.transform.calls import closed, parameter_of
 
 
 def is_sharded(array: Any) -> bool:
@@ -34,120 +34,7 @@ def mantissa_bits(equation: core.JaxprEqn) -> int | None:
     Args:
         equation: any equation.
     """
-    return _parameter(equation, "mantissa_bits") if equation.primitive.name == "reduce_precision" else None
-
-
-# --- Calls ----------------------------------------------------------------------------------------------------------
-
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}
-"""Primitives that call one sub-program with their own operands, and the parameter that holds it."""
-
-RECOMPUTED = frozenset(("remat2", "checkpoint"))
-"""Calls whose inside is computed again in a transpose, instead of being stored."""
-
-CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
-"""Calls whose derivative is the user's own."""
-
-
-def _parameter(equation: core.JaxprEqn, name: str) -> Any:
-    if name not in equation.params:
-        raise UnsupportedProgram(
-            f"{equation.primitive.name} has no parameter {name!r} in JAX {jax.__version__}: this version of JAX isn't"
-            " supported yet; install one of the versions that duat-jax's documentation names"
-        )
-    return equation.params[name]
-
-
-class SubProgram(NamedTuple):
-    """A program that an equation runs.
-
-    Args:
-        jaxpr: its equations.
-        consts: the values of its `constvars`.
-    """
-
-    jaxpr: core.Jaxpr
-    consts: Sequence[Any]
-
-
-def _sub_program(program: Any) -> SubProgram:
-    # From JAX 0.11 on an open and a closed program are of one class.
-    return SubProgram(getattr(program, "jaxpr", program), getattr(program, "consts", ()))
-
-
-def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
-    """Return the program that a call or a scan runs, or `None` for any other equation.
-
-    Args:
-        equation: any equation.
-    """
-    name = equation.primitive.name
-    if name == "scan":
-        return _sub_program(_parameter(equation, "jaxpr"))
-    return _sub_program(_parameter(equation, CALLS[name])) if name in CALLS else None
-
-
-class Scan(NamedTuple):
-    """The division of a scan's operands and results into constants, carries and stacked values.
-
-    Args:
-        consts: how many operands are constants; they come first.
-        carries: how many are carried; as many results come first.
-        length: number of steps.
-        reverse: whether it runs backwards.
-        unroll: steps per iteration of the compiled loop.
-    """
-
-    consts: int
-    carries: int
-    length: int
-    reverse: bool
-    unroll: int
-
-
-def scan_of(equation: core.JaxprEqn) -> Scan:
-    """Return the division of a scan's operands and results.
-
-    Args:
-        equation: a scan.
-
-    Raises:
-        UnsupportedProgram: if this version of JAX describes scans in another way.
-    """
-    if "ft_in" in equation.params:  # from JAX 0.11 on
-        consts, carries, _ = map(len, equation.params["ft_in"].unpack())
-    else:
-        consts, carries = _parameter(equation, "num_consts"), _parameter(equation, "num_carry")
-    return Scan(consts, carries, *(_parameter(equation, name) for name in ("length", "reverse", "unroll")))
-
-
-def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
-    """Return every program among an equation's parameters.
-
-    Args:
-        equation: any equation.
-    """
-    programs: list[SubProgram] = []
-
-    def look(value: Any) -> None:
-        if hasattr(value, "eqns"):
-            programs.append(_sub_program(value))
-        elif isinstance(value, tuple | list):
-            for item in value:
-                look(item)
-
-    look(tuple(equation.params.values()))
-    return programs
+    return parameter_of(equation, "mantissa_bits") if equation.primitive.name == "reduce_precision" else None
 
 
 def reduced_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
@@ -156,7 +43,7 @@ def reduced_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
     Args:
         equation: a `reduce_sum`, `reduce_max` or their like, or a `reduce`.
     """
-    return tuple(_parameter(equation, "dimensions" if equation.primitive.name == "reduce" else "axes"))
+    return tuple(parameter_of(equation, "dimensions" if equation.primitive.name == "reduce" else "axes"))
 
 
 def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
@@ -165,7 +52,7 @@ def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
     Args:
         equation: a `broadcast_in_dim`.
     """
-    return tuple(_parameter(equation, "broadcast_dimensions"))
+    return tuple(parameter_of(equation, "broadcast_dimensions"))
 
 
 def power_of(equation: core.JaxprEqn) -> int | None:
@@ -174,7 +61,7 @@ def power_of(equation: core.JaxprEqn) -> int | None:
     Args:
         equation: any equation.
     """
-    return _parameter(equation, "y") if equation.primitive.name == "integer_pow" else None
+    return parameter_of(equation, "y") if equation.primitive.name == "integer_pow" else None
 
 
 def reducer_of(equation: core.JaxprEqn) -> str | None:
@@ -183,7 +70,7 @@ def reducer_of(equation: core.JaxprEqn) -> str | None:
     Args:
         equation: a `reduce` or `reduce_window`.
     """
-    body = _sub_program(_parameter(equation, "jaxpr")).jaxpr
+    body = closed(parameter_of(equation, "jaxpr")).jaxpr
     folds = len(body.eqns) == 1 and set(body.eqns[0].invars) == set(body.invars) and len(body.invars) == 2
     return body.eqns[0].primitive.name if folds and body.outvars == body.eqns[0].outvars else None
 
@@ -213,7 +100,7 @@ def window_of(equation: core.JaxprEqn) -> Window:
         equation: a `reduce_window`, `reduce_window_max` or their like.
     """
     names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
-    return Window(*(tuple(_parameter(equation, name)) for name in names))
+    return Window(*(tuple(parameter_of(equation, name)) for name in names))
 
 
 def sort_of(equation: core.JaxprEqn) -> dict[str, Any]:
@@ -222,7 +109,7 @@ def sort_of(equation: core.JaxprEqn) -> dict[str, Any]:
     Args:
         equation: a `sort`.
     """
-    return {name: _parameter(equation, name) for name in ("dimension", "is_stable", "num_keys")}
+    return {name: parameter_of(equation, name) for name in ("dimension", "is_stable", "num_keys")}
 
 
 def top_k_axis_of(equation: core.JaxprEqn) -> int:
@@ -240,7 +127,7 @@ def cumulation_of(equation: core.JaxprEqn) -> tuple[int, bool]:
     Args:
         equation: a `cumsum`, `cumprod`, `cummax`, `cummin` or `cumlogsumexp`.
     """
-    return _parameter(equation, "axis"), _parameter(equation, "reverse")
+    return parameter_of(equation, "axis"), parameter_of(equation, "reverse")
 
 
 def scatter_of(equation: core.JaxprEqn) -> dict[str, Any]:
@@ -250,7 +137,7 @@ def scatter_of(equation: core.JaxprEqn) -> dict[str, Any]:
         equation: a scatter of any kind.
     """
     names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-    return {name: _parameter(equation, name) for name in names}
+    return {name: parameter_of(equation, name) for name in names}
 
 
 def overwrites(equation: core.JaxprEqn) -> bool:
@@ -259,7 +146,7 @@ def overwrites(equation: core.JaxprEqn) -> bool:
     Args:
         equation: a `scatter`; `x.at[i].apply(f)` is one too, with `f` as the update.
     """
-    body = _sub_program(_parameter(equation, "update_jaxpr")).jaxpr
+    body = closed(parameter_of(equation, "update_jaxpr")).jaxpr
     return body is None or body.outvars == body.invars[1:]
 
 
@@ -278,33 +165,7 @@ def solve_constants_of(equation: core.JaxprEqn) -> int:
     Args:
         equation: a `custom_linear_solve`.
     """
-    return sum(_parameter(equation, "const_lengths"))
-
-
-class While(NamedTuple):
-    """The programs of a `while`, and its numbers of operands.
-
-    Args:
-        condition: the program that decides whether it goes on.
-        body: the program of one step.
-        of_condition: how many operands are the condition's own; they come first.
-        of_body: how many are the body's own; they come next.
-    """
-
-    condition: core.Jaxpr
-    body: core.Jaxpr
-    of_condition: int
-    of_body: int
-
-
-def while_of(equation: core.JaxprEqn) -> While:
-    """Return the programs of a `while` and its numbers of operands.
-
-    Args:
-        equation: a `while`.
-    """
-    condition, body = (_sub_program(_parameter(equation, name)).jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
-    return While(condition, body, _parameter(equation, "cond_nconsts"), _parameter(equation, "body_nconsts"))
+    return sum(parameter_of(equation, "const_lengths"))
 
 
 def without_derivative(equation: core.JaxprEqn) -> dict[str, Any]:
@@ -326,7 +187,7 @@ def derivative_of(equation: core.JaxprEqn) -> Any:
     if rule is None or equation.params.get("symbolic_zeros", True):
         return rule
     try:
-        return tuple(rule.call_wrapped(*[False] * (len(equation.invars) - _parameter(equation, "num_consts"))))
+        return tuple(rule.call_wrapped(*[False] * (len(equation.invars) - parameter_of(equation, "num_consts"))))
     except Exception:  # raised again where the derivative is needed
         return rule
 

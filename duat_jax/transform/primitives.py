@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from duat_jax.transform.calls import CALLS
 from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.parameters import (
-    CALLS,
     bind,
     fill_value_of,
     overwrites,

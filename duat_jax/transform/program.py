@@ -15,18 +15,11 @@ from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
+from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, programs_in, scan_of, sub_program
 from duat_jax.transform.content import Content, content_of, described
 from duat_jax.transform.identities import mark_p
 from duat_jax.transform.keys import Key, Site, Step
-from duat_jax.transform.parameters import (
-    CUSTOM_RULES,
-    SubProgram,
-    programs_in,
-    role_of,
-    scan_of,
-    scopes_of,
-    sub_program,
-)
+from duat_jax.transform.parameters import role_of, scopes_of
 
 Path = tuple[int, ...]
 """The path of an equation: its index in the program, then in the sub-program, and so on."""

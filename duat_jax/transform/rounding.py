@@ -10,8 +10,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.extend import core
 
+from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.keys import Site
-from duat_jax.transform.parameters import mantissa_bits, programs_in, scan_of, sub_program
+from duat_jax.transform.parameters import mantissa_bits
 from duat_jax.transform.program import Path, Program
 
 

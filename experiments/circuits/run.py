@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.attribution.units import METHODS
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuit_study import study
+from duat_jax.evaluation.circuits import METHODS
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
@@ -33,14 +33,14 @@ RIVALS = (
     "secant",
     "secant, two half-steps",
     "secant, patterns held",
-    "half rule",
+    "collapse x change",
     "integrated gradients, 10 steps",
     "gradient x change",
 )
 
 
 SHOWN = (
-    *("secant", "half rule", "gradient x change", "integrated gradients, 10 steps", "contributions x change"),
+    *("secant", "collapse x change", "gradient x change", "integrated gradients, 10 steps", "contributions x change"),
     *("contributions", "random"),
 )
 """Of the first study, what the README shows."""

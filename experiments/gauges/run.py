@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import duat_jax as duat
-from duat_jax.attribution.units import slopes_times_change
-from duat_jax.evaluation.circuits import measure
+from duat_jax.attribution.units import collapse_times_change
+from duat_jax.evaluation.circuits import measure, on_prompts
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.inputs.prompts import draw
@@ -31,7 +31,7 @@ def main(prompts: int) -> None:
         prompts: how many of each task.
     """
     model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
-    methods = {gate_rule: slopes_times_change(gate_rule) for gate_rule in GATE_RULES}
+    methods = {gate_rule: on_prompts(collapse_times_change(gate_rule)) for gate_rule in GATE_RULES}
     curves = {}
     for task in TASKS:
         drawn = draw(model, tokenizer, task, prompts)

@@ -21,9 +21,10 @@ from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
 from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.json_record import plain
 from duat_jax.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 from duat_jax.lora.change import lora_change
-from duat_jax.lora.parameters import as_dict, moved_parameters
+from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import COLUMNS
 from duat_jax.lora.training import Settings, train
 from experiments import smollm2
@@ -123,7 +124,7 @@ def _measure(name: str, training: Training) -> dict[str, Any]:
         "losses": losses.tolist(),
         "before": once("before", lambda: mean_loss(model, measured)),
         "after": once("after", lambda: mean_loss(adapt(model, adapters), measured)),
-        "moved": once("moved", lambda: as_dict(moved_parameters(model, adapters, held_out[0, :-1]))),
+        "moved": once("moved", lambda: plain(moved_parameters(model, adapters, held_out[0, :-1]))),
         "texts": [once(f"text {i}", partial(_split, model, adapters, piece)) for i, piece in enumerate(measured)],
     }
 

@@ -18,10 +18,10 @@ from sympy import MatrixExpr
 from duat_jax.errors import DuatError
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.transform import marks
+from duat_jax.transform.calls import SubProgram, scan_of, sub_program
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.keys import Step
 from duat_jax.transform.liveness import Question, liveness
-from duat_jax.transform.parameters import SubProgram, scan_of, sub_program
 from duat_jax.transform.primitives import apply, linear_operands
 from duat_jax.transform.program import Path
 from duat_jax.transform.recording import Recording, record

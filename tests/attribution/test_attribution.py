@@ -10,7 +10,7 @@ import pytest
 from helpers import close
 
 import duat_jax as duat
-from duat_jax.attribution.units import METHODS
+from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.config import Head
 from duat_jax.nn import MLP, BlockConfig, Experts, GatedMLP
 
@@ -132,7 +132,7 @@ def expected(name, model, x, y, clean, corrupted):
         return together(jax.tree.map(lambda d, *gs: d * sum(gs) / steps, change, *found))
     rule, values = {
         "gradient x change": ("all flow", change),
-        "half rule": ("halves", change),
+        "collapse x change": ("halves", change),
         "contributions": ("terms held", clean),
         "contributions x change": ("terms held", change),
     }[name]
@@ -143,7 +143,7 @@ def expected(name, model, x, y, clean, corrupted):
     "name",
     [
         "gradient x change",
-        "half rule",
+        "collapse x change",
         "contributions x change",
         pytest.param("contributions", marks=pytest.mark.slow),
         pytest.param("integrated gradients, 2 steps", marks=pytest.mark.slow),

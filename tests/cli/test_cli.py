@@ -334,6 +334,8 @@ IN_EVERY_DTYPE = {
         ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
     ),
     "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
+    "intervene": (("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2), ("difference",)),
+    "steer": (("steer", TEXT, "--towards", "import os", "--away", "class A:", "--layers", 1, *GPT2), ("difference",)),
 }
 """Each command that takes `--dtype`, and where its number stands in the JSON."""
 

@@ -51,9 +51,9 @@ def test_audit_prints_a_table_one_equation_and_json(tmp_path):
     assert "Equation 31, version 000: does not hold" in one.stdout
     assert "corrected" in one.stdout
     assert run("audit", "--equation", 31, "--json", tmp_path / "audit.json").exit_code == 0
-    found = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    found = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))["findings"]
     assert [f["equation"] for f in found] == ["31"]
-    everything = json.loads(run("audit", "--json", "-").stdout)
+    everything = json.loads(run("audit", "--json", "-").stdout)["findings"]
     assert {f["source"] for f in everything} == {"000", "001", "003"}
     assert set(everything[0]) == {"equation", "source", "printed", "verdict", "reason", "corrected", "check"}
 
@@ -70,7 +70,7 @@ def test_verify_prints_a_table_and_json():
     result = run("verify", "--depth", 2, "--block", "parallel")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("holds") == 3
-    (found,) = json.loads(run("verify", "--model", GOLDEN / "bert", "--json", "-").stdout)
+    (found,) = json.loads(run("verify", "--model", GOLDEN / "bert", "--json", "-").stdout)["networks"]
     assert found["holds"]
     assert {d["with"] for d in found["differences"]} >= {"forward pass"}
     assert all(d["largest"] <= d["tolerance"] for d in found["differences"])

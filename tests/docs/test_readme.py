@@ -16,6 +16,8 @@ COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
+ATTRIBUTION = (ROOT / "docs" / "attribution.md").read_text(encoding="utf-8")
+OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
 
 
 def test_a_sign_or_a_digit_makes_a_line_another():
@@ -27,7 +29,11 @@ def test_a_sign_or_a_digit_makes_a_line_another():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [README, OPERATORS, INTERVENTIONS], ids=["README", "operators", "interventions"])
+@pytest.mark.parametrize(
+    "page",
+    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE],
+    ids=["README", "operators", "interventions", "attribution", "your own code"],
+)
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
     shown = [block for block in blocks("text", page) if not block.startswith("$ ")]
@@ -40,23 +46,24 @@ def test_every_python_block_prints_what_is_shown(page, capsys):
             assert all(map(alike, actual, expected.splitlines())), actual
 
 
-def shown_command(page):
-    """Return the arguments of the explanation that a page shows, and its lines."""
-    (shown,) = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
+def shown_command(page, *, of_a_model):
+    """Return the arguments of the explanation of the embedded or another model that a page shows, and its lines."""
+    shown_blocks = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
+    (shown,) = [block for block in shown_blocks if ("--model" in block.partition("\n")[0]) == of_a_model]
     command, *expected = shown.strip().splitlines()
     return shlex.split(command)[2:], expected
 
 
 def test_the_shown_table_is_the_demos():
     (demo,) = re.findall(r"^DEMO \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    arguments, expected = shown_command(COMMAND_LINE)
+    arguments, expected = shown_command(COMMAND_LINE, of_a_model=False)
     assert arguments == ["explain", *shlex.split(demo)]
     check_shown(arguments, expected)
 
 
 @pytest.mark.slow
 def test_the_shown_table_is_that_of_the_language_model(tmp_path):
-    arguments, expected = shown_command(README)
+    arguments, expected = shown_command(COMMAND_LINE, of_a_model=True)
     model = arguments.index("--model") + 1
     assert arguments[model] == smollm2.path().name
     arguments[model], arguments[-1] = str(smollm2.path()), str(tmp_path / arguments[-1])
@@ -64,12 +71,12 @@ def test_the_shown_table_is_that_of_the_language_model(tmp_path):
 
 
 def test_the_error_shown_for_a_forgotten_mark_is_real():
-    (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", README, re.DOTALL | re.MULTILINE)
-    source = blocks("python")[1].replace(
+    (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", OWN_CODE, re.DOTALL | re.MULTILINE)
+    source = blocks("python", OWN_CODE)[0].replace(
         'hold(jax.nn.softmax(x @ w["qk"] @ x.T), "pattern")', "jax.nn.softmax(x @ w['qk'] @ x.T)"
     )
     (line,) = [i for i, text in enumerate(source.splitlines(), 1) if "softmax" in text]
-    namespace = {"duat": __import__("duat_jax"), "jnp": jax.numpy}
+    namespace = {}
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError) as raised:
         exec(compile(source, "/home/me/block.py", "exec"), namespace)
     actual = f"NotAffine: {raised.value}"

@@ -15,11 +15,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax.attribution.units import METHODS, Scores
+from duat_jax.attribution.units import Scores
 from duat_jax.cli import application
 from duat_jax.errors import NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve, columns, faithfulness, number
-from duat_jax.evaluation.circuits import AT_ONCE, UNITS, measure, run, top, values
+from duat_jax.evaluation.circuits import AT_ONCE, METHODS, UNITS, measure, run, top, values
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.inputs.tasks import TASKS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import near
 
-from duat_jax.attribution.units import METHODS
+from duat_jax.evaluation.circuits import METHODS
 from experiments.ground_truth.programs import LAST, OTHER, OWN, PROGRAMS
 from experiments.ground_truth.run import KEPT, READ, area_under_curve, areas, load, names
 

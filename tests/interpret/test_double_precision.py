@@ -6,8 +6,7 @@ from accounts import account
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.cli.explain import _require_holding
-from duat_jax.cli.output import DoesNotHold
+from duat_jax.cli.output import DoesNotHold, require_holding
 from duat_jax.in_context import compute as context
 from duat_jax.interpret import pipeline
 from duat_jax.interpret.attention import compute as attends
@@ -80,7 +79,7 @@ def test_a_forward_pass_that_cancels_large_numbers_is_named(name):
     told = found.as_dict() if name == "ledger" else found.as_dict("a model")
     assert told["completeness"]["note"] == completeness.note
     with pytest.raises(DoesNotHold, match="ill-conditioned"):
-        _require_holding("the table", completeness)
+        require_holding("the table", completeness)
 
 
 @pytest.mark.parametrize("name", ASK)

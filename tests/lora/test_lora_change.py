@@ -12,9 +12,10 @@ from helpers import close
 from test_lora import said
 
 import duat_jax as duat
+from duat_jax.json_record import plain
 from duat_jax.lora.adapter import adapt, merge, new_adapters, scaled
 from duat_jax.lora.change import lora_change
-from duat_jax.lora.parameters import as_dict, moved_parameters
+from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import COLUMNS
 from duat_jax.models.config import Head
 from duat_jax.reference.blocks import residual_terms
@@ -276,7 +277,7 @@ def test_parameters_move_as_the_dense_ones_do():
     # Before the adapters nothing moves; a term before them is carried through what they moved.
     assert [float(one.value) for one in moved.input_maps.values()][:2] == [0, 0]
     assert float(next(iter(moved.inner_maps.values())).value) == 0 < float(next(iter(moved.outer_maps.values())).value)
-    assert as_dict(moved)["inner_maps"]["layers.0.mlp"] == {"value": 0, "standard_error": 0}
+    assert plain(moved)["inner_maps"]["layers.0.mlp"] == {"value": 0, "standard_error": 0}
     nothing = moved_parameters(model, scaled(adapters, 0), IDS, samples=64)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(nothing))
 
@@ -315,7 +316,7 @@ def test_an_encoder_is_asked_for_a_similarity():
 
 def test_before_a_head_that_is_a_term_the_layers_outer_maps_stand_still():
     model = duat.load(GOLDEN / "bert-classes", dtype=jnp.float64)
-    found = as_dict(moved_parameters(model, random_adapters(model), jnp.array([5, 7, 9])))
+    found = plain(moved_parameters(model, random_adapters(model), jnp.array([5, 7, 9])))
     assert {one["value"] for name, one in found["outer_maps"].items() if name.startswith("layers.")} == {0.0}
     json.dumps(found, allow_nan=False)
 

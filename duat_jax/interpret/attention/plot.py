@@ -3,7 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure, SubFigure
 
-from duat_jax.display.pictures import BLUE, LABELLED, RED, styled
+from duat_jax.display.colours import DIVERGING, NEGATIVE, POSITIVE
+from duat_jax.display.fonts import families
+from duat_jax.display.pictures import LABELLED, styled
 from duat_jax.display.tables import token_label
 from duat_jax.interpret.attention.result import BIASES, AttentionScore
 
@@ -49,19 +51,19 @@ def _panel(panel: SubFigure, table: np.ndarray, labels: list[str], what: str) ->
     above = panel.add_subplot(grid[0, 0], sharex=heat)
     right = panel.add_subplot(grid[1, 1], sharey=heat)
 
-    image = heat.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    image = heat.imshow(table, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto")
     every = -(-count // LABELLED)
     shown = [label.replace("$", r"\$") for label in labels][::every]
-    heat.set_xticks(range(0, count, every), shown, rotation=90, family="monospace", fontsize="small")
-    heat.set_yticks(range(0, count, every), shown, family="monospace", fontsize="small")
+    heat.set_xticks(range(0, count, every), shown, rotation=90, family=families("monospace"), fontsize="small")
+    heat.set_yticks(range(0, count, every), shown, family=families("monospace"), fontsize="small")
     heat.set_xlabel(f"{what} of the key")
     heat.set_ylabel(f"{what} of the query")
 
     of_keys, of_queries = table.sum(0), table.sum(1)
-    above.bar(range(count), of_keys, color=np.where(of_keys < 0, BLUE, RED))
+    above.bar(range(count), of_keys, color=np.where(of_keys < 0, NEGATIVE, POSITIVE))
     above.axhline(0, color="black", linewidth=0.6)
     above.tick_params(labelbottom=False)
-    right.barh(range(count), of_queries, color=np.where(of_queries < 0, BLUE, RED))
+    right.barh(range(count), of_queries, color=np.where(of_queries < 0, NEGATIVE, POSITIVE))
     right.axvline(0, color="black", linewidth=0.6)
     right.tick_params(labelleft=False)
     panel.colorbar(image, ax=right, label="contribution")

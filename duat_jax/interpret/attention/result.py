@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,10 +11,9 @@ from jaxtyping import Array, Float
 from duat_jax.display.result import Plotted
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness
+from duat_jax.interpret.attention.record import AttentionScoreRecord
+from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Key
-
-if TYPE_CHECKING:
-    pass
 
 BIASES = "biases"
 """The common label of sources without a token."""
@@ -161,48 +160,27 @@ class AttentionScore(Plotted):
         return np.asarray(self.split(side, source))
 
     def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
-        """Return the score, the largest pairs and the sums as plain numbers, for JSON.
-
-        | field | what it is |
-        |---|---|
-        | `model`, `family`, `layer`, `head` | what was asked |
-        | `tokens` | the text, token by token |
-        | `query`, `key`, `versus` | indices of the token that attends, of the one that it attends to, and of the one \
-        whose score is subtracted, or `null` |
-        | `attention` | how much of its attention the query gives to every token |
-        | `dtype` | of everything computed |
-        | `value` | the score, or the difference of two, from the forward pass |
-        | `completeness` | `sum` of all pairs, `error = sum − value`, `tolerance`, `largest` pair, and the `verdict` |
-        | `parts`, `by_part` | names of the groups of sources, and what each pair of groups adds: query by key side |
-        | `by_token` | the same of every pair of tokens; the biases are the last row and column |
-        | `top` | the largest pairs: `query` and `key`, each with `part` and `token`, and `contribution` |
+        """Return the score, the largest pairs and the sums as plain data, with the fields of `AttentionScoreRecord`.
 
         Args:
             model: name of the model.
             count: how many of the largest pairs to list.
         """
         parts, by_part = self.by_part()
-        names = ("family", "layer", "head", "query", "key", "versus")
-        return {
-            "model": model,
-            **{name: getattr(self, name) for name in names},
-            "tokens": list(self.tokens),
-            "attention": self.attention.tolist(),
-            "dtype": str(self.completeness.dtype),
-            "value": self.value,
-            "completeness": self.completeness.as_dict(),
-            "parts": list(parts),
-            "by_part": by_part.tolist(),
-            "by_token": self.by_token()[1].tolist(),
-            "top": [
-                {
-                    "query": {"part": query.part, "token": query.token},
-                    "key": {"part": key.part, "token": key.token},
-                    "contribution": contribution,
-                }
-                for query, key, contribution in self.top(count)
-            ],
-        }
+
+        def source(of: Source) -> dict[str, Any]:
+            return {"part": of.part, "token": of.token}
+
+        return as_record(
+            AttentionScoreRecord,
+            self,
+            model=model,
+            dtype=self.completeness.dtype,
+            parts=parts,
+            by_part=by_part,
+            by_token=self.by_token()[1],
+            top=[pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in self.top(count)],
+        )
 
     def __repr__(self) -> str:
         return f"AttentionScore({self.label} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"

@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, number, token_label
+from duat_jax.display.tables import NumberTable, completeness_line, number, token_label
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.explain.table import TERMS
 
@@ -15,14 +14,14 @@ ATTENDED, TOKENS = 5, 8
 """The numbers of most attended tokens and of tokens with the largest sums in a table."""
 
 
-def _table(*columns: str, left: tuple[str, ...]) -> Table:
-    table = new_table()
+def _table(*columns: str, left: tuple[str, ...], labels: int) -> NumberTable:
+    table = NumberTable(labels)
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right")
     return table
 
 
-def _pairs(score: AttentionScore, count: int) -> Table:
+def _pairs(score: AttentionScore, count: int) -> NumberTable:
     table = _table(
         "of the query",
         "token",
@@ -32,6 +31,7 @@ def _pairs(score: AttentionScore, count: int) -> Table:
         "  ",
         "contribution",
         left=("of the query", "of the key", " ", "  "),
+        labels=6,
     )
 
     def cells(source: Source) -> tuple[str, str, Text]:
@@ -44,10 +44,10 @@ def _pairs(score: AttentionScore, count: int) -> Table:
     return table
 
 
-def _sides(score: AttentionScore) -> tuple[Table, Table]:
+def _sides(score: AttentionScore) -> tuple[NumberTable, NumberTable]:
     """Return the sums of each part and each token on the query and on the key side."""
     parts, by_part = score.by_part()
-    of_parts = _table("part", "of the query", "of the key", left=("part",))
+    of_parts = _table("part", "of the query", "of the key", left=("part",), labels=1)
     for name, query, key in zip(parts, by_part.sum(1), by_part.sum(0), strict=True):
         of_parts.add_row(name, number(float(query)), number(float(key)))
     total = number(float(by_part.sum()))
@@ -58,7 +58,7 @@ def _sides(score: AttentionScore) -> tuple[Table, Table]:
     sizes = np.abs(query[:-1]) + np.abs(key[:-1])
     order = [place for place in np.argsort(-sizes, kind="stable").tolist() if sizes[place]]
     places, others = sorted(order[:TOKENS]), order[TOKENS:]
-    of_tokens = _table("token", " ", "of the query", "of the key", left=(" ",))
+    of_tokens = _table("token", " ", "of the query", "of the key", left=(" ",), labels=2)
 
     def add(place: str, label: str, rows: list[int]) -> None:
         sums = (number(float(side[rows].sum())) for side in (query, key))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +12,14 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import names_of, notes_of, secant
-from duat_jax.inputs.baselines import Reference, as_it_is, check_contrast
-from duat_jax.inputs.batching import bucket, row, stack
+from duat_jax.inputs.baselines import check_contrast
 from duat_jax.inputs.images import seen_image
-from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import OneInput
-from duat_jax.interpret.contrast.result import Compared, Contrast
-from duat_jax.interpret.pipeline import Predicted, certified, embedded, read, readers_of, require_finite
-from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
+from duat_jax.interpret.comparison import compare_runs
+from duat_jax.interpret.contrast.result import Contrast
+from duat_jax.interpret.pipeline import certified, forward_from
+from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -64,12 +62,13 @@ def contrast(
 
     Args:
         model: a loaded model.
-        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
-        other: the same of another one, of as many tokens. Or a baseline: `"mask"`, `"pad"` or `"mean"` (the
-            vocabulary's mean embedding) in every token's place but those that the tokenizer calls special; of an image
-            `"blur"` or its `"mean"`. Or a list of several, over which everything is averaged.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+            an image's pixels.
+        other: the same of another one, of as many tokens. Or a baseline, by a name that is no text then: `"mask"`,
+            `"pad"` or `"mean"` (the vocabulary's mean embedding) in every token's place but those that the tokenizer
+            calls special; of an image `"blur"` or its `"mean"`. Or a list of several, over which all is averaged.
         target: what is asked for, as in `duat.explain`; the most probable one of the given input if absent, on both.
-        contrast: the token id or class whose logit is subtracted.
+        contrast: the token or class whose logit is subtracted.
         against: for an encoder, what both inputs are compared with.
         position: at which token the logit is read; negative counts from the end.
         alignment: where texts differ in length, pairs of indices `(place, token)`: the other's token stands in that
@@ -100,68 +99,26 @@ def contrast(
     """
     names = names_of(held)
     request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
-    references = (as_it_is(request.inputs), *request.others)
-    labels = [labels_of(model.config, each.inputs, tokenizer) for each in references]
-    (reader,) = readers_of(model, [request.target])
-    length = bucket(len(request.inputs.real), model.config.positions)
-    rows = stack(each.padded(length) for each in references)
-    xs, reader, readings = _run(model, reader, rows, request.target.stream)
-    read_out, predicted = jax.device_get(readings)
-    numbers = read_out.value
-    label = request.target.label(row(read_out, 0), labels[0])
-    places = ("on what was given", *(f"on {name}" for name in request.names))
-    remedy = "check the model's weights, or compute in a dtype of a wider range"
-    require_finite(label, dict(zip(places, numbers.tolist(), strict=True)), remedy)
-
-    def recompute(model: Transformer) -> Array:
-        (reader,) = readers_of(model, [request.target])
-        numbers = _run(model, reader.pinned(row(read_out, 0)), rows, request.target.stream)[2][0].value
-        return numbers[0] - numbers[1:].mean()
-
-    parts = jax.device_get(_split(model, reader, rows.inputs.real[0], xs, request.target.stream, names))
-    says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
-    tokens, image = len(labels[0].names), model.config.image
+    runs = compare_runs(model, request, tokenizer)
+    parts = jax.device_get(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))
+    tokens, image = len(runs.tokens), model.config.image
     return Contrast(
         family=model.config.family,
-        tokens=labels[0].names,
-        target=label,
-        value=float(numbers[0]),
-        predictions=says[0],
-        others=tuple(
-            Compared(name, labels[i].names if text else (), float(numbers[i]), says[i])
-            for i, (name, text) in enumerate(zip(request.names, request.texts, strict=True), 1)
-        ),
+        tokens=runs.tokens,
+        target=runs.target,
+        value=runs.value,
+        predictions=runs.predictions,
+        others=runs.others,
         flow=parts.flow[:, :tokens],
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
         discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain forward passes.
-        completeness=certified(parts.completeness.against(numbers[0] - numbers[1:].mean()), model, recompute),
+        completeness=certified(parts.completeness.against(runs.difference), model, runs.recompute),
         notes=notes_of(parts.unrecognised),
         image=None if image is None else seen_image(image, request.inputs.given),
     )
-
-
-@partial(jax.jit, static_argnames="stream")
-def _run(
-    model: Transformer, reader: Reader, rows: Reference, stream: int | None
-) -> tuple[Array, Any, tuple[Reading, Predicted]]:
-    """Return the embeddings of each row, the pinned reader, and its reading and predictions in each row."""
-
-    def plainly(reference: Reference) -> tuple[Array, ForwardPass]:
-        x, real = embedded(model, reference), jnp.asarray(reference.inputs.real)
-        streams = {} if stream is None else {stream: _stream(model, x, real, stream)}
-        return x, ForwardPass(real, model.states(x, real), streams)
-
-    xs, passed = jax.vmap(plainly)(rows)
-    first, _ = read(model, reader, row(passed, 0))
-    reader = reader.pinned(first)
-    return xs, reader, jax.vmap(partial(read, model, reader))(passed)
-
-
-def _stream(model: Transformer, x: Array, real: Bool[Array, "tokens"], layers: int) -> Float[Array, "tokens features"]:
-    return Stack(model.stack.blocks[:layers])(model.first(x), real)
 
 
 @partial(jax.jit, static_argnames=("stream", "held"))
@@ -176,11 +133,7 @@ def _split(
     """Return the parts of the first row's number minus each other's, averaged over the others."""
 
     def number(x: Array) -> Array:
-        if stream is None:
-            passed = ForwardPass(real, model.states(x, real), {})
-        else:
-            passed = ForwardPass(real, x, {stream: _stream(model, x, real, stream)})
-        return reader.read(model, passed).value
+        return reader.read(model, forward_from(model, x, real, stream)).value
 
     def parts(y: Array) -> _Parts:
         difference = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)

@@ -4,6 +4,8 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from duat_jax.display.colours import DIVERGING
+from duat_jax.display.fonts import families
 from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show, styled
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.contrast.result import Contrast
@@ -36,11 +38,11 @@ def _draw_flow(contrast: Contrast) -> Figure:
     flow, heads_axes = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     limit = float(np.nanmax(np.abs([*contrast.flow.ravel(), *heads.ravel()]))) or 1.0
     for axes, table in ((flow, contrast.flow), (heads_axes, heads)):
-        drawn = axes.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", origin="lower")
+        drawn = axes.imshow(table, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
 
     step = -(-columns // LABELLED)
     labels = [label.replace("$", r"\$") for label in token_labels(contrast, "\n")]
-    flow.set_xticks(range(0, columns, step), labels[::step], rotation=90, family="monospace")
+    flow.set_xticks(range(0, columns, step), labels[::step], rotation=90, family=families("monospace"))
     for label in flow.get_xticklabels():
         label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
     flow.set_yticks(range(rows), contrast.rows)

@@ -1,7 +1,7 @@
 """The result of a contrast: the difference of a target between two inputs, as parts that sum to it."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -12,26 +12,10 @@ from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
+from duat_jax.interpret.comparison import Compared
+from duat_jax.interpret.contrast.record import ContrastRecord
+from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Key, Marked
-
-if TYPE_CHECKING:
-    pass
-
-
-class Compared(NamedTuple):
-    """One reference that an input is contrasted with.
-
-    Args:
-        name: what it is, in words.
-        tokens: a text's tokens, readable; empty of a baseline and of an image.
-        value: the number there, from the plain forward pass.
-        predictions: what the model says there.
-    """
-
-    name: str
-    tokens: tuple[str, ...]
-    value: float
-    predictions: tuple[Prediction, ...]
 
 
 class Head(NamedTuple):
@@ -124,51 +108,21 @@ class Contrast(Plotted):
         return [Head(*entry) for entry in largest_entries(self.heads, count)]
 
     def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
-        """Return everything but single neurons as plain numbers, for JSON.
-
-        | field | what it is |
-        |---|---|
-        | `model`, `family` | what was asked |
-        | `tokens` | the text, token by token; the patches of an image |
-        | `target` | what is asked for, in words |
-        | `dtype` | of everything computed |
-        | `value`, `predictions` | the number on the input; what the model says on it: `token`, `probability` |
-        | `others` | the same of each of the others, with its `name` and its `tokens` |
-        | `difference` | the value minus the mean of the others' values |
-        | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
-        | `notes` | what to know of the parts though they sum; none as a rule |
-        | `flow` | by row, the parts of every token; the first row, `embedding`, are the input's parts |
-        | `heads` | by layer, of every token, the parts of what each head mixes |
-        | `moved`, `discontinuities` | what was held and moved, and discontinuities, by name |
-        | `top_heads` | the largest: `mixed`, `token_index`, `head`, `part` |
-        | `top_neurons` | the largest: `term`, `token_index`, `neuron`, `contribution` |
+        """Return everything but single neurons as plain data for JSON, with the fields of `ContrastRecord`.
 
         Args:
             model: name of the model.
             count: how many of the largest heads and neurons to list.
         """
-        return {
-            "model": model,
-            "family": self.family,
-            "tokens": list(self.tokens),
-            "target": self.target,
-            "dtype": str(self.completeness.dtype),
-            "value": self.value,
-            "predictions": [prediction._asdict() for prediction in self.predictions],
-            "others": [
-                other._asdict() | {"predictions": [prediction._asdict() for prediction in other.predictions]}
-                for other in self.others
-            ],
-            "difference": self.difference,
-            "completeness": self.completeness.as_dict(),
-            "notes": list(self.notes),
-            "flow": dict(zip(self.rows, self.flow.tolist(), strict=True)),
-            "heads": {str(key): part.tolist() for key, part in self.heads.items()},
-            "moved": {str(key): part for key, part in self.moved.items()},
-            "discontinuities": self.discontinuities,
-            "top_heads": [head._asdict() | {"mixed": str(head.mixed)} for head in self.top_heads(count)],
-            "top_neurons": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top_neurons(count)],
-        }
+        return as_record(
+            ContrastRecord,
+            self,
+            model=model,
+            dtype=self.completeness.dtype,
+            flow=dict(zip(self.rows, self.flow, strict=True)),
+            top_heads=self.top_heads(count),
+            top_neurons=self.top_neurons(count),
+        )
 
     def __repr__(self) -> str:
         return f"Contrast({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

@@ -1,13 +1,21 @@
 """The table of a contrast, for a terminal and a notebook."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number, predictions_line, token_label
+from duat_jax.display.tables import (
+    FittingTable,
+    NumberTable,
+    completeness_line,
+    note_lines,
+    number,
+    predictions_line,
+    token_label,
+)
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.transform.keys import Key
@@ -49,7 +57,7 @@ def layer_of(key: Key) -> str:
 
 def _said(contrast: Contrast) -> list[RenderableType]:
     """Return the most probable outputs and the target's value on each input."""
-    table = new_table()
+    table = NumberTable()
     table.add_column("")
     table.add_column("the number", justify="right")
     if contrast.predictions:
@@ -64,11 +72,11 @@ def _said(contrast: Contrast) -> list[RenderableType]:
     return [table]
 
 
-def _flow(contrast: Contrast) -> Table:
+def _flow(contrast: Contrast, count: int) -> NumberTable:
     """Return the flow, the tokens with the largest parts."""
-    table, labels = new_table(), token_labels(contrast, "\n")
+    table, labels = NumberTable(), token_labels(contrast, "\n")
     sizes = np.abs(contrast.flow).max(0)
-    columns = np.sort(np.argsort(-sizes)[:COLUMNS])
+    columns = np.sort(np.argsort(-sizes)[:count])
     columns = columns[sizes[columns] > 0]
     rest = np.setdiff1d(np.arange(len(labels)), columns)
     table.add_column("")
@@ -88,7 +96,7 @@ def _units(
 ) -> list[RenderableType]:
     if not entries:
         return []
-    table, labels = new_table(), token_labels(contrast)
+    table, labels = NumberTable(labels=4), token_labels(contrast)
     for column in ("", "token", " ", kind, "part"):
         table.add_column(column, justify="left" if column.isspace() else "right")
     for key, token, unit, part in entries:
@@ -100,7 +108,7 @@ def _named(title: str, parts: dict[str, float]) -> list[RenderableType]:
     found = {name: part for name, part in parts.items() if part}
     if not found:
         return []
-    table = new_table()
+    table = NumberTable()
     table.add_column("name")
     table.add_column("part", justify="right")
     for name, part in sorted(found.items(), key=lambda item: -abs(item[1])):
@@ -116,13 +124,13 @@ def render(contrast: Contrast, count: int = UNITS) -> RenderableType:
         count: how many of the biggest heads and neurons.
     """
     moved = {str(key): part for key, part in contrast.moved.items()}
-    several = f", the {COLUMNS} tokens with most" if len(contrast.tokens) > COLUMNS else ""
+    several = ", the tokens with most" if len(contrast.tokens) > COLUMNS else ""
     return Group(
         Text.assemble(("Explained:  ", "bold"), f"the difference of the {contrast.target}"),
         *_said(contrast),
         "",
         Text(f"Where the difference is, after each layer{several}", style="bold"),
-        _flow(contrast),
+        FittingTable(partial(_flow, contrast), COLUMNS),
         "",
         *_units("The heads with most, and where they carry it", "head", contrast.top_heads(count), contrast),
         *_units("The neurons with most", "neuron", contrast.top_neurons(count), contrast),

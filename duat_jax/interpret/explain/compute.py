@@ -55,12 +55,13 @@ class _Options(TypedDict, total=False):
     sharding: NamedSharding | None
 
 
+# A string is one text, and to a type checker a sequence of strings too: the first overload that fits is meant.
 @overload
-def explain(
+def explain(  # type: ignore[overload-overlap]
     model: Transformer, inputs: OneInput, target: OneTarget = None, **options: Unpack[_Options]
 ) -> Explanation: ...
 @overload
-def explain(
+def explain(  # type: ignore[overload-overlap]
     model: Transformer, inputs: OneInput, target: ManyTargets, **options: Unpack[_Options]
 ) -> list[Explanation]: ...
 @overload
@@ -92,17 +93,18 @@ def explain(
 
     Args:
         model: a loaded model.
-        inputs: token ids, `[tokens]`, or a `duat.TokenizedText` of several segments; for a vision model an image's
-            pixels, `[channels, height, width]`; or a list of many, of any lengths.
-        target: token id, or class by name or number, whose logit is explained, the most probable one if absent; or a
-            target, such as `duat.targets.LogProbability(7)`; or a list of many.
-        contrast: the token id or class whose logit is subtracted.
-        against: for an encoder, token ids of the other text, `[other_tokens]`.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
+            For a vision model an image's pixels, `[channels, height, width]`. Or a list of many, of any lengths.
+        target: the token, by its id or with a `tokenizer` by its text, or the class, by name or number, whose logit is
+            explained, the most probable one if absent; or a target, such as `duat.targets.LogProbability(7)`; or a list
+            of many.
+        contrast: the token or class whose logit is subtracted.
+        against: for an encoder, the other text, or its token ids, `[other_tokens]`.
         position: at which token the logit is read; negative counts from the end. If absent the last one, or for a
             masked language model the only mask.
         gate_rule: through which factors of gated terms the collapse flows, as in `duat.collapse`; the table is the
             same in each.
-        tokenizer: makes tokens readable and knows the mask; without it tokens are shown as numbers.
+        tokenizer: makes token ids of texts and tokens readable, and knows the mask; without it tokens are numbers.
         sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
             has to lie on the same devices.
 

@@ -5,7 +5,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import ACROSS, BLUE, LABELLED, PATCHES, RED, overlay, show, styled
+from duat_jax.display.colours import DIVERGING, NEGATIVE, POSITIVE
+from duat_jax.display.fonts import families
+from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show, styled
 from duat_jax.display.tables import token_label
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.explain.result import Explanation
@@ -39,16 +41,16 @@ def _draw_table(explanation: Explanation) -> Figure:
     above = figure.add_subplot(grid[0, 0], sharex=heat)
     right = figure.add_subplot(grid[1, 1], sharey=heat)
 
-    image = heat.imshow(table, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", origin="lower")
+    image = heat.imshow(table, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
     step = -(-columns // LABELLED)
     labels = [token_label(token).replace("$", r"\$") for token in explanation.tokens]
-    heat.set_xticks(range(0, columns, step), labels[::step], rotation=90, family="monospace")
+    heat.set_xticks(range(0, columns, step), labels[::step], rotation=90, family=families("monospace"))
     heat.set_yticks(range(rows), ["embedding", *explanation.labels.values()])
     heat.set_xlabel("token")
     heat.set_xlim(-0.5, columns - 0.5)
 
     sums = table.sum(0)
-    above.bar(range(columns), sums, color=np.where(sums < 0, BLUE, RED))
+    above.bar(range(columns), sums, color=np.where(sums < 0, NEGATIVE, POSITIVE))
     above.step(
         np.arange(-1, columns + 1),
         np.pad(explanation.input_tokens, 1),
@@ -63,7 +65,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     above.legend()
 
     sums = table.sum(1)
-    right.barh(range(rows), sums, color=np.where(sums < 0, BLUE, RED))
+    right.barh(range(rows), sums, color=np.where(sums < 0, NEGATIVE, POSITIVE))
     right.axvline(0, color="black", linewidth=0.6)
     right.tick_params(labelleft=False)
     right.set_xlabel("per term")
@@ -138,7 +140,7 @@ def _draw_bars(axes: Axes, table: Float[np.ndarray, "terms tokens"], names: list
         (table[:, PATCHES].sum(1), -0.2, 0.55, "patches"),
         (table[:, 0], 0.2, 1.0, "whole"),
     ):
-        axes.barh(places + shift, numbers, 0.4, color=np.where(numbers < 0, BLUE, RED), alpha=alpha)
+        axes.barh(places + shift, numbers, 0.4, color=np.where(numbers < 0, NEGATIVE, POSITIVE), alpha=alpha)
         axes.barh([0], [0], color="0.3", alpha=alpha, label=what)
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set_yticks(places, names, fontsize="small")

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,10 +13,9 @@ from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
+from duat_jax.interpret.explain.record import ExplanationRecord
+from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Key, Marked
-
-if TYPE_CHECKING:
-    pass
 
 
 class ActiveNeuron(NamedTuple):
@@ -117,47 +116,29 @@ class Explanation(Plotted):
         ]
 
     def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
-        """Return everything but single neurons as plain numbers, for JSON.
-
-        | field | what it is |
-        |---|---|
-        | `model`, `family` | what was asked |
-        | `tokens` | the text, token by token; the patches of an image |
-        | `target` | what is explained, in words |
-        | `dtype` | of everything computed |
-        | `predictions` | the most probable tokens or classes: `token`, `probability`; empty for an encoder |
-        | `value` | the explained number, from the plain forward pass |
-        | `completeness` | `sum` of all parts, `error = sum − value`, `tolerance`, `largest` part, and the `verdict`: \
-        `"holds"`, `"fails"` or `"inconclusive"` |
-        | `contributions` | `embedding`: of every token; `terms`: by term, of every token; `biases`: by name |
-        | `collapse` | `tokens`: contribution of every token by `W(x0) x0`; `bias`: `b(x0)`; its own `completeness` |
-        | `top` | the largest neurons: `term`, `token_index`, `neuron`, `contribution`, `coefficient`, `activation` |
+        """Return everything but single neurons as plain data for JSON, with the fields of `ExplanationRecord`.
 
         Args:
             model: name of the model.
             count: how many of the largest neurons to list.
         """
-        return {
-            "model": model,
-            "family": self.family,
-            "tokens": list(self.tokens),
-            "target": self.target,
-            "dtype": str(self.completeness.dtype),
-            "predictions": [prediction._asdict() for prediction in self.predictions],
-            "value": self.value,
-            "completeness": self.completeness.as_dict(),
-            "contributions": {
-                "embedding": self.embedding.tolist(),
-                "terms": dict(zip(map(str, self.terms), self.term_tokens.tolist(), strict=True)),
-                "biases": {str(key): value for key, value in self.biases.items()},
+        return as_record(
+            ExplanationRecord,
+            self,
+            model=model,
+            dtype=self.completeness.dtype,
+            contributions={
+                "embedding": self.embedding,
+                "terms": dict(zip(self.terms, self.term_tokens, strict=True)),
+                "biases": self.biases,
             },
-            "collapse": {
-                "tokens": self.input_tokens.tolist(),
+            collapse={
+                "tokens": self.input_tokens,
                 "bias": self.input_bias,
-                "completeness": self.collapse_completeness.as_dict(),
+                "completeness": self.collapse_completeness,
             },
-            "top": [neuron._asdict() | {"term": str(neuron.term)} for neuron in self.top(count)],
-        }
+            top=self.top(count),
+        )
 
     def __repr__(self) -> str:
         return f"Explanation({self.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"

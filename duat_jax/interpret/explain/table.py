@@ -1,11 +1,12 @@
 """The table of an explanation, for a terminal and a notebook."""
 
+from functools import partial
+
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, number, predictions_line, token_label
+from duat_jax.display.tables import FittingTable, NumberTable, completeness_line, number, predictions_line, token_label
 from duat_jax.interpret.explain.result import Explanation
 
 TERMS, COLUMNS, BIASES = 10, 6, 5
@@ -15,8 +16,8 @@ USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): 
 """The note under the table of a single input."""
 
 
-def _terms(explanation: Explanation, count: int) -> Table:
-    table = new_table()
+def _terms(explanation: Explanation, count: int) -> NumberTable:
+    table = NumberTable(labels=4)
     for column in ("term", "token", "", "neuron", "contribution", "= coefficient", "× activation"):
         table.add_column(column, justify="left" if column in ("", "term") else "right")
     labels = explanation.labels
@@ -34,12 +35,12 @@ def _terms(explanation: Explanation, count: int) -> Table:
     return table
 
 
-def _layers(explanation: Explanation) -> Table:
+def _layers(explanation: Explanation, count: int) -> NumberTable:
     terms, embedding = explanation.term_tokens, explanation.embedding
     totals = embedding + terms.sum(0)
-    columns = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:COLUMNS])
+    columns = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:count])
     rest = np.setdiff1d(np.arange(len(totals)), columns)
-    table = new_table()
+    table = NumberTable()
     table.add_column("")
     for index in columns:
         table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
@@ -70,7 +71,7 @@ def _biases(explanation: Explanation) -> list[RenderableType]:
     ordered = _on_the_linear_path(explanation)
     if not ordered:
         return []
-    table = new_table()
+    table = NumberTable()
     table.add_column("name")
     table.add_column("contribution", justify="right")
     for name, value in ordered[:BIASES]:
@@ -104,10 +105,8 @@ def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
         Text(f"The {count} biggest terms", style="bold"),
         _terms(explanation, count),
         "",
-        Text(
-            "Term × token" + (f", the {COLUMNS} tokens with most" if len(explanation.tokens) > COLUMNS else ""), "bold"
-        ),
-        _layers(explanation),
+        Text("Term × token, those with most" if len(explanation.tokens) > COLUMNS else "Term × token", "bold"),
+        FittingTable(partial(_layers, explanation), COLUMNS),
         Text(collapse_note, style="dim"),
         "",
         *_biases(explanation),

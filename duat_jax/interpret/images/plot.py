@@ -5,7 +5,8 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from duat_jax.display.pictures import BLUE, RED, overlay, show, styled
+from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.pictures import overlay, show, styled
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
 
@@ -37,7 +38,7 @@ def draw(maps: ImageMaps) -> Figure:
     for axes, (name, numbers) in zip(others, whole.items(), strict=True):
         _lay_over(above, [axes], maps.image, {name: numbers}, location="bottom")
     sums = np.array([*(part.sum() for part in parts.values()), sum(maps.biases.values())])
-    bars.barh(np.arange(len(sums)), sums, color=np.where(sums < 0, BLUE, RED))
+    bars.barh(np.arange(len(sums)), sums, color=np.where(sums < 0, NEGATIVE, POSITIVE))
     bars.axvline(0, color="black", linewidth=0.6)
     bars.set_yticks(np.arange(len(sums)), [*parts, "biases"], fontsize="small")
     bars.invert_yaxis()

@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, number
+from duat_jax.display.tables import NumberTable, completeness_line, number
 from duat_jax.interpret.images.result import ImageMaps
 
 
@@ -14,7 +14,7 @@ def render(maps: ImageMaps) -> RenderableType:
     Args:
         maps: what to show.
     """
-    table = new_table()
+    table = NumberTable()
     for column in ("part", "sum", "largest", "at row, column", "of"):
         table.add_column(column, justify="left" if column == "part" else "right")
     named = {"pixels, past all terms": maps.path, **{str(key): part for key, part in maps.terms.items()}}

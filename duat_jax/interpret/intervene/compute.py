@@ -20,12 +20,11 @@ from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.changes import Applied, Change, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.pipeline import certified, readers_of, require_finite
+from duat_jax.interpret.pipeline import certified, forward_from, readers_of, require_finite
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.stack import Stack
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
@@ -59,12 +58,13 @@ def intervene(
 
     Args:
         model: a loaded model.
-        inputs: token ids, `[tokens]`, or a `duat.TokenizedText`; for a vision model an image's pixels.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+            an image's pixels.
         changes: one or several, of different places: `duat.edits.Neurons(layer, neurons, tokens)`,
             `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
             `.scale(factor)` or `.steer(direction)`.
         target: what is asked for, as in `duat.explain`; the most probable one without changes if absent.
-        contrast: the token id or class whose logit is subtracted.
+        contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
         tokenizer: makes tokens readable and knows the mask.
@@ -197,9 +197,7 @@ class _Parts(NamedTuple):
 
 def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
     """Return the function from the embeddings to a stream, or to the states of the read-out."""
-    if stream is None:
-        return lambda x: model.states(x, real)
-    return lambda x: Stack(model.stack.blocks[:stream])(model.first(x), real)
+    return lambda x: forward_from(model, x, real, stream).at(stream)
 
 
 def _read(model: Transformer, reader: Reader, real: Any, states: Array, stream: int | None) -> Reading:

@@ -1,7 +1,7 @@
 """The result of an intervention: the measured and the predicted effect of each change on a target."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,9 +9,8 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.result import Displayed
 from duat_jax.forms.completeness import Completeness
-
-if TYPE_CHECKING:
-    pass
+from duat_jax.interpret.intervene.record import InterventionRecord
+from duat_jax.json_record import as_record
 
 
 class Effect(NamedTuple):
@@ -71,47 +70,12 @@ class Intervention(Displayed):
         return float(self.completeness.value)
 
     def as_dict(self, model: str) -> dict[str, Any]:
-        """Return everything as plain numbers, for JSON.
-
-        | field | what it is |
-        |---|---|
-        | `model`, `family` | what was asked |
-        | `tokens` | the text, token by token; the patches of an image |
-        | `target` | what is asked for, in words |
-        | `dtype` | of everything computed |
-        | `before`, `after`, `difference` | the number, without and with all changes |
-        | `effects` | of each change: the `change` in words, its `tokens` and `units`; `frozen` and `secant`, of each \
-        value that is changed; `alone`, measured |
-        | `discontinuities` | parts without a slope, by name |
-        | `completeness` | `sum` of all parts, `error`, `tolerance`, `largest` part, and the `verdict` |
-        | `notes` | what to know of the parts though they sum; none as a rule |
+        """Return everything as plain data for JSON, with the fields of `InterventionRecord`.
 
         Args:
             model: name of the model.
         """
-        return {
-            "model": model,
-            "family": self.family,
-            "tokens": list(self.tokens),
-            "target": self.target,
-            "dtype": str(self.completeness.dtype),
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference,
-            "effects": [
-                effect._asdict()
-                | {
-                    "tokens": list(effect.tokens),
-                    "units": None if effect.units is None else list(effect.units),
-                    "frozen": effect.frozen.tolist(),
-                    "secant": effect.secant.tolist(),
-                }
-                for effect in self.effects
-            ],
-            "discontinuities": self.discontinuities,
-            "completeness": self.completeness.as_dict(),
-            "notes": list(self.notes),
-        }
+        return as_record(InterventionRecord, self, model=model, dtype=self.completeness.dtype)
 
     def __repr__(self) -> str:
         return f"Intervention({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

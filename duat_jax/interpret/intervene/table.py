@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import completeness_line, new_table, note_lines, number
+from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
 from duat_jax.interpret.intervene.result import Intervention
 
 NOTE = (
@@ -20,7 +20,7 @@ def render(found: Intervention) -> RenderableType:
     Args:
         found: what to show.
     """
-    table = new_table()
+    table = NumberTable()
     table.add_column("change")
     for column in ("frozen", "secant", "alone"):
         table.add_column(column, justify="right")

@@ -9,6 +9,22 @@ import gguf
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.gguf_header import Header
+from duat_jax.models.checkpoint.gguf_tensor_names import (
+    AROUND_MLP,
+    BERT,
+    DECODER,
+    GATED,
+    GPT2,
+    GPT_OSS,
+    MIXTRAL_ROUTED,
+    NEOX,
+    OLMO,
+    PHI,
+    PHI3,
+    PLAIN,
+    QUERY_KEY_NORMS,
+    ROUTED,
+)
 from duat_jax.models.checkpoint.problems import quoted
 
 _CAPS_AND_WINDOW = {
@@ -37,56 +53,6 @@ _EXPERTS = {
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
 }
-
-_LAYER = "model.layers.0."
-_DECODER = [
-    *("model.embed_tokens", "model.norm", "lm_head"),
-    *(f"{_LAYER}self_attn.{part}_proj" for part in "qkvo"),
-    *(f"{_LAYER}{norm}_layernorm" for norm in ("input", "post_attention")),
-]
-_GATED = [f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")]
-_ROUTED = [f"{_LAYER}mlp.gate", *(f"{_LAYER}mlp.experts.{part}_proj" for part in ("gate", "up", "down"))]
-_MIXTRAL = [f"{_LAYER}block_sparse_moe.{part}" for part in ("gate", "experts.w1", "experts.w2", "experts.w3")]
-_PLAIN = [f"{_LAYER}mlp.{part}" for part in ("c_fc", "c_proj")]
-_PHI = [
-    *("model.embed_tokens", "model.final_layernorm", "lm_head", f"{_LAYER}input_layernorm"),
-    *(f"{_LAYER}self_attn.{part}" for part in ("q_proj", "k_proj", "v_proj", "dense")),
-    *(f"{_LAYER}mlp.{part}" for part in ("fc1", "fc2")),
-]
-_GPT2 = [
-    *(f"transformer.{part}" for part in ("wte", "wpe", "ln_f")),
-    *("lm_head", "transformer.h.0.ln_1", "transformer.h.0.ln_2"),
-    *(f"transformer.h.0.{part}" for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")),
-]
-_BERT = [
-    *(
-        f"embeddings.{part}"
-        for part in ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
-    ),
-    *(f"encoder.layer.0.attention.self.{part}" for part in ("query", "key", "value")),
-    *(f"encoder.layer.0.attention.output.{part}" for part in ("dense", "LayerNorm")),
-    *(f"encoder.layer.0.{part}" for part in ("intermediate.dense", "output.dense", "output.LayerNorm")),
-]
-_PHI3 = [
-    *("model.embed_tokens", "model.norm", "lm_head"),
-    *(f"{_LAYER}{norm}_layernorm" for norm in ("input", "post_attention")),
-    *(f"{_LAYER}{part}" for part in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")),
-]
-_NEOX = [
-    *("gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"),
-    *(f"gpt_neox.layers.0.{norm}_layernorm" for norm in ("input", "post_attention")),
-    *(f"gpt_neox.layers.0.attention.{part}" for part in ("query_key_value", "dense")),
-    *(f"gpt_neox.layers.0.mlp.{part}" for part in ("dense_h_to_4h", "dense_4h_to_h")),
-]
-_GPT_OSS = [
-    *_DECODER,
-    *(f"{_LAYER}{part}" for part in ("self_attn.sinks", "mlp.router")),
-    *(f"{_LAYER}mlp.experts.{part}_proj" for part in ("gate", "up", "down")),
-]
-_QUERY_KEY_NORMS = [f"{_LAYER}self_attn.{part}_norm" for part in "qk"]
-_OLMO = [name for name in _DECODER + _GATED + _QUERY_KEY_NORMS if not name.endswith("input_layernorm")]
-_OLMO.append(f"{_LAYER}post_feedforward_layernorm")
-_AROUND_MLP = [f"{_LAYER}{place}_feedforward_layernorm" for place in ("pre", "post")]
 
 
 class Layout(Enum):
@@ -226,7 +192,7 @@ ARCHITECTURES = {
     "gpt2": Architecture(
         gguf.MODEL_ARCH.GPT2,
         "gpt2",
-        _GPT2,
+        GPT2,
         {},
         _gpt2,
         epsilon=(_LAYER_NORM, "layer_norm_epsilon"),
@@ -235,7 +201,7 @@ ARCHITECTURES = {
     "bert": Architecture(
         gguf.MODEL_ARCH.BERT,
         "bert",
-        _BERT,
+        BERT,
         {},
         _bert,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
@@ -245,7 +211,7 @@ ARCHITECTURES = {
     "phi3": Architecture(
         gguf.MODEL_ARCH.PHI3,
         "phi3",
-        _PHI3,
+        PHI3,
         {
             "attention.sliding_window": "sliding_window",
             "rope.scaling.original_context_length": "original_max_position_embeddings",
@@ -256,7 +222,7 @@ ARCHITECTURES = {
     "gpt-oss": Architecture(
         getattr(gguf.MODEL_ARCH, "GPT_OSS", gguf.MODEL_ARCH.LLAMA),  # an older library's names don't fit: refused
         "gpt_oss",
-        _GPT_OSS,
+        GPT_OSS,
         {
             "expert_count": "num_local_experts",
             "expert_used_count": "num_experts_per_tok",
@@ -268,7 +234,7 @@ ARCHITECTURES = {
     "gptneox": Architecture(
         gguf.MODEL_ARCH.GPTNEOX,
         "gpt_neox",
-        _NEOX,
+        NEOX,
         {"use_parallel_residual": "use_parallel_residual"},
         _gpt_neox,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
@@ -278,7 +244,7 @@ ARCHITECTURES = {
     "starcoder2": Architecture(
         gguf.MODEL_ARCH.STARCODER2,
         "starcoder2",
-        _DECODER + _PLAIN,
+        DECODER + PLAIN,
         {},
         _starcoder2,
         epsilon=(_LAYER_NORM, "norm_epsilon"),
@@ -286,17 +252,17 @@ ARCHITECTURES = {
     "smollm3": Architecture(
         gguf.MODEL_ARCH.LLAMA,  # whose tensors have the same names; older libraries know no other
         "smollm3",
-        _DECODER + _GATED,
+        DECODER + GATED,
         {},
         _smollm3,
         layout=Layout.ALTERNATING,
     ),
-    "olmo2": Architecture(gguf.MODEL_ARCH.OLMO2, "olmo2", _OLMO, {}, _olmo),
-    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, "gemma", _DECODER + _GATED, {}, _gemma, layout=Layout.SHIFTED),
+    "olmo2": Architecture(gguf.MODEL_ARCH.OLMO2, "olmo2", OLMO, {}, _olmo),
+    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, "gemma", DECODER + GATED, {}, _gemma, layout=Layout.SHIFTED),
     "gemma3": Architecture(
         gguf.MODEL_ARCH.GEMMA3,
         "gemma3_text",
-        _DECODER + _GATED + _AROUND_MLP + _QUERY_KEY_NORMS,
+        DECODER + GATED + AROUND_MLP + QUERY_KEY_NORMS,
         _GEMMA3,
         _gemma3,
         layout=Layout.SHIFTED,
@@ -304,7 +270,7 @@ ARCHITECTURES = {
     "phi2": Architecture(
         gguf.MODEL_ARCH.PHI2,
         "phi",
-        _PHI,
+        PHI,
         {},
         _phi2,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
@@ -313,33 +279,33 @@ ARCHITECTURES = {
     "stablelm": Architecture(
         gguf.MODEL_ARCH.STABLELM,
         "stablelm",
-        _DECODER + _GATED,
+        DECODER + GATED,
         {"use_parallel_residual": "use_parallel_residual"},
         _stablelm,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
         turned="partial_rotary_factor",
     ),
     "granite": Architecture(
-        gguf.MODEL_ARCH.GRANITE, "granite", _DECODER + _GATED, _GRANITE, _llama, layout=Layout.ALTERNATING
+        gguf.MODEL_ARCH.GRANITE, "granite", DECODER + GATED, _GRANITE, _llama, layout=Layout.ALTERNATING
     ),
     "command-r": Architecture(
         gguf.MODEL_ARCH.COMMAND_R,
         "cohere",
-        _DECODER + _GATED,
+        DECODER + GATED,
         {"logit_scale": "logit_scale"},
         _silu,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
     ),
-    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", _DECODER + _GATED, {}, _llama, layout=Layout.ALTERNATING),
-    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", _DECODER + _GATED, {}, _silu),
-    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", _DECODER + _GATED + _QUERY_KEY_NORMS, {}, _silu),
+    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", DECODER + GATED, {}, _llama, layout=Layout.ALTERNATING),
+    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", DECODER + GATED, {}, _silu),
+    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", DECODER + GATED + QUERY_KEY_NORMS, {}, _silu),
     "qwen3moe": Architecture(
-        gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", _DECODER + _ROUTED + _QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
+        gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", DECODER + ROUTED + QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
     ),
     "gemma2": Architecture(
         gguf.MODEL_ARCH.GEMMA2,
         "gemma2",
-        _DECODER + _GATED + _AROUND_MLP,
+        DECODER + GATED + AROUND_MLP,
         _CAPS_AND_WINDOW,
         _gemma2,
         layout=Layout.SHIFTED,
@@ -347,11 +313,11 @@ ARCHITECTURES = {
 }
 """The supported architectures, by `general.architecture`."""
 
-OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", _OLMO, {"attention.sliding_window": "sliding_window"}, _olmo)
+OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", OLMO, {"attention.sliding_window": "sliding_window"}, _olmo)
 """The architecture of an OLMo 2 with windows."""
 
 MIXTRAL = Architecture(
-    gguf.MODEL_ARCH.LLAMA, "mixtral", _DECODER + _MIXTRAL, _MIXTRAL_EXPERTS, _silu, layout=Layout.ALTERNATING
+    gguf.MODEL_ARCH.LLAMA, "mixtral", DECODER + MIXTRAL_ROUTED, _MIXTRAL_EXPERTS, _silu, layout=Layout.ALTERNATING
 )
 """The architecture of a llama with experts."""
 

@@ -8,10 +8,10 @@ from typing import Any
 import gguf
 import numpy as np
 
+from duat_jax.models.checkpoint.fields import LARGEST
 from duat_jax.models.checkpoint.gguf_architectures import architecture_of
 from duat_jax.models.checkpoint.gguf_header import Header
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.settings import LARGEST
 
 SIZES = {
     "context_length": "max_position_embeddings",

@@ -10,7 +10,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words
 from duat_jax.models.targets.logit import read_logit
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_class
+from duat_jax.models.validation import Places, checked_class, require_two
 
 
 @final
@@ -48,10 +48,10 @@ class ClassLogit(ReadByItself):
             places: the positions of the text.
             problems: the list to which every problem is added.
         """
-        return ClassLogit(
-            checked_class(config, self.name, "target", problems),
-            checked_class(config, self.contrast, "contrast", problems),
-        )
+        name = checked_class(config, self.name, "target", problems)
+        contrast = checked_class(config, self.contrast, "contrast", problems)
+        require_two(name, contrast, "class", problems)
+        return ClassLogit(name, contrast)
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
         """Return the value and its covector.

@@ -13,7 +13,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.head import Logits
 from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_position, checked_token
+from duat_jax.models.validation import Places, checked_position, checked_token, require_two
 from duat_jax.nn.linear import PRECISION, in_blocks
 
 
@@ -24,8 +24,8 @@ class Logit(ReadByItself):
     """The logit of a token, or its difference from another: `⟨E_t − E_c, h_p⟩` with the last hidden state `h_p`.
 
     Args:
-        token: the token id `t`; the most probable token if absent.
-        contrast: the token id `c` whose logit is subtracted.
+        token: the token `t`, by its id, or by its text where the question has a tokenizer; the most probable if absent.
+        contrast: the token `c` whose logit is subtracted, likewise.
         position: the token `p` at which it is read; negative counts from the end. If absent the last one, or for a
             masked language model the only mask.
 
@@ -49,11 +49,10 @@ class Logit(ReadByItself):
             places: the positions of the text.
             problems: the list to which every problem is added.
         """
-        return Logit(
-            checked_token(config, self.token, "target", problems),
-            checked_token(config, self.contrast, "contrast", problems),
-            checked_position(self.position, places, problems),
-        )
+        token = checked_token(config, self.token, "target", problems, places.tokenizer)
+        contrast = checked_token(config, self.contrast, "contrast", problems, places.tokenizer)
+        require_two(token, contrast, "token", problems)
+        return Logit(token, contrast, checked_position(self.position, places, problems))
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
         """Return the value and its covector.
@@ -90,7 +89,7 @@ class LogProbability(ReadByItself):
     part of its own, `entropy`: it is the same for every token.
 
     Args:
-        token: the token id `t`; the most probable token if absent.
+        token: the token `t`, as in `Logit`; the most probable if absent.
         position: the token at which it is read, as in `Logit`.
     """
 
@@ -107,7 +106,7 @@ class LogProbability(ReadByItself):
             places: the positions of the text.
             problems: the list to which every problem is added.
         """
-        token = checked_token(config, self.token, "target", problems)
+        token = checked_token(config, self.token, "target", problems, places.tokenizer)
         return LogProbability(token, checked_position(self.position, places, problems))
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:

@@ -38,7 +38,7 @@ class Similarity(Target):
     """The cosine similarity of two texts' mean-pooled last hidden states, with the explained text's norm held.
 
     Args:
-        against: token ids of the other text, `[other_tokens]`; of a vision model, the other image's pixels.
+        against: the other text, or its token ids, `[other_tokens]`; of a vision model, the other image's pixels.
     """
 
     against: Any
@@ -54,7 +54,7 @@ class Similarity(Target):
         """
         if config.image is not None:
             return Similarity(checked_pixels(config.image, self.against, "the other image", problems))
-        return Similarity(checked_ids(config, self.against, "the other text", problems))
+        return Similarity(checked_ids(config, self.against, "the other text", problems, places.tokenizer))
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _MeanDirection:
         """Return what reads the target from forward passes.

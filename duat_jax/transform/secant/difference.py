@@ -14,11 +14,11 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
+from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of, sub_program
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.marks import STREAM
-from duat_jax.transform.parameters import RECOMPUTED, SubProgram, scan_of, sub_program
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.flow import Flow, movement, part_of

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
+from duat_jax.transform.calls import RECOMPUTED, SubProgram, programs_in, scan_of, sub_program
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.keys import Site
-from duat_jax.transform.parameters import RECOMPUTED, SubProgram, programs_in, scan_of, scopes_of, sub_program
+from duat_jax.transform.parameters import scopes_of
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers

@@ -3,10 +3,8 @@
 from typing import TYPE_CHECKING
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.model_inputs import TokenizedText
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
-from duat_jax.models.config import Config
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -32,25 +30,6 @@ def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
     if not plain:
         raise BadText(f"{what} is empty: give at least one token")
     return ids
-
-
-def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> TokenizedText:
-    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        text: the first text.
-        pair: the second one.
-        config: the model's parts; one with a single segment is given none.
-
-    Raises:
-        BadText: if one of them has no tokens, or the tokenizer can't split it.
-    """
-    for part, what in ((text, "the text"), (pair, "the pair's second text")):
-        encode(tokenizer, part, what)
-    with one_error("the tokenizer can't split the pair", BadText):
-        encoding = tokenizer.encode(text, pair)
-        return TokenizedText(encoding.ids, encoding.type_ids if config.segments > 1 else None)
 
 
 def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:

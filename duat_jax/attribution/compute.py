@@ -1,0 +1,143 @@
+"""Attribute: score tokens, neurons, heads or streams of a model by any attribution method."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.attribution.registry import METHODS, method_of
+from duat_jax.attribution.result import Attribution
+from duat_jax.attribution.tokens import Metric
+from duat_jax.errors import BadText, NotFinite
+from duat_jax.inputs.baselines import ContrastRequest, check_contrast
+from duat_jax.inputs.model_inputs import OneInput
+from duat_jax.inputs.request import check_one
+from duat_jax.interpret.comparison import compare_runs
+from duat_jax.interpret.pipeline import forward_from
+from duat_jax.models.targets.base import OneTarget, Reader
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import PRECISION
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def attribute(
+    model: Transformer,
+    inputs: OneInput,
+    other: OneInput | str | Sequence[OneInput | str] | None = None,
+    target: OneTarget = None,
+    *,
+    method: str = "secant",
+    unit: str = "token",
+    contrast: int | str | None = None,
+    against: OneInput | None = None,
+    position: int | None = None,
+    alignment: Sequence[tuple[int, int]] | np.ndarray | None = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> Attribution:
+    """Score the units of a model by an attribution method: how much of a number, or of its difference, is each one's.
+
+    Most methods multiply a coefficient by the change from a reference, `score = c Δ`; the table in the guide has the
+    formula and the source of each. `duat.explain` and `duat.contrast` say more of the two exact ones; this function is
+    for comparing methods on the same units.
+
+    Args:
+        model: a loaded model.
+        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+            an image's pixels.
+        other: the reference, as in `duat.contrast`: another input, the name of a baseline, or a list of several, over
+            which the scores are averaged. `None` for methods that multiply by no change.
+        target: what is asked for, as in `duat.explain`.
+        method: the name of a method that scores such units; an unknown one is answered with the list.
+        unit: `"token"`; or `"neuron"`, `"head"` or `"stream"`, each at every token of every layer.
+        contrast: the token or class whose logit is subtracted.
+        against: for an encoder, what the inputs are compared with.
+        position: at which token the logit is read; negative counts from the end.
+        alignment: where texts differ in length, pairs of indices, as in `duat.contrast`.
+        tokenizer: makes tokens readable and knows masks, padding and special tokens.
+
+    Returns:
+        The `Attribution`; it shows itself in a notebook, and `print` shows it in a terminal.
+
+    Raises:
+        BadText: for inputs that the model can't take, an unknown method or kind of units, a reference that is missing,
+            or one that the method doesn't use.
+        NotFinite: if the number or a score is NaN or infinite.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
+        >>> ids = tokenizer.encode("for i in range(10").ids
+        >>> exact = duat.attribute(model, ids, "mean", tokenizer=tokenizer)
+        >>> bool(abs(exact.gap) < 1e-4 * abs(exact.difference))
+        True
+        >>> duat.attribute(model, ids, "mean", method="gradient x change", unit="head").scores.shape
+        (6, 6, 4)
+    """
+    found = method_of(model.config, unit, method)
+    if found.of_change:
+        if other is None:
+            raise BadText(f"{method!r} multiplies by the change from a reference: give another input or a baseline")
+        request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
+    else:
+        if other is not None or alignment is not None:
+            raise BadText(f"{method!r} uses no reference: leave the other input and the alignment out")
+        one = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
+        request = ContrastRequest(*one, (), (), ())
+    runs = compare_runs(model, request, tokenizer)
+    scores = np.asarray(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
+    real = slice(len(runs.tokens))
+    scores = scores[real] if unit == "token" else scores[:, real]
+    if not np.isfinite(scores).all():
+        raise NotFinite(f"{method!r} gives scores that are NaN or infinite: compute in a dtype of a wider range")
+    return Attribution(
+        family=model.config.family,
+        tokens=runs.tokens,
+        target=runs.target,
+        method=method,
+        unit=unit,
+        score=found.score,
+        source=found.source,
+        value=runs.value,
+        predictions=runs.predictions,
+        others=runs.others,
+        difference=float(runs.difference),
+        scores=scores,
+    )
+
+
+@partial(jax.jit, static_argnames=("stream", "method", "unit"))
+def _scores(
+    model: Transformer,
+    reader: Reader,
+    real: Bool[Array, "tokens"],
+    embeddings: Float[Array, "rows tokens features"],
+    stream: int | None,
+    method: str,
+    unit: str,
+) -> Float[Array, "..."]:
+    """Return the scores of the first row against each of the others, averaged over the others."""
+    x, others = embeddings[0], embeddings[1:]
+    found = METHODS[unit][method]
+    rule, of_change = found.rule, found.of_change
+
+    def number(x: Array) -> Array:
+        return reader.read(model, forward_from(model, x, real, stream)).value
+
+    def held_readout(x: Array) -> Array:
+        return jnp.vdot(readout, forward_from(model, x, real, stream).at(stream), precision=PRECISION)
+
+    readout = reader.read(model, forward_from(model, x, real, stream)).readout
+
+    def scores(y: Any) -> Array:
+        if unit != "token":
+            return getattr(rule(model, held_readout if found.of_readout else number, x, y), f"{unit}s")
+        metric = Metric(x, {"other": y}, real, reader, stream)
+        return rule(model, metric, baseline="other") if of_change else rule(model, metric)
+
+    return jax.vmap(scores)(others).mean(0) if of_change else scores(None)

@@ -1,0 +1,40 @@
+"""The record of an attribution."""
+
+from typing import Any
+
+from duat_jax.forms.record import PredictionRecord, ReferenceRecord
+from duat_jax.json_record import Record
+
+
+class AttributionRecord(Record, tag="attribution"):
+    """The scores of an attribution method.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: the number, in words.
+        method: the name of the method.
+        unit: the kind of units: `"token"`, `"neuron"`, `"head"` or `"stream"`.
+        score: the formula of a score.
+        source: where the method comes from.
+        value: the number on the input.
+        predictions: what the model says on the input; empty for an encoder.
+        others: the references; empty for a method without one.
+        difference: the value minus the mean of the references' values; the value itself without one.
+        scores: the scores, nested by layer, token and unit.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: str
+    method: str
+    unit: str
+    score: str
+    source: str
+    value: float
+    predictions: list[PredictionRecord]
+    others: list[ReferenceRecord]
+    difference: float
+    scores: list[Any]

@@ -1,0 +1,45 @@
+"""The registry of attribution methods: for every kind of units, the methods that score them."""
+
+from duat_jax.attribution import tokens, units
+from duat_jax.attribution.method import Method
+from duat_jax.errors import BadText
+from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import Config
+
+METHODS: dict[str, dict[str, Method]] = {
+    "token": tokens.METHODS,
+    "neuron": units.METHODS,
+    "head": units.METHODS,
+    "stream": {
+        name: method for name, method in units.METHODS.items() if name != "integrated gradients, all layers together"
+    },
+}
+"""For every kind of units, the methods that score them, by name: a token, or a neuron, a head or the residual stream at
+a token of every layer."""
+
+
+def method_of(config: Config, unit: str, name: str) -> Method:
+    """Return the method of a name that scores units of a kind.
+
+    Args:
+        config: the model's parts.
+        unit: a name in `METHODS`.
+        name: the name of the method.
+
+    Raises:
+        BadText: if there is no such kind of units, the method doesn't score it, or the model has none of its units.
+    """
+    if unit not in METHODS:
+        raise BadText(f"{quoted(unit)} is no kind of units: choose one of {', '.join(METHODS)}")
+    known = tokens.supported(config) if unit == "token" else METHODS[unit]
+    if name not in known:
+        raise BadText(f"no method {quoted(name)} scores {unit}s of this model: choose one of {'; '.join(known)}")
+    if unit in ("neuron", "head"):
+        sizes = {block.neurons if unit == "neuron" else block.heads for block in config.blocks}
+        if len(sizes) > 1:
+            counts = ", ".join(map(str, sorted(sizes)))
+            raise BadText(
+                f"the model's layers have different numbers of {unit}s ({counts}), and scores are kept in one array:"
+                " score tokens or streams, or contrast the two inputs"
+            )
+    return known[name]

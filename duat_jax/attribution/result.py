@@ -1,0 +1,103 @@
+"""The result of an attribution: a score of every unit of one kind, by one method."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.attribution.record import AttributionRecord
+from duat_jax.display.result import Displayed
+from duat_jax.inputs.labels import Prediction
+from duat_jax.interpret.comparison import Compared
+from duat_jax.json_record import as_record
+
+
+class Scored(NamedTuple):
+    """The score of one unit.
+
+    Args:
+        layer: the layer of a neuron or a head; of a stream, the number of layers before it; `None` of a token.
+        token_index: index of the token.
+        unit: index of the neuron or head; `None` of a token and a stream.
+        score: its score.
+    """
+
+    layer: int | None
+    token_index: int
+    unit: int | None
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(Displayed):
+    """The scores that an attribution method gives to the units of one kind, for one number of a model.
+
+    Only exact methods sum: over the tokens, or over every stream, to the difference of the number between the input
+    and the reference (of methods without a reference, to the number and less its biases). `gap` says how far.
+
+    Args:
+        family: the checkpoint family.
+        tokens: the input's tokens, readable.
+        target: the number, in words.
+        method: the name of the method.
+        unit: the kind of units: `"token"`, `"neuron"`, `"head"` or `"stream"`.
+        score: the formula of a score.
+        source: where the method comes from.
+        value: the number on the input, from the plain forward pass.
+        predictions: what the model says on the input; empty for an encoder.
+        others: the references, with the number on each; empty for a method without one.
+        difference: the value minus the mean of those on the references; the value itself without one.
+        scores: of tokens `[tokens]`; of streams `[layers + 1, tokens]`, the first after the embedding; of neurons
+            `[layers, tokens, neurons]`; of heads `[layers, tokens, heads]`. The mean over several references.
+    """
+
+    family: str
+    tokens: tuple[str, ...]
+    target: str
+    method: str
+    unit: str
+    score: str
+    source: str
+    value: float
+    predictions: tuple[Prediction, ...]
+    others: tuple[Compared, ...]
+    difference: float
+    scores: Float[np.ndarray, "..."]
+
+    @property
+    def gap(self) -> Float[np.ndarray, "..."] | None:
+        """The difference minus the sum of the scores of all tokens, `[]`, or of every stream, `[layers + 1]`.
+
+        Neurons and heads are no cut through the network, and have none.
+        """
+        if self.unit not in ("token", "stream"):
+            return None
+        return np.asarray(self.difference - self.scores.sum(-1, dtype=np.float64))
+
+    def top(self, count: int) -> list[Scored]:
+        """Return the units with the largest scores by size.
+
+        Args:
+            count: how many.
+        """
+        sizes = -np.abs(self.scores.reshape(-1))
+        chosen = np.argsort(sizes, kind="stable")[:count]
+        found = []
+        for place in zip(*np.unravel_index(chosen, self.scores.shape), strict=True):
+            layer = None if self.unit == "token" else int(place[0])
+            token = int(place[0] if self.unit == "token" else place[1])
+            index = int(place[2]) if len(place) > 2 else None
+            found.append(Scored(layer, token, index, float(self.scores[place])))
+        return found
+
+    def as_dict(self, model: str) -> dict[str, Any]:
+        """Return everything as plain data for JSON, with the fields of `AttributionRecord`.
+
+        Args:
+            model: name of the model.
+        """
+        return as_record(AttributionRecord, self, model=model)
+
+    def __repr__(self) -> str:
+        return f"Attribution({self.method}, {self.unit}s: {self.target}, {self.difference:+.6g})"

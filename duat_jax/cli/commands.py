@@ -1,0 +1,79 @@
+"""Commands with their examples, which the help shows."""
+
+from collections.abc import Callable
+from inspect import getdoc
+from typing import Any
+
+import typer
+
+from duat_jax.cli.output import EXIT_STATUS
+
+CODE = "'def get(self, key, default=None): return self.data.get(key,'"
+
+EXAMPLES = {
+    "explain": (
+        f"duat explain {CODE}",
+        'duat explain "The capital of France is" --versus "The capital of Italy is" --model DIR --plot flow.png',
+    ),
+    "attends": (
+        'duat attends "for i in range(10" --layer 2 --head 0 --key 1 --versus-key 0',
+        'duat attends "The capital of France is" --model DIR --layer 3 --head 1 --key 2 --json -',
+    ),
+    "intervene": (
+        f"duat intervene {CODE} --change 'head 5:3 set 0'",
+        'duat intervene "The capital of France is" --model DIR --change "neurons 20:5,7@-1 scale 2" --target " Paris"',
+    ),
+    "steer": (
+        'duat steer "x = self." --towards "import os" --away "class Box:" --layers 3 --strength 2',
+        'duat steer "I think" --towards "Love" --away "Hate" --layers 6 --model DIR --target " happy"',
+    ),
+    "circuit": (
+        "duat circuit --task parameter --prompts 10",
+        'duat circuit --task "indirect object" --model DIR --method secant --method random --plot circuit.png',
+    ),
+    "context": (
+        "duat context --task antonyms --demonstrations 4 --model DIR",
+        "duat context --task capitals --control exchanged --model DIR --plot context.png",
+    ),
+    "faithfulness": (
+        "duat faithfulness --texts 20",
+        "duat faithfulness --model DIR --text sentences.txt --work faithfulness.work --json faithfulness.json",
+    ),
+    "prune": (
+        "duat prune --text book.txt --fraction 0.3",
+        "duat prune --text book.txt --fraction 0.5 --model DIR --method fisher --output smaller",
+    ),
+    "lora train": (
+        "duat lora train --text mine.txt --output adapter",
+        "duat lora train --text mine.txt --output adapter --model DIR --rank 4",
+    ),
+    "lora diff": (
+        f"duat lora diff adapter {CODE}",
+        'duat lora diff adapter "The capital of France is" --model DIR --target " Paris" --plot diff.png',
+    ),
+    "lora merge": (
+        "duat lora merge adapter --output merged",
+        "duat lora merge adapter --output merged --model DIR",
+    ),
+    "derive": (
+        "duat derive --depth 2 --block pre-norm",
+        "duat derive --proof --format document > proof.tex",
+    ),
+    "audit": ("duat audit", "duat audit --equation 31"),
+    "verify": ("duat verify --depth 3", "duat verify --model DIR --json -"),
+}
+"""Of every command, two lines; `DIR` is a checkpoint."""
+
+
+def add(group: typer.Typer, command: Callable[..., Any], name: str) -> None:
+    """Add a command, its summary uncut, and with its examples.
+
+    Args:
+        group: where it is added.
+        command: the command.
+        name: its whole name after `duat`, in `EXAMPLES`.
+    """
+    # After \b the lines of a paragraph stay as they are.
+    examples = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in EXAMPLES[name])
+    summary = " ".join((getdoc(command) or "").partition("\n\n")[0].split())
+    group.command(short_help=summary, epilog=f"{examples}\n\n{EXIT_STATUS}")(command)

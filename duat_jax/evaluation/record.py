@@ -1,0 +1,103 @@
+"""The records of comparisons of attribution methods."""
+
+import msgspec
+
+from duat_jax.json_record import Record
+
+
+class EstimateRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """An estimate with its confidence interval.
+
+    Args:
+        value: the estimate.
+        low: the lower end of the interval.
+        high: the upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+class CaseRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A pair of texts with the next token of each.
+
+    Args:
+        clean: the text.
+        corrupted: the same with what decides flipped.
+        right: what follows the text.
+        wrong: what follows the corrupted one.
+    """
+
+    clean: str
+    corrupted: str
+    right: str
+    wrong: str
+
+
+class TaskRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The results of one task.
+
+    Args:
+        prompts: the number of prompts that the model answers rightly.
+        read: the number of prompts that were tried.
+        tokens: the number of tokens of a prompt.
+        example: a prompt.
+        units: for each kind of units and each method, its statistics with intervals, and the curves `kept` and
+            `removed`.
+    """
+
+    prompts: int
+    read: int
+    tokens: int
+    example: CaseRecord
+    units: dict[str, dict[str, dict[str, EstimateRecord | list[float]]]]
+
+
+class CircuitsRecord(Record, tag="circuits"):
+    """The JSON of `duat circuit`.
+
+    Args:
+        fractions: the sizes of circuits, as fractions of all units.
+        tasks: the results of each task.
+        mean: the same over all tasks.
+        model: the name of the model; only in the JSON of the command, as what follows.
+        seed: the seed of the draw.
+        others: what other units are set to: `"corrupted"` or `"mean"`.
+    """
+
+    fractions: list[float]
+    tasks: dict[str, TaskRecord]
+    mean: dict[str, dict[str, dict[str, EstimateRecord | list[float]]]]
+    model: str | None = None
+    seed: int | None = None
+    others: str | None = None
+
+
+class FaithfulnessRecord(Record, tag="faithfulness"):
+    """The JSON of `duat faithfulness`.
+
+    Args:
+        texts: the number of texts.
+        tokens: their mean number of removable tokens.
+        value: the mean metric on the whole texts.
+        sizes: the fractions of tokens that are taken away.
+        tables: for each way to take tokens away and each method, `most_first`, `least_first`, `deletion`, `insertion`,
+            `gaps`, `ahead`, `spearman` and `kendall`.
+        costs: the time of each method for a text's scores, in forward passes.
+        seconds: the time for all texts.
+        model: the name of the model; only in the JSON of the command, as what follows.
+        number: the metric, in words.
+        seed: the seed of the draw.
+    """
+
+    texts: int
+    tokens: float
+    value: float
+    sizes: list[float]
+    tables: dict[str, dict[str, dict[str, EstimateRecord | list[float]]]]
+    costs: dict[str, float]
+    seconds: float
+    model: str | None = None
+    number: str | None = None
+    seed: int | None = None

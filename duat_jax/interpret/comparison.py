@@ -1,0 +1,133 @@
+"""Run a model on an input and on its references, and read one target on all of them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.inputs.baselines import ContrastRequest, Reference, as_it_is
+from duat_jax.inputs.batching import bucket, row, stack
+from duat_jax.inputs.labels import Prediction, labels_of
+from duat_jax.interpret.pipeline import Predicted, embedded, forward_from, read, readers_of, require_finite
+from duat_jax.models.targets.base import ForwardPass, Reader, Reading
+from duat_jax.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Compared(NamedTuple):
+    """One reference that an input is contrasted with.
+
+    Args:
+        name: what it is, in words.
+        tokens: a text's tokens, readable; empty of a baseline and of an image.
+        value: the number there, from the plain forward pass.
+        predictions: what the model says there.
+    """
+
+    name: str
+    tokens: tuple[str, ...]
+    value: float
+    predictions: tuple[Prediction, ...]
+
+
+class Comparison(NamedTuple):
+    """A target on an input and on its references, from plain forward passes.
+
+    Args:
+        tokens: the input's tokens, readable.
+        target: the target, in words.
+        value: its value on the input.
+        predictions: what the model says on the input.
+        others: the references.
+        difference: the value minus the mean of those on the references, `[]`.
+        reader: reads the target, about the output that it found on the input.
+        stream: the number of layers before the stream that it reads; `None` for the states of the read-out.
+        real: true for real tokens, `[padded]`.
+        embeddings: of the input and of each reference, `[1 + references, padded, features]`.
+        recompute: computes the difference by a model.
+    """
+
+    tokens: tuple[str, ...]
+    target: str
+    value: float
+    predictions: tuple[Prediction, ...]
+    others: tuple[Compared, ...]
+    difference: Float[Any, ""]
+    reader: Reader
+    stream: int | None
+    real: Bool[Any, "padded"]
+    embeddings: Float[Array, "rows padded features"]
+    recompute: Callable[[Transformer], Array]
+
+
+def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Tokenizer | None") -> Comparison:
+    """Run a model on an input and on its references, padded to one length.
+
+    Args:
+        model: the model.
+        request: the input, the target and the references.
+        tokenizer: makes tokens readable.
+
+    Raises:
+        NotFinite: if the number is NaN or infinite on one of them.
+    """
+    references, stream = (as_it_is(request.inputs), *request.others), request.target.stream
+    labels = [labels_of(model.config, each.inputs, tokenizer) for each in references]
+    length = bucket(len(request.inputs.real), model.config.positions)
+    rows = stack(each.padded(length) for each in references)
+
+    def run(model: Transformer, found: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
+        (reader,) = readers_of(model, [request.target])
+        return _run(model, reader if found is None else reader.pinned(found), rows, stream)
+
+    def difference(values: Any) -> Any:
+        return values[0] - values[1:].mean() if len(values) > 1 else values[0]
+
+    embeddings, reader, readings = run(model, None)
+    read_out, predicted = jax.device_get(readings)
+    values = read_out.value
+    target = request.target.label(row(read_out, 0), labels[0])
+    places = ("on what was given", *(f"on {name}" for name in request.names))
+    remedy = "check the model's weights, or compute in a dtype of a wider range"
+    require_finite(target, dict(zip(places, values.tolist(), strict=True)), remedy)
+    says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
+    others = tuple(
+        Compared(name, labels[i].names if text else (), float(values[i]), says[i])
+        for i, (name, text) in enumerate(zip(request.names, request.texts, strict=True), 1)
+    )
+    return Comparison(
+        tokens=labels[0].names,
+        target=target,
+        value=float(values[0]),
+        predictions=says[0],
+        others=others,
+        difference=difference(values),
+        reader=reader,
+        stream=stream,
+        real=rows.inputs.real[0],
+        embeddings=embeddings,
+        recompute=lambda model: difference(run(model, row(read_out, 0))[2][0].value),
+    )
+
+
+@partial(jax.jit, static_argnames="stream")
+def _run(
+    model: Transformer, reader: Reader, rows: Reference, stream: int | None
+) -> tuple[Array, Any, tuple[Reading, Predicted]]:
+    """Return the embeddings of each row, the pinned reader, and its reading and predictions in each row."""
+
+    def plainly(reference: Reference) -> tuple[Array, ForwardPass]:
+        x, real = embedded(model, reference), jnp.asarray(reference.inputs.real)
+        passed = forward_from(model, x, real, stream)
+        # Predictions are read from the states of the read-out, whichever stream the target reads.
+        return x, passed if stream is None else passed._replace(states=model.states(x, real))
+
+    xs, passed = jax.vmap(plainly)(rows)
+    first, _ = read(model, reader, row(passed, 0))
+    reader = reader.pinned(first)
+    return xs, reader, jax.vmap(partial(read, model, reader))(passed)

@@ -1,0 +1,80 @@
+"""The record of a contrast."""
+
+import msgspec
+
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, ReferenceRecord
+from duat_jax.json_record import Record
+
+
+class HeadRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """An attention head at one token.
+
+    Args:
+        mixed: the mark of what the layer's heads mix.
+        token_index: the index of the token that it is carried to.
+        head: the index of the head.
+        part: its part of the difference.
+    """
+
+    mixed: str
+    token_index: int
+    head: int
+    part: float
+
+
+class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A neuron at one token.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: the index of the token.
+        neuron: the index of the neuron.
+        contribution: its part of the difference.
+    """
+
+    term: str
+    token_index: int
+    neuron: int
+    contribution: float
+
+
+class ContrastRecord(Record, tag="contrast"):
+    """The JSON of `duat explain --versus`: everything but single neurons, of which the largest are listed.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: what is asked for, in words.
+        dtype: of everything computed.
+        value: the number on the input.
+        predictions: what the model says on the input; empty for an encoder.
+        others: the references.
+        difference: the value minus the mean of the references' values.
+        completeness: the sum of all parts against the difference.
+        notes: what to know of the parts though they sum; none as a rule.
+        flow: by row, the parts of every token; the first row, `embedding`, are the input's parts.
+        heads: by layer, of every token, the parts of what each head mixes.
+        moved: parts of what was held and moved, by name.
+        discontinuities: parts of what has no slope, by name.
+        top_heads: the largest heads.
+        top_neurons: the largest neurons.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: str
+    dtype: str
+    value: float
+    predictions: list[PredictionRecord]
+    others: list[ReferenceRecord]
+    difference: float
+    completeness: CompletenessRecord
+    notes: list[str]
+    flow: dict[str, list[float]]
+    heads: dict[str, list[list[float]]]
+    moved: dict[str, float]
+    discontinuities: dict[str, float]
+    top_heads: list[HeadRecord]
+    top_neurons: list[NeuronRecord]

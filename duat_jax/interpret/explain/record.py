@@ -1,0 +1,84 @@
+"""The record of an explanation."""
+
+import msgspec
+
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord
+from duat_jax.json_record import Record
+
+
+class ContributionsRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The table of contributions.
+
+    Args:
+        embedding: of every token's embedding.
+        terms: by term, of every token.
+        biases: of every bias, by name.
+    """
+
+    embedding: list[float]
+    terms: dict[str, list[float]]
+    biases: dict[str, float]
+
+
+class CollapseRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The collapse.
+
+    Args:
+        tokens: the contribution of every token by `W(x_0) x_0`.
+        bias: that of `b(x_0)`.
+        completeness: their sum against the value.
+    """
+
+    tokens: list[float]
+    bias: float
+    completeness: CompletenessRecord
+
+
+class ActiveNeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """One neuron at one token.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: the index of the token.
+        neuron: the index of the neuron.
+        contribution: coefficient times activation.
+        coefficient: what one unit more of its activation would add, everything held.
+        activation: how strongly it fired.
+    """
+
+    term: str
+    token_index: int
+    neuron: int
+    contribution: float
+    coefficient: float
+    activation: float
+
+
+class ExplanationRecord(Record, tag="explanation"):
+    """The JSON of `duat explain`: everything but single neurons, of which the largest are listed.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: what is explained, in words.
+        dtype: of everything computed.
+        predictions: the most probable tokens or classes; empty for an encoder.
+        value: the explained number, from the plain forward pass.
+        completeness: the sum of all parts against the value.
+        contributions: the parts.
+        collapse: the contributions through the collapse.
+        top: the largest neurons.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: str
+    dtype: str
+    predictions: list[PredictionRecord]
+    value: float
+    completeness: CompletenessRecord
+    contributions: ContributionsRecord
+    collapse: CollapseRecord
+    top: list[ActiveNeuronRecord]

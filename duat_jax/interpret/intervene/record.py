@@ -1,0 +1,60 @@
+"""The record of an intervention."""
+
+from typing import Any
+
+import msgspec
+
+from duat_jax.forms.record import CompletenessRecord
+from duat_jax.json_record import Record
+
+
+class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The effect of one change.
+
+    Args:
+        change: the change, in words.
+        tokens: at which tokens.
+        units: which neurons or heads; none of a stream.
+        frozen: what the table of contributions predicts, of each value, by token and unit.
+        secant: the part of the measured difference, of each value.
+        alone: the difference, measured with this change alone.
+    """
+
+    change: str
+    tokens: list[int]
+    units: list[int] | None
+    frozen: list[Any]
+    secant: list[Any]
+    alone: float
+
+
+class InterventionRecord(Record, tag="intervention"):
+    """An intervention.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: what is asked for, in words.
+        dtype: of everything computed.
+        before: the number without the changes.
+        after: the number with all changes, the model run again.
+        difference: the one minus the other.
+        effects: what each change did.
+        discontinuities: parts of what has no slope, by name.
+        completeness: the sum of all parts against the difference.
+        notes: what to know of the parts though they sum; none as a rule.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: str
+    dtype: str
+    before: float
+    after: float
+    difference: float
+    effects: list[EffectRecord]
+    discontinuities: dict[str, float]
+    completeness: CompletenessRecord
+    notes: list[str]

@@ -1,0 +1,103 @@
+"""Every JSON is a record: results by `as_dict`, commands by `--json`; each is read back as what was written."""
+
+import json
+
+import jax.numpy as jnp
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import duat_jax as duat
+from duat_jax import records
+from duat_jax.cli import application
+from duat_jax.in_context import exchange, ledger, question_of
+from duat_jax.json_record import as_record, plain
+from duat_jax.lora import lora_change, moved_parameters, new_adapters
+from duat_jax.transform.keys import Key
+from experiments.pages import SCHEMA
+
+TEXT = "for i in range(10"
+RUNS = {
+    "explain": ["explain", TEXT],
+    "explain --versus": ["explain", TEXT, "--versus", "for j in range(10"],
+    "attends": ["attends", TEXT, "--layer", "2", "--head", "0", "--key", "1"],
+    "intervene": ["intervene", TEXT, "--change", "head 5:3 set 0"],
+    "steer": ["steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", "2"],
+    "audit": ["audit", "--equation", "31"],
+    "verify": ["verify", "--depth", "1", "--block", "paper"],
+}
+
+
+def results():
+    """Yield a result of every question, as plain data."""
+    model, tokenizer = duat.load(tokenizer=True)
+    known = {"tokenizer": tokenizer}
+    yield duat.explain(model, TEXT, **known).as_dict("embedded")
+    yield duat.contrast(model, TEXT, ["mean", "for j in range(10"], **known).as_dict("embedded")
+    for unit in ("token", "head", "neuron", "stream"):
+        yield duat.attribute(model, TEXT, "mean", unit=unit, **known).as_dict("embedded")
+    changes = [duat.edits.Neurons(0, [1, 2]).set(0), duat.edits.Stream(2).scale(0.5)]
+    yield duat.intervene(model, TEXT, changes, **known).as_dict("embedded")
+    yield duat.explain_attention(model, TEXT, layer=1, head=0, key=0, **known).as_dict("embedded")
+    ids, adapters = tokenizer.encode(TEXT).ids, new_adapters(model, rank=1)
+    moved = moved_parameters(model, adapters, jnp.array(ids))
+    yield lora_change(model, adapters, ids, **known).as_dict("embedded", moved=moved)
+    prompt, other = (question_of(tokenizer, [f"a = {n}", "b = 1"], "c =", " 1") for n in (1, 2))
+    yield ledger(model, prompt.task).as_dict()
+    yield ledger(model, exchange(prompt, other)).as_dict()
+
+
+def test_every_result_is_read_back():
+    for plain_result in results():
+        record = records.read(json.dumps(plain_result))
+        assert type(record) in records.KINDS and type(record).__struct_config__.tag == plain_result["kind"]
+        assert msgspec.to_builtins(record) == plain_result
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_command_writes_a_record(name):
+    result = CliRunner().invoke(application, [*RUNS[name], "--json", "-"])
+    assert result.exit_code == 0, result.output
+    assert type(records.read(result.stdout)) in records.KINDS
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "no JSON",
+        "[]",
+        '{"kind": "nothing", "version": 1}',
+        '{"kind": "audit", "version": 1}',
+        '{"kind": "audit", "version": 1, "findings": [], "more": 1}',
+        '{"kind": "audit", "findings": []}',
+    ],
+)
+def test_what_is_no_record_is_refused_in_one_line(wrong):
+    with pytest.raises(duat.BadText, match="isn't the JSON of a result"):
+        records.read(wrong)
+
+
+def test_a_newer_version_is_refused():
+    with pytest.raises(duat.BadText, match="version 2"):
+        records.read('{"kind": "audit", "version": 2, "findings": []}')
+
+
+def test_a_field_of_another_type_is_no_record():
+    with pytest.raises(msgspec.ValidationError, match=r"findings"):
+        as_record(records.AuditRecord, None, findings=[{"equation": 1}])
+
+
+def test_the_schema_has_every_kind_and_field():
+    schema = records.schema()
+    for kind in records.KINDS:
+        defined = schema["$defs"][kind.__name__]
+        assert set(defined["properties"]) == {"kind", *kind.__struct_fields__}
+        assert defined["properties"]["kind"]["enum"] == [kind.__struct_config__.tag]
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == records.schema(), "run `make pages`"
+
+
+def test_marks_are_their_names():
+    assert plain({Key(("layers.0",), "mlp", 0): (1, Key((), "head", 1))}) == {"layers.0.mlp": [1, "head[1]"]}

@@ -1,0 +1,101 @@
+"""Every table at every width: no number is cut, and each shown row sums to what it says."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+import duat_jax as duat
+from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.tables import NumberTable, number
+from duat_jax.edits import Neurons
+from duat_jax.lora import lora_change, new_adapters
+
+WIDTHS = (40, 60, 80, 120, 200)
+TEXT = "def get(self, key, default=None): return self.data.get(key,"
+OTHER = TEXT.replace("default", "missing")
+WIDE = 'print("你好, Grüße, e\u0301 🙂 — naïve")'
+
+
+def shown(table, width):
+    """Return the lines of a table in a terminal of a width."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(table)
+    return console.file.getvalue().splitlines()
+
+
+def tables():
+    """Yield every table by its name."""
+    from duat_jax.attribution import table as of_attribution
+    from duat_jax.interpret.attention import table as of_attention
+    from duat_jax.interpret.contrast import table as of_contrast
+    from duat_jax.interpret.explain import table as of_explanation
+    from duat_jax.interpret.intervene import table as of_intervention
+    from duat_jax.lora import table as of_lora
+
+    model, tokenizer = duat.load(tokenizer=True)
+    known = {"tokenizer": tokenizer}
+    yield "explanation", of_explanation.render(duat.explain(model, TEXT, **known))
+    yield "wide characters", of_explanation.render(duat.explain(model, WIDE, **known))
+    yield "contrast", of_contrast.render(duat.contrast(model, TEXT, OTHER, **known))
+    yield "attribution", of_attribution.render(duat.attribute(model, TEXT, OTHER, unit="neuron", **known))
+    yield "intervention", of_intervention.render(duat.intervene(model, TEXT, Neurons(3, [1, 2]).set(0), **known))
+    yield "attention", of_attention.render(duat.explain_attention(model, TEXT, layer=3, head=1, key=5, **known))
+    adapters = new_adapters(model, rank=2, seed=0)
+    yield "adapters", of_lora.render(lora_change(model, adapters, tokenizer.encode(TEXT).ids, **known))
+
+
+@pytest.fixture(scope="module")
+def rendered():
+    return dict(tables())
+
+
+NAMES = ("explanation", "wide characters", "contrast", "attribution", "intervention", "attention", "adapters")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_is_cut(rendered, name, width):
+    lines = shown(rendered[name], width)
+    assert all(Text(line).cell_len <= width for line in lines)
+    text = "\n".join(lines)
+    assert not re.search(r"\d…|\d\.\s*$", text, re.MULTILINE)
+    # Numbers with a sign are parts of four digits, errors, or the widest form of these.
+    for written in re.findall(r"(?<![\w.])[+-]\d[\w.+-]*", text):
+        assert re.fullmatch(r"[+-]\d+\.\d{4,}|[+-]\d\.\de[+-]\d+|[+-]\d+\.\d{6}", written.rstrip(".,:)")), written
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_rows_of_the_flow_sum(rendered, width):
+    lines = shown(rendered["contrast"], width)
+    rows = [re.findall(r"[+-]\d+\.\d{4}", line) for line in lines if re.match(r"embedding|layer \d", line)]
+    sums = [np.array(row, float) for row in rows if len(row) > 2]
+    assert sums
+    for row in sums:
+        assert abs(row[:-1].sum() - row[-1]) < 1e-3
+
+
+def test_narrow_tables_stand_in_blocks_with_their_labels():
+    table = NumberTable()
+    table.add_column("")
+    for i in range(4):
+        table.add_column(f"column {i}", justify="right")
+    table.add_row("row", *(f"+{i}.2345" for i in range(4)))
+    lines = shown(table, 26)
+    assert [line.split()[0] for line in lines if "2345" in line] == ["row", "row"]
+    assert "+0.2345" in "".join(lines) and "+3.2345" in "".join(lines)
+
+
+def test_one_colour_is_one_sign():
+    assert (number(1.0).style, number(-1.0).style, number(4e-5).style) == (POSITIVE, NEGATIVE, "")
+
+
+@pytest.mark.parametrize("colour", [POSITIVE, NEGATIVE])
+def test_the_colours_of_signs_can_be_read_on_dark_and_on_light(colour):
+    levels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [level / 12.92 if level <= 0.03928 else ((level + 0.055) / 1.055) ** 2.4 for level in levels]
+    luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
+    assert 1.05 / (luminance + 0.05) >= 4.5 and (luminance + 0.05) / 0.05 >= 4.5

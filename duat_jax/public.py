@@ -24,6 +24,7 @@ from duat_jax.interpret.singular_triplets import decode_triplets as decode_tripl
 from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
 from duat_jax.models.loader import load_tokenizer as load_tokenizer
+from duat_jax.saved import read_result as open  # noqa: F401
 from duat_jax.transform.editing import edit as edit
 from duat_jax.transform.keys import Key as Key
 from duat_jax.transform.keys import Site as Site

@@ -18,6 +18,7 @@ ROOMS = (
     "deprecation",
     "files",
     "json_record",
+    "saved",
     "operators",
     "transform",
     "forms",

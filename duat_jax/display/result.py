@@ -2,8 +2,11 @@
 
 import io
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +22,14 @@ class Displayed:
     The table is made by `render` in `table.py` of the package in which the result's class stands; of a user's subclass,
     in which the class stands that it is made from.
     """
+
+    def save(self, path: Path | str) -> None:
+        """Write the result to one file, which `duat.open` reads.
+
+        Args:
+            path: the file; it is written completely or not at all.
+        """
+        write_result(self, path)
 
     def __str__(self) -> str:
         return as_text(_view(self, "table").render(self))

@@ -20,7 +20,7 @@ class Displayed:
     """A result that `print` and a notebook show as its table.
 
     The table is made by `render` in `table.py` of the package in which the result's class stands; of a user's subclass,
-    in which the class stands that it is made from.
+    in which the class stands that it is made from. In a notebook a heat map stands above it, if that file has `heat`.
     """
 
     def save(self, path: Path | str) -> None:
@@ -35,7 +35,9 @@ class Displayed:
         return as_text(_view(self, "table").render(self))
 
     def _repr_html_(self) -> str:
-        return as_html(_view(self, "table").render(self))
+        table = _view(self, "table")
+        heat = table.heat(self) if hasattr(table, "heat") else ""
+        return heat + as_html(table.render(self))
 
 
 class Plotted(Displayed):

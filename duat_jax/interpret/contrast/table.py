@@ -7,6 +7,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from duat_jax.display.heat_map import heat_map
 from duat_jax.display.tables import (
     FittingTable,
     NumberTable,
@@ -114,6 +115,15 @@ def _named(title: str, parts: dict[str, float]) -> list[RenderableType]:
     for name, part in sorted(found.items(), key=lambda item: -abs(item[1])):
         table.add_row(Text(name), number(part))
     return [Text(title, style="bold"), table, ""]
+
+
+def heat(contrast: Contrast) -> str:
+    """Return the flow as a heat map, as HTML.
+
+    Args:
+        contrast: what to show.
+    """
+    return heat_map(contrast.rows, token_labels(contrast, "\n"), contrast.flow)
 
 
 def render(contrast: Contrast, count: int = UNITS) -> RenderableType:

@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from duat_jax.display.heat_map import heat_map
 from duat_jax.display.tables import FittingTable, NumberTable, completeness_line, number, predictions_line, token_label
 from duat_jax.interpret.explain.result import Explanation
 
@@ -81,6 +82,17 @@ def _biases(explanation: Explanation) -> list[RenderableType]:
         table.add_row(f"{len(remaining)} others", number(sum(value for _, value in remaining)))
     title = f"The biggest of {len(ordered)} biases and norm offsets on the linear path"
     return [Text(title, style="bold"), table, ""]
+
+
+def heat(explanation: Explanation) -> str:
+    """Return the table of layers and tokens as a heat map, as HTML.
+
+    Args:
+        explanation: what to show.
+    """
+    rows = ["embedding", *explanation.labels.values()]
+    numbers = np.concatenate([explanation.embedding[None], explanation.term_tokens])
+    return heat_map(rows, [token_label(token) for token in explanation.tokens], numbers)
 
 
 def render(explanation: Explanation, count: int = TERMS) -> RenderableType:

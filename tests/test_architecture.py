@@ -136,6 +136,11 @@ def test_every_module_stands_in_a_room():
     assert {room_of(file) for file in SYMBOLIC} - PUBLIC == set(SYMBOLIC_ROOMS)
 
 
+def test_no_module_is_longer_than_a_reader_takes_in():
+    long = {file.name for file in MODULES + SYMBOLIC if len(file.read_text(encoding="utf-8").splitlines()) > 350}
+    assert not long
+
+
 def test_imports_run_downwards():
     wrong = []
     for file in MODULES + SYMBOLIC:

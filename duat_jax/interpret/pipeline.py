@@ -19,7 +19,6 @@ from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
-from duat_jax.nn.stack import Stack
 
 Model = TypeVar("Model")
 
@@ -67,7 +66,7 @@ def forward_from(
     """
     if stream is None:
         return ForwardPass(real, model.states(x, real), {})
-    return ForwardPass(real, x, {stream: Stack(model.stack.blocks[:stream])(model.first(x), real)})
+    return ForwardPass(real, x, {stream: model.stream(x, stream, real)})
 
 
 def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:

@@ -86,6 +86,18 @@ class Transformer(nnx.Module):
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return x if self.projection is None else self.projection(x)
 
+    def stream(
+        self, x: Float[Array, "... tokens _"], layers: int, mask: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens features"]:
+        """Return the residual stream after some of the layers.
+
+        Args:
+            x: the embeddings, `[..., tokens, features]`.
+            layers: the number of layers before it.
+            mask: true for real tokens, `[..., tokens]`.
+        """
+        return Stack(self.stack.blocks[:layers])(self.first(x), mask)
+
     def hidden(
         self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:

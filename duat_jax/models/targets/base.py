@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places
-from duat_jax.nn.stack import Stack
 
 
 class ForwardPass(NamedTuple):
@@ -58,8 +57,7 @@ def forward(
         segments: the segment of each token, `[tokens]`; all of segment 0 if absent.
     """
     x = model.embed(inputs, segments)
-    start, blocks = model.first(x), model.stack.blocks
-    return ForwardPass(real, model.states(x, real), {i: Stack(blocks[:i])(start, real) for i in streams})
+    return ForwardPass(real, model.states(x, real), {i: model.stream(x, i, real) for i in streams})
 
 
 class Reading(NamedTuple):

@@ -115,6 +115,7 @@ def test_a_change_that_is_none_says_how_to_write_one(change):
     assert result.exit_code == MISTAKE and "LAYER:UNITS@TOKENS" in result.stderr
 
 
+@pytest.mark.slow
 def test_steer_adds_the_difference_of_two_streams():
     model, tokenizer = duat.load(tokenizer=True)
     texts = "import os", "class Box:"

@@ -47,6 +47,7 @@ def results():
     yield ledger(model, exchange(prompt, other)).as_dict()
 
 
+@pytest.mark.slow
 def test_every_result_is_read_back():
     for plain_result in results():
         record = records.read(json.dumps(plain_result))

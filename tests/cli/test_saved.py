@@ -51,11 +51,13 @@ def classes(of):
     return [of, *(each for child in of.__subclasses__() for each in classes(child))]
 
 
+@pytest.mark.slow
 def test_every_class_of_results_is_here(results):
     shown = {each for each in classes(Displayed) if each.__module__.endswith(".result")}
     assert {each for each in shown if each.__module__ != Displayed.__module__} <= set(results)
 
 
+@pytest.mark.slow
 def test_what_is_opened_is_what_was_saved(results, tmp_path):
     for kind, result in results.items():
         result.save(tmp_path / "result")
@@ -69,6 +71,7 @@ def test_what_is_opened_is_what_was_saved(results, tmp_path):
             assert opened.plot().get_suptitle() == result.plot().get_suptitle()
 
 
+@pytest.mark.slow
 def test_what_needs_the_model_says_so(results, tmp_path):
     (score,) = (result for kind, result in results.items() if kind.__name__ == "AttentionScore")
     score.save(tmp_path / "result")

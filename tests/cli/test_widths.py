@@ -1,5 +1,6 @@
 """Every table at every width: no number is cut, and each shown row sums to what it says."""
 
+import functools
 import io
 import re
 
@@ -27,8 +28,9 @@ def shown(table, width):
     return console.file.getvalue().splitlines()
 
 
-def tables():
-    """Yield every table by its name."""
+@functools.cache
+def table(name):
+    """Return a table by its name."""
     from duat_jax.attribution import table as of_attribution
     from duat_jax.interpret.attention import table as of_attention
     from duat_jax.interpret.contrast import table as of_contrast
@@ -38,28 +40,30 @@ def tables():
 
     model, tokenizer = duat.load(tokenizer=True)
     known = {"tokenizer": tokenizer}
-    yield "explanation", of_explanation.render(duat.explain(model, TEXT, **known))
-    yield "wide characters", of_explanation.render(duat.explain(model, WIDE, **known))
-    yield "contrast", of_contrast.render(duat.contrast(model, TEXT, OTHER, **known))
-    yield "attribution", of_attribution.render(duat.attribute(model, TEXT, OTHER, unit="neuron", **known))
-    yield "intervention", of_intervention.render(duat.intervene(model, TEXT, Neurons(3, [1, 2]).set(0), **known))
-    yield "attention", of_attention.render(duat.explain_attention(model, TEXT, layer=3, head=1, key=5, **known))
+    if name == "explanation":
+        return of_explanation.render(duat.explain(model, TEXT, **known))
+    if name == "wide characters":
+        return of_explanation.render(duat.explain(model, WIDE, **known))
+    if name == "contrast":
+        return of_contrast.render(duat.contrast(model, TEXT, OTHER, **known))
+    if name == "attribution":
+        return of_attribution.render(duat.attribute(model, TEXT, OTHER, unit="neuron", **known))
+    if name == "intervention":
+        return of_intervention.render(duat.intervene(model, TEXT, Neurons(3, [1, 2]).set(0), **known))
+    if name == "attention":
+        return of_attention.render(duat.explain_attention(model, TEXT, layer=3, head=1, key=5, **known))
     adapters = new_adapters(model, rank=2, seed=0)
-    yield "adapters", of_lora.render(lora_change(model, adapters, tokenizer.encode(TEXT).ids, **known))
+    return of_lora.render(lora_change(model, adapters, tokenizer.encode(TEXT).ids, **known))
 
 
-@pytest.fixture(scope="module")
-def rendered():
-    return dict(tables())
-
-
-NAMES = ("explanation", "wide characters", "contrast", "attribution", "intervention", "attention", "adapters")
+SLOW = "contrast", "attribution", "intervention", "attention", "adapters"
+NAMES = ("explanation", "wide characters", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_no_number_is_cut(rendered, name, width):
-    lines = shown(rendered[name], width)
+def test_no_number_is_cut(name, width):
+    lines = shown(table(name), width)
     assert all(Text(line).cell_len <= width for line in lines)
     text = "\n".join(lines)
     assert not re.search(r"\d…|\d\.\s*$", text, re.MULTILINE)
@@ -68,9 +72,10 @@ def test_no_number_is_cut(rendered, name, width):
         assert re.fullmatch(r"[+-]\d+\.\d{4,}|[+-]\d\.\de[+-]\d+|[+-]\d+\.\d{6}", written.rstrip(".,:)")), written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_rows_of_the_flow_sum(rendered, width):
-    lines = shown(rendered["contrast"], width)
+def test_the_rows_of_the_flow_sum(width):
+    lines = shown(table("contrast"), width)
     rows = [re.findall(r"[+-]\d+\.\d{4}", line) for line in lines if re.match(r"embedding|layer \d", line)]
     sums = [np.array(row, float) for row in rows if len(row) > 2]
     assert sums
@@ -79,12 +84,12 @@ def test_the_rows_of_the_flow_sum(rendered, width):
 
 
 def test_narrow_tables_stand_in_blocks_with_their_labels():
-    table = NumberTable()
-    table.add_column("")
+    narrow = NumberTable()
+    narrow.add_column("")
     for i in range(4):
-        table.add_column(f"column {i}", justify="right")
-    table.add_row("row", *(f"+{i}.2345" for i in range(4)))
-    lines = shown(table, 26)
+        narrow.add_column(f"column {i}", justify="right")
+    narrow.add_row("row", *(f"+{i}.2345" for i in range(4)))
+    lines = shown(narrow, 26)
     assert [line.split()[0] for line in lines if "2345" in line] == ["row", "row"]
     assert "+0.2345" in "".join(lines) and "+3.2345" in "".join(lines)
 

@@ -38,7 +38,9 @@ def of_result(result):
     return plain.get("scores") or plain.get("by_token") or plain.get("flow") or plain["completeness"]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    "name", [name if name == "explain" else pytest.param(name, marks=pytest.mark.slow) for name in QUESTIONS]
+)
 def test_a_string_is_its_tokens(loaded, name):
     model, tokenizer = loaded
     ask = QUESTIONS[name]

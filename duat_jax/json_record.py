@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import reduce
+from inspect import cleandoc
 from operator import or_
 from typing import Any
 
@@ -93,4 +94,7 @@ def schema_of(kinds: tuple[type[Record], ...]) -> dict[str, object]:
         kinds: the kinds.
     """
     schemas, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        # From Python 3.13 on docstrings come without their indentation.
+        definition["description"] = cleandoc(definition["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "anyOf": list(schemas), "$defs": definitions}

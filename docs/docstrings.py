@@ -1,4 +1,4 @@
-"""How the API pages read the code: an `Example:` is code that runs, and a named tuple has its fields as parameters."""
+"""How the API pages read the code: an `Example:` is code that runs, and named tuples and records have parameters."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from griffe import Class, Extension, Function, Object, Parameter, ParameterKind,
 
 
 class House(Extension):
-    """This project's docstrings and named tuples, put as griffe expects them."""
+    """This project's docstrings, named tuples and records, put as griffe expects them."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         """Name the section of examples as Google's style does.
@@ -19,13 +19,13 @@ class House(Extension):
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_class_members(self, *, cls: Class, **kwargs: Any) -> None:
-        """Give a named tuple its constructor.
+        """Give a named tuple and a record their constructor.
 
         Args:
             cls: any class.
             kwargs: what else is said of it.
         """
-        if "NamedTuple" in map(str, cls.bases):
+        if any(str(base).endswith(("NamedTuple", "Record", "Struct")) for base in cls.bases):
             kind = ParameterKind.positional_or_keyword
             fields = [
                 Parameter(name, annotation=field.annotation, kind=kind, default=field.value)

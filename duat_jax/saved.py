@@ -43,6 +43,9 @@ def write_result(result: Any, path: Path | str) -> None:
     Args:
         result: the result.
         path: the file.
+
+    Raises:
+        DuatError: for a class of one's own, which couldn't be read again.
     """
     arrays: dict[str, np.ndarray] = {}
     head = {"format": FORMAT, "version": VERSION, "result": _written(result, arrays)}
@@ -91,7 +94,10 @@ def read_result(path: Path | str) -> Any:
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if name not in TYPES:
+        raise DuatError(f"a {kind.__qualname__} can't be kept in a file: save a result of duat_jax itself")
+    return name
 
 
 def _written(value: Any, arrays: dict[str, np.ndarray]) -> Any:

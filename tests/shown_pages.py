@@ -25,14 +25,21 @@ def like(line):
 def alike(actual, shown):
     """Return whether a line says what is shown: words, signs, and digits to five of the last one's units.
 
+    Of numbers with one or two decimals, to one of these: rounding moves them no further.
+
     Rounding differs between machines, and an error's size more than its last digits.
     """
     if " error " in shown:
         return " error " in actual and actual.split(" ")[-1] == shown.split(" ")[-1]
     pairs = zip(NUMBER.findall(actual), NUMBER.findall(shown))
     return like(actual) == like(shown) and all(
-        abs(float(number) - float(expected)) <= 5.01 * last_digit(expected) for number, expected in pairs
+        abs(float(number) - float(expected)) <= allowed(expected) * last_digit(expected) for number, expected in pairs
     )
+
+
+def allowed(number):
+    """Return by how many units of its last digit a written number may differ."""
+    return 1.01 if "e" not in number and 0 < len(number.partition(".")[2]) < 3 else 5.01
 
 
 def check_shown(arguments, expected):

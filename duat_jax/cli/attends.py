@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import _check_options, _read_text
+from duat_jax.cli.explain import _read_text, check_options
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar
@@ -35,7 +35,7 @@ def attends(
 ) -> None:
     """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
     with one_line_errors():
-        _check_options((text,), plot, json_file)
+        check_options((text,), plot, json_file)
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp

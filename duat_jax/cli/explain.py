@@ -35,7 +35,17 @@ class Baseline(StrEnum):
     blur = "blur"
 
 
-def _check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
+def check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
+    """Validate what several commands take: files that can be written, and texts in UTF-8.
+
+    Args:
+        texts: the texts, where they are given.
+        plot: file of the picture; none if absent.
+        json_file: file of the JSON, or `-`; none if absent.
+
+    Raises:
+        BadText: naming what is wrong and what to do.
+    """
     check_outputs(plot, json_file)
     for text in filter(None, texts):
         if not text.isascii() and text != text.encode(errors="ignore").decode():
@@ -168,7 +178,7 @@ def explain(
     with one_line_errors():
         contrast_texts = versus or []
         baselines = [choice.value for choice in baseline or []]
-        _check_options((text, pair, head, target, contrast, against, *contrast_texts), plot, json_file)
+        check_options((text, pair, head, target, contrast, against, *contrast_texts), plot, json_file)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
         if carries is not None:

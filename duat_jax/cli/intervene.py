@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import check_options
 from duat_jax.cli.options import Dtype, Json, Kept, Model
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
+from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
 
@@ -56,7 +57,7 @@ def _run(
     json_file: str | None,
 ) -> None:
     """Load a model, make the changes, and deliver the result."""
-    check_outputs(None, json_file)
+    check_options((text, target, contrast), None, json_file)
     start_jax(float64=dtype is Dtype.float64)
     import duat_jax as duat
     from duat_jax.interpret.intervene.table import render
@@ -115,6 +116,7 @@ def steer(
 ) -> None:
     """Add a direction to the residual stream at every token: from one text's last token to that of another."""
     with one_line_errors():
+        check_options((towards, away), None, json_file)
 
         def direction(model: Any, tokenizer: Any) -> Any:
             import jax

@@ -54,7 +54,7 @@ def train(
     json_file: Json = None,
 ) -> None:
     """Train adapters on text, with the model frozen; the last tenth of the text is held out to measure them."""
-    with one_line_errors():
+    with one_line_errors(work):
         from duat_jax.files import check_new_directory
 
         check_outputs(plot, json_file, work, output)

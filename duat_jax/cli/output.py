@@ -1,5 +1,6 @@
 """Errors, exit statuses and output of the commands."""
 
+import errno
 import io
 import json
 import os
@@ -24,8 +25,12 @@ MISTAKE, DOES_NOT_HOLD, NOT_WRITTEN, INTERRUPTED = 2, 3, 4, 130
 EXIT_STATUS = (
     "Exit status: 0 if all is well, 2 for a mistake in the input, 3 if a result does not hold: a sum that"
     " misses its value, a number that is not finite, a proof or a comparison that fails. 4 if a file couldn't be"
-    " written; the result is printed all the same. 130 if it was interrupted."
+    " written; a result that was computed is printed all the same. 130 if it was interrupted."
 )
+
+
+FULL = errno.ENOSPC, errno.EDQUOT
+"""The errors of a full disk, and of a full share of it."""
 
 
 class DoesNotHold(Exception):
@@ -55,6 +60,8 @@ def one_line_errors(work: Path | None = None) -> Iterator[None]:
                 f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
             )
         typer.echo("duat: " + " ".join(message.split()), err=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise typer.Exit(NOT_WRITTEN) from None
         statuses = {NotWritten: NOT_WRITTEN, DoesNotHold: DOES_NOT_HOLD, NotFinite: DOES_NOT_HOLD}
         raise typer.Exit(next((n for kind, n in statuses.items() if isinstance(error, kind)), MISTAKE)) from None
     except KeyboardInterrupt:

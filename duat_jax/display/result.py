@@ -28,6 +28,10 @@ class Displayed:
 
         Args:
             path: the file; it is written completely or not at all.
+
+        Raises:
+            DuatError: for a class of one's own, which couldn't be read again.
+            OSError: if the file can't be written.
         """
         write_result(self, path)
 

@@ -188,17 +188,6 @@ def _page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _short(results: dict[str, Any]) -> str:
-    """Return the table of the first study's means over tasks."""
-    mean = results["studies"]["Every method"]["mean"][NEURONS[0]]
-    rows = [
-        [method, _number(row["logf"]), _ahead(row["first_ahead"]) if i else ""]
-        for i, (method, row) in enumerate(mean.items())
-        if method in SHOWN
-    ]
-    return "\n".join(table(["ranked by", "mean faithfulness over log k", "the secant is ahead by"], rows))
-
-
 def _of_all_tasks(results: dict[str, Any]) -> list[str]:
     """Return the table over the tasks of all studies together."""
     rows = [
@@ -235,7 +224,7 @@ def fields(results: dict[str, Any]) -> Fields:
         *("", "How far *secant* is ahead of *integrated gradients, 10 steps* in each:", "", *_by_task(results), ""),
     ]
     tables = "\n".join([*of_all, tables])
-    return {"tables": tables, **cells(tables), "short table": _short(results)}
+    return {"tables": tables, **cells(tables)}
 
 
 def main() -> None:

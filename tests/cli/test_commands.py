@@ -1,4 +1,4 @@
-"""What every command does alike: help with examples, version, interruption, files that can't be written; changes."""
+"""Behaviour that all commands share: help, version, interruption, full disks; and `intervene` and `steer`."""
 
 import errno
 import json
@@ -72,6 +72,20 @@ def test_a_full_disk_names_the_file_and_keeps_the_result(tmp_path, monkeypatch, 
     result = run("explain", "x = 1", option, file)
     assert result.exit_code == NOT_WRITTEN
     assert f"{file} couldn't be written: No space left" in result.stderr and "sum of all parts" in result.stdout
+
+
+def test_a_full_disk_has_its_status_wherever_it_is_met():
+    for number, status in ((errno.ENOSPC, NOT_WRITTEN), (errno.EDQUOT, NOT_WRITTEN), (errno.EACCES, MISTAKE)):
+        with pytest.raises(typer.Exit) as ended, one_line_errors():
+            raise OSError(number, "no", "a file")
+        assert ended.value.exit_code == status
+
+
+@pytest.mark.parametrize("command", ["intervene", "steer"])
+def test_a_text_that_is_not_utf_8_is_refused(command):
+    options = {"intervene": ("--change", "head 0:0 set 0"), "steer": ("--towards", "a", "--away", "b", "--layers", 1)}
+    result = run(command, "a\udce8", *options[command])
+    assert result.exit_code == MISTAKE and "is not UTF-8" in result.stderr
 
 
 def test_progress_without_a_terminal_is_a_line_a_minute(monkeypatch, capsys):

@@ -10,6 +10,7 @@ from safetensors.numpy import save
 import duat_jax as duat
 from duat_jax import saved
 from duat_jax.display.result import Displayed
+from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context import ledger, question_of
 from duat_jax.interpret.images.result import ImageMaps
 from duat_jax.lora import lora_change, new_adapters
@@ -78,6 +79,15 @@ def test_what_needs_the_model_says_so(results, tmp_path):
     source = next(source for source in score.query_sources if source.term is not None)
     with pytest.raises(duat.DuatError, match="ask the model again"):
         duat.open(tmp_path / "result").neurons(source, score.key_sources[0])
+
+
+def test_a_class_of_ones_own_is_refused_when_it_is_saved(tmp_path):
+    class Mine(Completeness):
+        """A part that no module of the package has."""
+
+    with pytest.raises(duat.DuatError, match="Mine can't be kept"):
+        saved.write_result((Mine(1, 1, 0, 1, 1),), tmp_path / "result")
+    assert not list(tmp_path.iterdir())
 
 
 def test_dtypes_and_numbers_that_arent_finite_stay(tmp_path):

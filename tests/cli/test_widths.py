@@ -21,7 +21,7 @@ OTHER = TEXT.replace("default", "missing")
 WIDE = 'print("你好, Grüße, e\u0301 🙂 — naïve")'
 
 
-def shown(table, width):
+def lines_of(table, width):
     """Return the lines of a table in a terminal of a width."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(table)
@@ -63,7 +63,7 @@ NAMES = ("explanation", "wide characters", *(pytest.param(name, marks=pytest.mar
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_number_is_cut(name, width):
-    lines = shown(table(name), width)
+    lines = lines_of(table(name), width)
     assert all(Text(line).cell_len <= width for line in lines)
     text = "\n".join(lines)
     assert not re.search(r"\d…|\d\.\s*$", text, re.MULTILINE)
@@ -75,7 +75,7 @@ def test_no_number_is_cut(name, width):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_rows_of_the_flow_sum(width):
-    lines = shown(table("contrast"), width)
+    lines = lines_of(table("contrast"), width)
     rows = [re.findall(r"[+-]\d+\.\d{4}", line) for line in lines if re.match(r"embedding|layer \d", line)]
     sums = [np.array(row, float) for row in rows if len(row) > 2]
     assert sums
@@ -89,7 +89,7 @@ def test_narrow_tables_stand_in_blocks_with_their_labels():
     for i in range(4):
         narrow.add_column(f"column {i}", justify="right")
     narrow.add_row("row", *(f"+{i}.2345" for i in range(4)))
-    lines = shown(narrow, 26)
+    lines = lines_of(narrow, 26)
     assert [line.split()[0] for line in lines if "2345" in line] == ["row", "row"]
     assert "+0.2345" in "".join(lines) and "+3.2345" in "".join(lines)
 

@@ -22,9 +22,10 @@ OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
 
 def test_a_sign_or_a_digit_makes_a_line_another():
     shown = "layer 3  +0.0042  -1.25  1.6e-04  12"
-    assert alike("layer 3 +0.0045 -1.21 1.8e-04 12", shown)
+    assert alike("layer 3 +0.0045 -1.24 1.8e-04 12", shown)
     for other in ("-0.0042", "+0.0142", "+0.0049"):
         assert not alike(shown.replace("+0.0042", other), shown)
+    assert alike("2.67 more", "2.66 more") and not alike("2.71 more", "2.66 more")
     assert not alike(shown.replace("12", "13"), shown) and not alike(shown.replace("layer", "token"), shown)
 
 

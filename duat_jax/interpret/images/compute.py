@@ -1,7 +1,7 @@
 """Split a number that a network computes on an image into maps over the image."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,6 @@ from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
-
-if TYPE_CHECKING:
-    pass
 
 _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS)))
 

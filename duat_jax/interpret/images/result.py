@@ -1,7 +1,6 @@
 """The result of splitting a number over an image: maps, each at its own resolution."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -10,9 +9,6 @@ from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.transform.keys import Marked
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False)

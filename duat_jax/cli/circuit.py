@@ -1,7 +1,8 @@
 """The command `duat circuit`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,38 +16,40 @@ from duat_jax.inputs.tasks import TASKS
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duat_jax.evaluation.comparison import Row
-    from duat_jax.inputs.prompts import Drawn
-
-    Tables = Mapping[str, Mapping[str, Row]]
-
-SHOWN = (0.001, 0.01, 0.1)
-"""The sizes of circuits in a table; the JSON has all."""
+    from duat_jax.evaluation.circuit_study import Study
 
 
-def _table(title: str, rows: "Mapping[str, Row]") -> "RenderableType":
-    from duat_jax.display.tables import NumberTable
-    from duat_jax.evaluation.circuit_curve import FRACTIONS
+def _output(result: "Study", mean: bool, size: float | None, model: str | None) -> "Iterator[RenderableType]":
+    """Yield tables and sentences: methods beside each other, circuits, what columns say, and what to do next."""
+    from rich.text import Text
 
-    table = NumberTable(title=title)
-    table.add_column("", max_width=26)
-    columns = [FRACTIONS.index(size) for size in SHOWN]
-    for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
-        table.add_column(column, justify="right")
-    for i, (method, row) in enumerate(rows.items()):
-        table.add_row(
-            method,
-            *(f"{row.kept[k]:.2f}" for k in columns),
-            row.numbers["logf"].written(),
-            *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
-            row.ahead.written(sign="+") if i else "",
+    from duat_jax.evaluation import circuit_table
+
+    names = list(result.drawn)
+    for name, drawn in result.drawn.items():
+        count, tokens = drawn.prompts.clean.shape
+        yield Text(
+            f"{name}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
         )
-    return table
-
-
-def _summary(task: str, drawn: "Drawn") -> str:
-    count, tokens = drawn.prompts.clean.shape
-    return f"{task}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
+    for title, rows in result.titled().items():
+        yield ""
+        yield circuit_table.render_methods(title, rows)
+    yield ""
+    compared = any(len(rows) > 1 for rows in result.tables(names).values())
+    yield from map(Text, circuit_table.columns_explained(mean, compared))
+    for name in names:
+        for kind, circuit in result.circuits[name].items():
+            yield ""
+            title = f"{name}, {kind}: the circuit of {circuit.method}"
+            yield circuit_table.render_circuit(title, circuit, result.tokens[name])
+            example = result.drawn[name].cases[0]
+            yield from map(Text, circuit_table.circuit_lines(circuit, example, size is not None))
+    yield ""
+    yield Text("What to do next", style="bold")
+    example = result.drawn[names[0]].cases[0]
+    steps = circuit_table.next_steps(result.tables(names), result.circuits[names[0]], example, model)
+    # A command is one line, to be copied.
+    yield from (Text(step, no_wrap=step.startswith("duat ") or None) for step in steps)
 
 
 def circuit(
@@ -67,33 +70,57 @@ def circuit(
     mean: Annotated[
         bool, typer.Option("--mean", help="Corrupt by the mean over all corrupted texts, not by the prompt's own one.")
     ] = False,
+    size: Annotated[
+        float | None,
+        typer.Option(
+            help="Size of the listed circuit, such as 0.01 of all units; if absent the smallest that keeps half of the"
+            " effect."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing prompts.")] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the circuits to this CSV file: every scored unit, or of more than 10,000 those of the circuit."
+        ),
+    ] = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:
-    """Measure which units of a language model carry a task: keep or remove the top-ranked units, corrupt the rest."""
-    with one_line_errors():
-        check_outputs(plot, json_file)
+    """Find the units of a language model that carry a task, and measure them: keep or remove them, and run it again."""
+    with one_line_errors(work):
+        check_outputs(plot, json_file, work, csv=csv)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
+        from duat_jax.evaluation.circuit_csv import to_csv
         from duat_jax.evaluation.circuit_plot import draw
         from duat_jax.evaluation.circuit_study import check, study
         from duat_jax.evaluation.circuits import METHODS
 
         arguments = task, method or list(METHODS), units or ["neuron x position"]
-        check(*arguments)
+        check(*arguments, size)
         tokenizer = duat.load_tokenizer(model)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
-        bar = partial(progress_bar, unit="methods on prompts")
-        result = study(loaded, tokenizer, *arguments, prompts=prompts, seed=seed, mean=mean, progress=bar)
-        name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        content = to_json(result.as_dict(model=name, seed=seed, others="mean" if mean else "corrupted"))
-        names = list(result.drawn)
-        groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
-        rows_by_title = {
-            f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in result.tables(of).items()
-        }
-        summaries = [_summary(name, drawn) for name, drawn in result.drawn.items()]
-        tables = [part for title, rows in rows_by_title.items() for part in ("", _table(title, rows))]
-        deliver(content, *summaries, *tables, figure=partial(draw, rows_by_title), plot=plot, json_file=json_file)
+        result = study(
+            *(loaded, tokenizer, *arguments),
+            prompts=prompts,
+            seed=seed,
+            mean=mean,
+            size=size,
+            work=work,
+            progress=partial(progress_bar, unit="methods on prompts"),
+        )
+        path = None if model is None else str(model).encode(errors="replace").decode()
+        content = to_json(result.as_dict(model=path or "embedded", seed=seed, others="mean" if mean else "corrupted"))
+        deliver(
+            content,
+            *_output(result, mean, size, path),
+            figure=partial(draw, result.titled()),
+            plot=plot,
+            json_file=json_file,
+            texts={} if csv is None else {csv: to_csv(result)},
+        )

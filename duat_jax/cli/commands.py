@@ -29,7 +29,7 @@ EXAMPLES = {
     ),
     "circuit": (
         "duat circuit --task parameter --prompts 10",
-        'duat circuit --task "indirect object" --model DIR --method secant --method random --plot circuit.png',
+        'duat circuit --task "indirect object" --model DIR --method secant --work circuit.work --csv circuit.csv',
     ),
     "context": (
         "duat context --task antonyms --demonstrations 4 --model DIR",

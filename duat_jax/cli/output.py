@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,11 @@ def check_output(path: Path) -> None:
 
 
 def check_outputs(
-    plot: Path | None, json_file: str | None, work: Path | None = None, directory: Path | None = None
+    plot: Path | None,
+    json_file: str | None,
+    work: Path | None = None,
+    directory: Path | None = None,
+    csv: Path | None = None,
 ) -> None:
     """Raise if a picture, JSON or finished work can't be written, before anything is computed.
 
@@ -131,6 +135,7 @@ def check_outputs(
         json_file: file of the JSON, or `-` for standard output; none if absent.
         work: file of finished work; none if absent.
         directory: a directory that is written and checked separately; none if absent.
+        csv: file of the CSV; none if absent.
 
     Raises:
         BadText: naming the file and what to do.
@@ -142,8 +147,7 @@ def check_outputs(
         if plot.suffix.lower() != ".png":
             raise BadText(f"{plot} must end in .png")
         written.append(plot)
-    if work is not None:
-        written.append(work)
+    written += [path for path in (csv, work) if path is not None]
     for path in written:
         check_output(path)
     if work is not None and _is_special(work):
@@ -218,7 +222,9 @@ def show(*parts: "RenderableType") -> None:
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)
     for part in parts:
-        console.print(part)
+        # A line to be copied stays one line; `print` joins texts and forgets that.
+        uncut = getattr(part, "no_wrap", None)
+        console.print(part, crop=False, no_wrap=uncut, overflow="ignore" if uncut else None)
 
 
 def deliver(
@@ -227,8 +233,9 @@ def deliver(
     figure: "Callable[[], Figure] | None" = None,
     plot: Path | None = None,
     json_file: str | None = None,
+    texts: Mapping[Path, str] | None = None,
 ) -> None:
-    """Write a command's picture and its JSON, and print its tables unless the JSON goes to standard output.
+    """Write a command's files, and print its tables unless the JSON goes to standard output.
 
     Args:
         content: the JSON, from `to_json`.
@@ -236,6 +243,7 @@ def deliver(
         figure: draws the picture.
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
+        texts: other files and their contents.
     """
     if json_file != "-":
         show(*parts)
@@ -244,6 +252,8 @@ def deliver(
             picture = io.BytesIO()
             figure().savefig(picture, format="png", dpi=150)
             write(plot, picture.getvalue())
+        for path, text in (texts or {}).items():
+            write(path, text.encode())
         if json_file is not None:
             write_json(json_file, content)
     except OSError as error:

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -83,9 +84,17 @@ class NumberTable(Table):
             options: with the width.
         """
 
+        def uncut(column: Column) -> int | None:
+            """Return the width that a column without line breaks needs; rich's own least width is that of a word."""
+            if not column.no_wrap:
+                return None
+            return max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
+
         def with_columns(columns: list[Column]) -> Table:
             table = copy(self)
-            table.columns = [replace(column, _index=i) for i, column in enumerate(labels + columns)]
+            table.columns = [
+                replace(column, _index=i, min_width=uncut(column)) for i, column in enumerate(labels + columns)
+            ]
             return table
 
         def fits(columns: list[Column]) -> bool:

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.errors import BadText
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
-from duat_jax.evaluation.circuits import METHODS, UNITS, measure
+from duat_jax.evaluation.circuits import METHODS, UNITS, Method, measure
 from duat_jax.evaluation.comparison import Row, as_dict, compare
+from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import CircuitsRecord
-from duat_jax.inputs.prompts import Drawn, draw
+from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, task_circuits
+from duat_jax.inputs.labels import readable
+from duat_jax.inputs.prompts import Drawn, Prompt, draw
 from duat_jax.inputs.tasks import TASKS
 from duat_jax.json_record import as_record
 from duat_jax.models.transformer import Transformer
@@ -19,15 +23,20 @@ if TYPE_CHECKING:
 
 
 class Study(NamedTuple):
-    """Prompts and curves of a comparison.
+    """Prompts, curves and circuits of a comparison.
 
     Args:
         drawn: the prompts of each task.
-        curves: for each task and each kind of units, the curve of each method.
+        tokens: of each task, the tokens of its first clean text.
+        curves: for each task and each kind of units, the curve of each method, each prompt with its own circuit.
+        circuits: for each task and each kind of units, one circuit for all prompts, by the first method that scores
+            these units.
     """
 
     drawn: dict[str, Drawn]
+    tokens: dict[str, tuple[str, ...]]
     curves: dict[str, dict[str, dict[str, Curve]]]
+    circuits: dict[str, dict[str, TaskCircuit]]
 
     def tables(self, tasks: Sequence[str]) -> dict[str, dict[str, Row]]:
         """Return the row of each method for each kind of units, as means over tasks.
@@ -36,6 +45,12 @@ class Study(NamedTuple):
             tasks: names of tasks of the study.
         """
         return {kind: compare([self.curves[task][kind] for task in tasks]) for kind in self.curves[tasks[0]]}
+
+    def titled(self) -> dict[str, dict[str, Row]]:
+        """Return all tables by their titles: of each task and kind of units, and of several tasks the means."""
+        names = list(self.drawn)
+        groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
+        return {f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in self.tables(of).items()}
 
     def as_dict(self, **asked: Any) -> dict[str, Any]:
         """Return the results as plain data for JSON, with the fields of `CircuitsRecord`.
@@ -54,19 +69,42 @@ class Study(NamedTuple):
                 "tokens": drawn.prompts.clean.shape[1],
                 "example": drawn.cases[0],
                 "units": plain([task]),
+                "circuits": {kind: self._plain(task, each) for kind, each in self.circuits[task].items()},
             }
             for task, drawn in self.drawn.items()
         }
         return as_record(CircuitsRecord, self, fractions=FRACTIONS, tasks=tasks, mean=plain(list(self.drawn)), **asked)
 
+    def _plain(self, task: str, circuit: TaskCircuit) -> dict[str, Any]:
+        tokens = self.tokens[task]
+        units = [
+            {
+                "layer": unit.layer,
+                "position": unit.position,
+                "token": None if unit.position is None else tokens[unit.position],
+                "unit": unit.unit,
+                "score": unit.score,
+            }
+            for unit in circuit.units()
+        ]
+        return {
+            "method": circuit.method,
+            "size": circuit.size,
+            "scored": circuit.scores.size,
+            "kept": circuit.kept,
+            "removed": circuit.removed,
+            "units": units,
+        }
 
-def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) -> None:
-    """Validate names of tasks, methods and units.
+
+def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str], size: float | None = None) -> None:
+    """Validate names of tasks, methods and units, and the size of a circuit.
 
     Args:
         tasks: names in `TASKS`.
         methods: names in `METHODS`.
         units: names in `UNITS`.
+        size: one of `FRACTIONS`, if given.
 
     Raises:
         BadText: naming every unknown name.
@@ -81,7 +119,7 @@ def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str]) ->
         for kind, names, known in choices
         for name in names
         if name not in known
-    ]
+    ] + check_size(size)
     if problems:
         raise BadText("; ".join(problems))
 
@@ -97,6 +135,8 @@ def study(
     progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
     seed: int = 0,
     mean: bool = False,
+    size: float | None = None,
+    work: Path | None = None,
 ) -> Study:
     """Evaluate the circuits of several methods on prompts that a model answers correctly.
 
@@ -107,18 +147,52 @@ def study(
         methods: names in `METHODS`; the others are compared with the first one.
         units: names in `UNITS`.
         prompts: the number of prompts of each task, at least 2.
-        progress: returns for each task a context manager with the progress callback of `measure`.
+        progress: returns for each task a context manager with a progress callback, as `measure` has one.
         seed: the seed of the prompts.
         mean: whether units are replaced by the mean of their values over all corrupted texts.
+        size: the size of the circuits of `Study.circuits`, one of `FRACTIONS`; if absent the smallest one that keeps
+            half of the effect.
+        work: a file for finished results, from which an interrupted run resumes.
 
     Raises:
-        BadText: naming every unknown name, or if the model answers too few prompts correctly.
+        BadText: naming every unknown name, if the model answers too few prompts correctly, or the file holds other
+            work.
     """
-    check(tasks, methods, units)
+    check(tasks, methods, units, size)
     chosen = {name: METHODS[name] for name in methods}
+    settings = {"units": list(units), "mean": mean}
+    if work is not None:
+        settings["model"] = fingerprint(model, model.config, tokenizer.to_str())
+    journal = Journal(work, settings)
     drawn = {task: draw(model, tokenizer, task, prompts, seed=seed) for task in tasks}
-    curves = {}
-    for task, prompts_of_task in drawn.items():
+    tokens = {task: readable(tokenizer, each.prompts.clean[0].tolist()) for task, each in drawn.items()}
+    curves, circuits = {}, {}
+    for task, of_task in drawn.items():
         with progress(task) as report:
-            curves[task] = measure(model, prompts_of_task.prompts, chosen, units, mean=mean, progress=report)
-    return Study(drawn, curves)
+            curves[task], circuits[task] = _measured(model, of_task.prompts, chosen, units, mean, size, journal, report)
+    return Study(drawn, tokens, curves, circuits)
+
+
+def _measured(
+    model: Transformer,
+    prompts: Prompt,
+    methods: Mapping[str, Method],
+    units: Sequence[str],
+    mean: bool,
+    size: float | None,
+    journal: Journal,
+    report: Callable[[int, int], None],
+) -> tuple[dict[str, dict[str, Curve]], dict[str, TaskCircuit]]:
+    """Return of one task the curves of each kind of units and method, and each kind's circuit for all prompts."""
+    count = len(prompts.clean)
+    options: dict[str, Any] = {"mean": mean, "journal": journal}
+    curves = measure(
+        model, prompts, methods, units, progress=lambda done, total: report(done, total + count), **options
+    )
+    circuits: dict[str, TaskCircuit] = {}
+    for method, scorer in methods.items():
+        # The first method may not score every kind of units.
+        if kinds := tuple(kind for kind, of_methods in curves.items() if next(iter(of_methods)) == method):
+            circuits |= task_circuits(model, prompts, method, scorer, kinds, size=size, **options)
+    report(count * (len(methods) + 1), count * (len(methods) + 1))
+    return curves, {kind: circuits[kind] for kind in curves}

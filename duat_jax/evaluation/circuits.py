@@ -1,7 +1,7 @@
 """Circuits: measure which units of a model carry a task by corrupting the other units."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from duat_jax.attribution import units as of_units
 from duat_jax.attribution.units import Rule, Scores
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
+from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
 from duat_jax.models.transformer import Transformer
@@ -65,11 +66,15 @@ class Units(NamedTuple):
         kind: the kind of mark of the units.
         name: the name of the mark, which every layer has.
         select: selects the units' scores from a method's scores, with axes that broadcast to the mark's value.
+        unit: the name of one unit of a layer, such as `"head"`; absent if a layer has no units.
+        positions: whether a unit is at one token, and not at all of them.
     """
 
     kind: str
     name: str
     select: Callable[[Scores], Array | None]
+    unit: str | None = "neuron"
+    positions: bool = True
 
 
 def _over_positions(scores: Array | None) -> Array | None:
@@ -82,9 +87,9 @@ def _of_vectors(scores: Array | None) -> Array | None:
 
 UNITS = {
     "neuron x position": Units(marks.POINT, "mlp.neurons", lambda scores: scores.neurons),
-    "neuron": Units(marks.POINT, "mlp.neurons", lambda scores: _over_positions(scores.neurons)),
-    "head x position": Units(marks.POINT, "attention.mixed", lambda scores: _of_vectors(scores.heads)),
-    "layer x token": Units(marks.STREAM, "layer", lambda scores: _of_vectors(scores.streams)),
+    "neuron": Units(marks.POINT, "mlp.neurons", lambda scores: _over_positions(scores.neurons), positions=False),
+    "head x position": Units(marks.POINT, "attention.mixed", lambda scores: _of_vectors(scores.heads), "head"),
+    "layer x token": Units(marks.STREAM, "layer", lambda scores: _of_vectors(scores.streams), None),
 }
 """The kinds of units: a neuron at a token, a neuron at all tokens, a head at a token, the stream at a token."""
 
@@ -151,8 +156,15 @@ def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions 
 
 
 @partial(jax.jit, static_argnames=("method", "kinds"))
-def _scores(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Units, ...]) -> list[Array | None]:
-    """Return the scores of each kind of units; what the other kinds would cost is not computed."""
+def scores_of(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Units, ...]) -> list[Array | None]:
+    """Return the scores of each kind of units; what the other kinds would cost is not computed.
+
+    Args:
+        method: the scoring method.
+        model: a language model.
+        prompts: prompts with the same number of tokens.
+        kinds: the kinds of units.
+    """
 
     def of_prompt(prompt: Prompt) -> list[Array | None]:
         scores = method(model, *prompt)
@@ -161,11 +173,99 @@ def _scores(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Un
     return jax.vmap(of_prompt)(prompts)
 
 
-def _kept_and_removed(scores: np.ndarray, method: str) -> Array:
+def kept_and_removed(scores: np.ndarray, method: str) -> Bool[Array, "runs layers ..."]:
+    """Return which units are live with the circuit of each of `FRACTIONS` kept, and then with it removed.
+
+    Args:
+        scores: a score for each unit.
+        method: the name of the method, for the message.
+
+    Raises:
+        NotFinite: if a score is NaN or infinite.
+    """
     if not np.isfinite(scores).all():
         raise NotFinite(f"{method!r} gives scores that aren't finite: leave this method out")
     circuits = top(scores)
     return jnp.asarray(np.concatenate([circuits, ~circuits]))
+
+
+def corrupted_values(
+    model: Transformer, prompts: Prompt, kinds: Mapping[str, Units], mean: bool
+) -> Callable[[Array], dict[str, Array]]:
+    """Return the function from a corrupted text to the values of units that aren't live, for each kind.
+
+    Args:
+        model: a language model.
+        prompts: all prompts.
+        kinds: the kinds of units by name.
+        mean: whether these values are means over all corrupted texts.
+    """
+
+    @cache
+    def means() -> dict[str, Array]:
+        return {
+            name: jax.lax.map(lambda ids, kind=kind: values(model, ids, kind), prompts.corrupted).mean(0)
+            for name, kind in kinds.items()
+        }
+
+    return lambda ids: means() if mean else {name: values(model, ids, kind) for name, kind in kinds.items()}
+
+
+class Batch(NamedTuple):
+    """Prompts that are scored together.
+
+    Args:
+        prompts: the prompts, as many in each batch.
+        new: how many of them weren't in earlier batches; these come first.
+        name: the name in a journal, with a hash of what the batch's results depend on.
+    """
+
+    prompts: Prompt
+    new: int
+    name: str
+
+
+def batches(prompts: Prompt, mean: bool) -> list[Batch]:
+    """Return prompts in batches of the same size; the last one is filled up, so that one compiled program scores all.
+
+    Args:
+        prompts: the prompts.
+        mean: whether other units are replaced by means over all prompts.
+    """
+    count = len(prompts.clean)
+    found = []
+    for first in range(0, count, AT_ONCE):
+        new = min(AT_ONCE, count - first)
+        rows = np.arange(first, first + min(AT_ONCE, count)) % count
+        some = jax.tree.map(lambda leaf, rows=rows: leaf[rows], prompts)
+        name = f"prompts {first} to {first + new - 1}, {fingerprint(prompts if mean else some)[:16]}"
+        found.append(Batch(some, new, name))
+    return found
+
+
+Replacements = Callable[[], list[dict[str, Array]]]
+"""Returns for each new prompt of a batch the values of units that aren't live, by kind; computed when first needed."""
+
+
+def _runs(
+    model: Transformer,
+    batch: Batch,
+    kinds: Mapping[str, Units],
+    method: str,
+    scorer: Method,
+    replacements: Replacements,
+) -> dict[str, list[list[float]]]:
+    """Return for each kind of units that a method scores the logit differences of every new prompt of a batch."""
+    scores = scores_of(scorer, model, batch.prompts, tuple(kinds.values()))
+    found: dict[str, list[list[float]]] = {}
+    for i, replaced in enumerate(replacements()):
+        prompt, of_prompt = row((batch.prompts, scores), i)
+        for (name, kind), selected in zip(kinds.items(), of_prompt, strict=True):
+            if selected is not None:
+                live = kept_and_removed(np.asarray(selected), method)
+                logit_differences = run(model, prompt, kind, live, replaced[name])
+                found.setdefault(name, []).append(np.asarray(logit_differences, np.float64).tolist())
+    return found
 
 
 def measure(
@@ -175,9 +275,12 @@ def measure(
     units: Iterable[str] = tuple(UNITS),
     *,
     mean: bool = False,
+    journal: Journal | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, dict[str, Curve]]:
     """Evaluate the circuits of several methods at every size, with the circuit kept and with it corrupted.
+
+    Each prompt has its own circuit, of its own scores.
 
     Args:
         model: a language model.
@@ -185,6 +288,7 @@ def measure(
         methods: the scoring methods, by name.
         units: names in `UNITS`.
         mean: whether a unit is replaced by its mean over all corrupted texts, instead of its value on the prompt's.
+        journal: stores finished results, of this model and these kinds of units.
         progress: called with the number of evaluated pairs of method and prompt, and their total number.
 
     Returns:
@@ -194,33 +298,20 @@ def measure(
         NotFinite: if a method's scores aren't finite.
         DuatError: if no method has scores for a kind of units.
     """
-    kinds = {name: UNITS[name] for name in units}
+    kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
     clean, corrupted = jax.device_get(differences(model, prompts))
-    means = {
-        name: jax.lax.map(lambda ids, kind=kind: values(model, ids, kind), prompts.corrupted).mean(0)
-        for name, kind in kinds.items()
-        if mean
-    }
-    count = len(clean)
-    runs_of: dict[str, dict[str, list[Array]]] = {name: {} for name in kinds}
-    for first in range(0, count, AT_ONCE):
-        new = min(AT_ONCE, count - first)
-        # The last batch is filled up with earlier prompts, so that one compiled program scores all.
-        rows = np.arange(first, first + min(AT_ONCE, count)) % count
-        batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], prompts)
-        replacements = [
-            means or {name: values(model, ids, kind) for name, kind in kinds.items()} for ids in batch.corrupted[:new]
-        ]
-        for j, (method, scorer) in enumerate(methods.items()):
-            scores = _scores(scorer, model, batch, tuple(kinds.values()))
-            for i in range(new):
-                prompt, of_prompt = row((batch, scores), i)
-                for (name, kind), selected in zip(kinds.items(), of_prompt, strict=True):
-                    if selected is not None:
-                        live = _kept_and_removed(np.asarray(selected), method)
-                        logit_differences = run(model, prompt, kind, live, replacements[i][name])
-                        runs_of[name].setdefault(method, []).append(logit_differences)
-            progress(first * len(methods) + (j + 1) * new, count * len(methods))
+    values_of, done, total = corrupted_values(model, prompts, kinds, mean), 0, len(clean) * len(methods)
+    runs_of: dict[str, dict[str, list[list[float]]]] = {name: {} for name in kinds}
+
+    for batch in batches(prompts, mean):
+        corrupted_texts = batch.prompts.corrupted[: batch.new]
+        replacements: Replacements = cache(partial(lambda texts: list(map(values_of, texts)), corrupted_texts))
+        for method, scorer in methods.items():
+            compute = partial(_runs, model, batch, kinds, method, scorer, replacements)
+            for name, of_kind in journal.once(f"{method} on {batch.name}", compute).items():
+                runs_of[name].setdefault(method, []).extend(of_kind)
+            done += batch.new
+            progress(done, total)
     if lacking := [name for name, of_methods in runs_of.items() if not of_methods]:
         raise DuatError(f"no method of {', '.join(methods)} has scores for {', '.join(lacking)}: choose other methods")
     return {

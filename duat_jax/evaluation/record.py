@@ -35,6 +35,44 @@ class CaseRecord(msgspec.Struct, forbid_unknown_fields=True):
     wrong: str
 
 
+class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A unit of a circuit.
+
+    Args:
+        layer: its layer, from 0; of a stream the number of layers before it.
+        position: its token; absent of a neuron at all tokens.
+        token: the text of this token in the task's example.
+        unit: the neuron or head; absent of a stream.
+        score: the mean of its scores over prompts.
+    """
+
+    layer: int
+    position: int | None
+    token: str | None
+    unit: int | None
+    score: float
+
+
+class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """One circuit for all prompts of a task: the units with the largest absolute mean scores.
+
+    Args:
+        method: the method that scored them.
+        size: the size of the listed circuit, as a fraction of all units.
+        scored: the number of all units.
+        kept: the share of the effect with this circuit kept, at each of `fractions`, the model run again.
+        removed: the same with this circuit removed.
+        units: its units, those with the largest absolute scores first.
+    """
+
+    method: str
+    size: float
+    scored: int
+    kept: list[float]
+    removed: list[float]
+    units: list[UnitRecord]
+
+
 class TaskRecord(msgspec.Struct, forbid_unknown_fields=True):
     """The results of one task.
 
@@ -44,7 +82,8 @@ class TaskRecord(msgspec.Struct, forbid_unknown_fields=True):
         tokens: the number of tokens of a prompt.
         example: a prompt.
         units: for each kind of units and each method, its statistics with intervals, and the curves `kept` and
-            `removed`.
+            `removed`; each prompt has its own circuit.
+        circuits: for each kind of units one circuit for all prompts, of the first method.
     """
 
     prompts: int
@@ -52,6 +91,7 @@ class TaskRecord(msgspec.Struct, forbid_unknown_fields=True):
     tokens: int
     example: CaseRecord
     units: dict[str, dict[str, dict[str, EstimateRecord | list[float]]]]
+    circuits: dict[str, CircuitRecord] = {}
 
 
 class CircuitsRecord(Record, tag="circuits"):

@@ -76,8 +76,12 @@ def test_no_number_is_cut(name, width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_rows_of_the_flow_sum(width):
     lines = lines_of(table("contrast"), width)
-    rows = [re.findall(r"[+-]\d+\.\d{4}", line) for line in lines if re.match(r"embedding|layer \d", line)]
-    sums = [np.array(row, float) for row in rows if len(row) > 2]
+    # Where it is narrow, a row's numbers stand in several blocks.
+    rows = {}
+    for line in lines:
+        if label := re.match(r"(embedding|layer \d) +[+-]", line):
+            rows.setdefault(label[1], []).extend(re.findall(r"[+-]\d+\.\d{4}", line))
+    sums = [np.array(row, float) for row in rows.values() if len(row) > 2]
     assert sums
     for row in sums:
         assert abs(row[:-1].sum() - row[-1]) < 1e-3
@@ -92,6 +96,18 @@ def test_narrow_tables_stand_in_blocks_with_their_labels():
     lines = lines_of(narrow, 26)
     assert [line.split()[0] for line in lines if "2345" in line] == ["row", "row"]
     assert "+0.2345" in "".join(lines) and "+3.2345" in "".join(lines)
+
+
+@pytest.mark.parametrize("width", [24, 30, 40, 60])
+def test_numbers_and_titles_of_several_words_are_not_cut(width):
+    narrow = NumberTable()
+    narrow.add_column("")
+    cells = [f"0.{i}07 [0.{i}96, 0.{i}19]" for i in range(3)]
+    for i in range(3):
+        narrow.add_column(f"units in this layer {i}", justify="right")
+    narrow.add_row("a method of many words", *cells)
+    text = "\n".join(lines_of(narrow, width))
+    assert all(cell in text for cell in cells) and text.count("units in this") == 3
 
 
 def test_one_colour_is_one_sign():

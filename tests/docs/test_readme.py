@@ -13,6 +13,7 @@ from duat_jax.cli import application
 from experiments import smollm2
 
 COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+CIRCUITS = (ROOT / "docs" / "circuits.md").read_text(encoding="utf-8")
 DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
@@ -69,6 +70,13 @@ def test_the_shown_table_is_that_of_the_language_model(tmp_path):
     assert arguments[model] == smollm2.path().name
     arguments[model], arguments[-1] = str(smollm2.path()), str(tmp_path / arguments[-1])
     check_shown(arguments, expected)
+
+
+@pytest.mark.slow
+def test_the_shown_circuit_is_that_of_the_command():
+    (shown,) = [block for block in blocks("text", CIRCUITS) if block.startswith("$ duat circuit")]
+    command, *expected = shown.strip().splitlines()
+    check_shown(shlex.split(command)[2:], expected)
 
 
 def test_the_error_shown_for_a_forgotten_mark_is_real():

@@ -1,0 +1,197 @@
+"""Tables of circuits for a terminal: methods beside each other, one circuit's units, and what their columns say."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from rich.text import Text
+
+from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.evaluation.circuit_curve import FRACTIONS
+from duat_jax.evaluation.circuits import UNITS
+from duat_jax.evaluation.comparison import Row
+from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
+from duat_jax.inputs.tasks import Case
+
+SHOWN = (0.001, 0.01, 0.1)
+"""The sizes of circuits in a table; the JSON has all."""
+
+LARGEST = 20
+"""The number of units that a table lists, beside the largest one of each layer."""
+
+NINE_TENTHS = 0.9
+PAGE = "docs/circuits.md"
+
+
+def render_methods(title: str, rows: Mapping[str, Row]) -> NumberTable:
+    """Return the table of methods beside each other.
+
+    Args:
+        title: the title.
+        rows: the row of each method.
+    """
+    table = NumberTable(title=title)
+    table.add_column("", max_width=26)
+    columns = [FRACTIONS.index(size) for size in SHOWN]
+    for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
+        table.add_column(column, justify="right")
+    for i, (method, row) in enumerate(rows.items()):
+        table.add_row(
+            method,
+            *(f"{row.kept[k]:.2f}" for k in columns),
+            row.numbers["logf"].written(),
+            *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
+            row.ahead.written(sign="+") if i else "",
+        )
+    return table
+
+
+def _of_layers(circuit: TaskCircuit) -> dict[int, tuple[int, float]]:
+    """Return of each layer in the circuit how many units it has there, and the sum of their scores."""
+    inside = circuit.circuit
+    counts = inside.reshape(len(inside), -1).sum(1)
+    sums = np.where(inside, circuit.scores, 0).reshape(len(inside), -1).sum(1)
+    return {i: (int(counts[i]), float(sums[i])) for i in range(len(inside)) if counts[i]}
+
+
+def _listed(circuit: TaskCircuit) -> list[Unit]:
+    """Return each layer's largest unit and the largest units of all, by layer."""
+    units, layers = list(circuit.units()), set[int]()
+    chosen = []
+    for i, unit in enumerate(units):
+        if i < LARGEST or unit.layer not in layers:
+            chosen.append(unit)
+        layers.add(unit.layer)
+    return sorted(chosen, key=lambda unit: unit.layer)
+
+
+def render_circuit(title: str, circuit: TaskCircuit, tokens: Sequence[str]) -> NumberTable:
+    """Return the table of a circuit's units by layer: the largest ones, and of every layer the largest.
+
+    Args:
+        title: the title.
+        circuit: the circuit.
+        tokens: the tokens of the task's example.
+    """
+    kind, layers = UNITS[circuit.kind], _of_layers(circuit)
+    columns = [
+        "layer" if kind.unit else "layers before",
+        *(["token", "in the example"] if kind.positions else []),
+        *([kind.unit] if kind.unit else []),
+    ]
+    table = NumberTable(len(columns), title=title)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "in the example" else "right")
+    for column in ("score", "units in this layer", "sum of their scores"):
+        table.add_column(column, justify="right")
+    for unit in _listed(circuit):
+        cells: list[str | Text] = [str(unit.layer)]
+        if unit.position is not None:
+            cells += [str(unit.position), Text(token_label(tokens[unit.position]))]
+        if unit.unit is not None:
+            cells.append(str(unit.unit))
+        count, total = layers.pop(unit.layer, (0, 0.0))  # a layer's own numbers stand in its first row
+        table.add_row(*cells, number(unit.score), *((f"{count:,}", number(total)) if count else ("", "")))
+    return table
+
+
+def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str]:
+    """Return sentences on a circuit: its size, why this one, and what it keeps.
+
+    Args:
+        circuit: the circuit.
+        example: the task's example.
+        chosen: whether its size was given, and not found by the rule.
+    """
+    i, size, count = FRACTIONS.index(circuit.size), circuit.size, int(circuit.circuit.sum())
+    left_out = count - len(_listed(circuit))
+    rule = "as asked for" if chosen else RULE
+    lines = [
+        f"One circuit for all prompts: of {circuit.scores.size:,} units the {count:,} whose scores by {circuit.method}"
+        f" are largest in absolute value, as means over prompts. Size: {size:.1%}, {rule}.",
+        f"The model was run again: with only this circuit computed it keeps {circuit.kept[i]:.2f} of the effect, with"
+        f" only this circuit corrupted {circuit.removed[i]:.2f}.",
+        f"The example is {example.clean!r}, answered by {example.right!r}; the corrupted text by {example.wrong!r}.",
+    ]
+    if left_out:
+        lines.append(f"Listed are the {LARGEST} largest units and each layer's largest; {left_out:,} more are not.")
+    return lines
+
+
+def columns_explained(mean: bool, compared: bool) -> list[str]:
+    """Return plain sentences on the columns of the table of methods.
+
+    Args:
+        mean: whether units are corrupted by the mean over all corrupted texts.
+        compared: whether there are several methods.
+    """
+    value = "its mean over all corrupted texts" if mean else "its value on the corrupted text"
+    low, high = FRACTIONS[0], FRACTIONS[-1]
+    lines = [
+        f"{', '.join(f'{size:.1%}' for size in SHOWN)}: the share of the effect that is kept if only so many of all"
+        f" units are computed, those with the largest scores on each prompt, and every other unit is set to {value}."
+        " 1 is the whole model, 0 the corrupted text.",
+        f"logf: the mean of this share over the logarithm of the size, from {low:.1%} to {high:.0%}; the higher the"
+        " better. Brackets are intervals of 95%.",
+        "CPR: the area under this share over the size, up to the whole model; 1 is best. CMD: the area between the"
+        " share and 1; 0 is best.",
+        "removed: as logf, with the circuit's units corrupted and all others computed; the lower the better.",
+    ]
+    if compared:
+        lines.append(
+            "first ahead by: the first method's logf minus this one's, paired by prompt. If the interval has 0 in it,"
+            " the two can't be told apart."
+        )
+    return lines
+
+
+def _best_method(rows: Mapping[str, Row]) -> str:
+    first, *others = rows
+    if not others:
+        return f"Only {first} was measured; leave --method out to compare it with all methods."
+    ahead = [name for name in others if rows[name].ahead.high < 0]
+    level = [name for name in others if rows[name].ahead.low <= 0 <= rows[name].ahead.high]
+    if ahead:
+        return f"Ahead of {first}: {'; '.join(ahead)}. Give one of these as the first --method to list its circuit."
+    if level:
+        return f"No method is ahead of {first}; it can't be told apart from {'; '.join(level)}."
+    return f"{first} is ahead of all other methods here."
+
+
+def _best_size(circuit: TaskCircuit) -> str:
+    enough = [size for size, kept in zip(FRACTIONS, circuit.kept, strict=True) if kept >= NINE_TENTHS]
+    if not enough:
+        return f"No size up to {FRACTIONS[-1]:.0%} keeps nine tenths of the effect with one circuit for all prompts."
+    return f"From {enough[0]:.1%} of the units on, the circuit keeps nine tenths of the effect: --size {enough[0]}."
+
+
+def change_of(circuit: TaskCircuit, unit: Unit) -> str:
+    """Return the change that sets a unit to zero, as `duat intervene` takes it.
+
+    Args:
+        circuit: the circuit.
+        unit: one of its units.
+    """
+    place = UNITS[circuit.kind].unit or "stream"
+    units = "" if unit.unit is None else f":{unit.unit}"
+    tokens = "" if unit.position is None else f"@{unit.position}"
+    return f"{place} {unit.layer}{units}{tokens} set 0"
+
+
+def next_steps(
+    tables: Mapping[str, Mapping[str, Row]], circuits: Mapping[str, TaskCircuit], example: Case, model: str | None
+) -> list[str]:
+    """Return sentences on what to do next: which method, which size, and a command that turns a unit off.
+
+    Args:
+        tables: for each kind of units, the row of each method.
+        circuits: for each kind of units, the circuit of one task.
+        example: the task's example.
+        model: the checkpoint, as the command takes it; the embedded model if absent.
+    """
+    lines = [f"{kind}: {_best_method(tables[kind])} {_best_size(circuit)}" for kind, circuit in circuits.items()]
+    circuit = next(iter(circuits.values()))
+    words = ["duat", "intervene", example.clean, "--change", change_of(circuit, next(circuit.units()))]
+    words += ["--target", example.right, "--contrast", example.wrong, *(["--model", model] if model else [])]
+    unit = f"the largest unit of the circuit of {circuit.kind}"
+    return [*lines, f"Set {unit} to zero on the example, and see what changes:", shlex.join(words), f"More: {PAGE}"]

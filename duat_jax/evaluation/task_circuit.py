@@ -1,0 +1,207 @@
+"""The circuit of a task: the units with the largest mean scores over its prompts, measured on all of them."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from duat_jax.errors import BadText
+from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
+from duat_jax.evaluation.circuits import (
+    UNITS,
+    Batch,
+    Method,
+    Units,
+    batches,
+    corrupted_values,
+    kept_and_removed,
+    run,
+    scores_of,
+    top,
+)
+from duat_jax.evaluation.journal import Journal, fingerprint
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import Prompt, differences
+from duat_jax.models.transformer import Transformer
+
+ENOUGH = 0.5
+"""The share of the effect that a circuit has to keep for its size to be chosen."""
+
+RULE = f"the smallest size at which the circuit keeps at least {ENOUGH:.0%} of the effect, or else the largest one"
+
+
+class Unit(NamedTuple):
+    """A unit with its score.
+
+    Args:
+        layer: its layer; of a stream the number of layers before it.
+        position: its token; absent if it is at all tokens.
+        unit: the neuron or head; absent of a stream.
+        score: the mean of its scores over prompts.
+        inside: whether it is in the circuit.
+    """
+
+    layer: int
+    position: int | None
+    unit: int | None
+    score: float
+    inside: bool
+
+
+class TaskCircuit(NamedTuple):
+    """One circuit for all prompts of a task: the units with the largest absolute mean scores.
+
+    Args:
+        kind: the kind of units, a name in `UNITS`.
+        method: the scoring method.
+        scores: the mean score of each unit over prompts, with axes of size 1 where a kind has none.
+        curve: logit differences of each prompt with this circuit kept and removed, for each of `FRACTIONS`.
+        size: the chosen size, one of `FRACTIONS`.
+    """
+
+    kind: str
+    method: str
+    scores: Float[np.ndarray, "layers positions *units"]
+    curve: Curve
+    size: float
+
+    @property
+    def circuit(self) -> Bool[np.ndarray, "layers positions *units"]:
+        """Which units are in the circuit of the chosen size."""
+        return top(self.scores)[FRACTIONS.index(self.size)]
+
+    @property
+    def kept(self) -> Float[np.ndarray, "fractions"]:
+        """The faithfulness with the circuit of each size kept."""
+        return faithfulness(self.curve, self.curve.kept)
+
+    @property
+    def removed(self) -> Float[np.ndarray, "fractions"]:
+        """The faithfulness with the circuit of each size removed."""
+        return faithfulness(self.curve, self.curve.removed)
+
+    def units(self, *, every: bool = False) -> Iterator[Unit]:
+        """Yield the units of the circuit, those with the largest absolute scores first.
+
+        Args:
+            every: whether to go on with the units that aren't in the circuit.
+        """
+        kind, circuit = UNITS[self.kind], self.circuit
+        for place in np.argsort(-np.abs(self.scores), axis=None, kind="stable")[: None if every else circuit.sum()]:
+            index = np.unravel_index(place, self.scores.shape)
+            layer, position, unit = map(int, index[:3])
+            inside = bool(circuit[index])
+            yield Unit(
+                layer,
+                position if kind.positions else None,
+                None if kind.unit is None else unit,
+                float(self.scores[index]),
+                inside,
+            )
+
+
+def chosen_size(kept: Float[np.ndarray, "fractions"]) -> float:
+    """Return the smallest size at which enough of the effect is kept; the largest size if there is none.
+
+    Args:
+        kept: the faithfulness with the circuit of each size kept.
+    """
+    return next((size for size, share in zip(FRACTIONS, kept, strict=True) if share >= ENOUGH), FRACTIONS[-1])
+
+
+def check_size(size: float | None) -> list[str]:
+    """Return what is wrong with the size of a circuit.
+
+    Args:
+        size: the size, or `None` if it is to be chosen.
+    """
+    if size is None or size in FRACTIONS:
+        return []
+    return [f"there is no size {size!r}: choose one of {', '.join(map(str, FRACTIONS))}"]
+
+
+def task_circuits(
+    model: Transformer,
+    prompts: Prompt,
+    method: str,
+    scorer: Method,
+    units: tuple[str, ...],
+    *,
+    mean: bool = False,
+    size: float | None = None,
+    journal: Journal | None = None,
+) -> dict[str, TaskCircuit]:
+    """Find one circuit for all prompts, for each kind of units, and evaluate it at every size.
+
+    `c_u = mean_p s_u(p)`; the circuit of size `k` has the units with the largest `|c_u|`.
+
+    Args:
+        model: a language model.
+        prompts: prompts with the same number of tokens.
+        method: the name of the method.
+        scorer: the method, which scores these units.
+        units: names in `UNITS`.
+        mean: as in `measure`.
+        size: the size of the listed circuit; as `RULE` says if absent.
+        journal: stores finished results.
+
+    Raises:
+        BadText: if there is no such size.
+        NotFinite: if a score isn't finite.
+    """
+    if problems := check_size(size):
+        raise BadText("; ".join(problems))
+    kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
+    clean, corrupted = jax.device_get(differences(model, prompts))
+    parts, values_of = batches(prompts, mean), corrupted_values(model, prompts, kinds, mean)
+    name = f"{method}, one circuit of {', '.join(units)} for all prompts, {fingerprint(prompts)[:16]}"
+    means = partial(_mean_scores, model, parts, scorer, tuple(kinds.values()))
+    scores = dict(zip(units, map(_unpacked, journal.once(f"{name}, scores", means)), strict=True))
+    live = {kind: kept_and_removed(of_kind, method) for kind, of_kind in scores.items()}
+    runs_of: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+
+    def runs(batch: Batch) -> dict[str, list[list[float]]]:
+        found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+        for i in range(batch.new):
+            prompt = row(batch.prompts, i)
+            replaced = values_of(prompt.corrupted)
+            for kind, units_of in kinds.items():
+                found[kind].append(np.asarray(run(model, prompt, units_of, live[kind], replaced[kind])).tolist())
+        return found
+
+    for batch in parts:
+        for kind, of_kind in journal.once(f"{name}, {batch.name}", partial(runs, batch)).items():
+            runs_of[kind] += of_kind
+    found = {}
+    for kind in kinds:
+        measured = np.array(runs_of[kind], np.float64)
+        curve = Curve(np.asarray(clean, np.float64), np.asarray(corrupted, np.float64), *np.split(measured, 2, 1))
+        chosen = chosen_size(faithfulness(curve, curve.kept)) if size is None else size
+        found[kind] = TaskCircuit(kind, method, scores[kind], curve, chosen)
+    return found
+
+
+def _mean_scores(
+    model: Transformer, parts: list[Batch], scorer: Method, kinds: tuple[Units, ...]
+) -> list[dict[str, Any]]:
+    """Return for each kind the mean score of each unit over the prompts of all batches, as plain data."""
+    batch_scores = [scores_of(scorer, model, batch.prompts, kinds) for batch in parts]
+    found = []
+    for of_kind in zip(*batch_scores, strict=True):
+        new = [np.asarray(scores)[: batch.new] for scores, batch in zip(of_kind, parts, strict=True)]
+        total = sum(scores.sum(0, dtype=np.float64) for scores in new)
+        found.append(_packed((total / sum(map(len, new))).astype(new[0].dtype)))
+    return found
+
+
+def _packed(array: np.ndarray) -> dict[str, Any]:
+    """Return an array as plain data."""
+    return {"dtype": array.dtype.name, "shape": array.shape, "bytes": b64encode(array.tobytes()).decode()}
+
+
+def _unpacked(packed: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(b64decode(packed["bytes"]), packed["dtype"]).reshape(packed["shape"])

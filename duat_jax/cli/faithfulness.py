@@ -39,7 +39,7 @@ def faithfulness(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="A language model or a sentence encoder, directory or GGUF file; if absent the embedded one."
+            help="A language model or sentence encoder: directory, GGUF file or hub:OWNER/NAME; the embedded if absent."
         ),
     ] = None,
     dtype: Kept = Dtype.float32,

@@ -39,7 +39,9 @@ def verify(
     block: Annotated[
         str | None, typer.Option(help="paper, paper-residual, pre-norm, post-norm or parallel; all if absent.")
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="A checkpoint directory, instead of random networks.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Checkpoint directory, GGUF file or hub:OWNER/NAME, instead of random networks.")
+    ] = None,
     json_file: Json = None,
 ) -> None:
     """Compare the symbolic form with the numeric closed form and the forward pass of real networks, in float64."""

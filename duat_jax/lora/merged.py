@@ -25,7 +25,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         directory: a new directory, or an empty one.
         adapters: the adapters.
         model: their base model.
-        base: the checkpoint that it was loaded from, a directory or a GGUF file; the embedded model if absent.
+        base: the checkpoint that it was loaded from, as `load` takes it; the embedded model if absent.
 
     Raises:
         BadCheckpoint: if the directory exists and isn't empty.

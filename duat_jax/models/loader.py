@@ -1,4 +1,4 @@
-"""Loading of Hugging Face checkpoint directories and GGUF files."""
+"""Loading of Hugging Face checkpoint directories, GGUF files and models of the Hugging Face Hub."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ def load_config(path: Path | str | None = None, *, head: str | None = None) -> C
     """Load the configuration of a checkpoint.
 
     Args:
-        path: a checkpoint directory or a `.gguf` file; the embedded model if absent.
+        path: a checkpoint directory, a `.gguf` file, or `hub:OWNER/NAME` as in `load`; the embedded model if absent.
         head: the kind of read-out: `"next token"`, `"masked token"`, `"classes"` or `"hidden"`; that of the saved
             checkpoint if absent.
 
@@ -134,13 +134,14 @@ def load(
     device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer | tuple[Transformer, Tokenizer]:
-    """Load a model from a Hugging Face checkpoint directory or a GGUF file, tensor by tensor.
+    """Load a model from a Hugging Face checkpoint directory, a GGUF file or the Hugging Face Hub, tensor by tensor.
 
     Names, shapes and kinds of all tensors are checked before any tensor is read.
 
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
-            `.gguf` file; the embedded model if absent.
+            `.gguf` file; `"hub:OWNER/NAME"`, or `"hub:OWNER/NAME@REVISION"`, for such a directory of the Hugging Face
+            Hub, which is downloaded once (`pip install 'duat-jax[hub]'`); the embedded model if absent.
         tokenizer: whether to load the tokenizer too, as `load_tokenizer` does.
         dtype: dtype of the parameters: float64, float32, bfloat16 or float16. With the last two, everything is computed
             in float32.
@@ -204,8 +205,8 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
 
     Args:
-        path: a directory with `tokenizer.json`, or a `.gguf` file, also of a vocabulary alone; the embedded model's if
-            absent.
+        path: a directory with `tokenizer.json`, a `.gguf` file, also of a vocabulary alone, or `hub:OWNER/NAME` as in
+            `load`; the embedded model's if absent.
 
     Raises:
         BadCheckpoint: if it is missing or damaged, or has tokens without an embedding in the checkpoint's model.

@@ -59,12 +59,12 @@ def networks(depth: int | None = None, block: str | None = None, model: Path | N
     Args:
         depth: number of layers: 4 for random networks if absent, and all layers of a checkpoint.
         block: one block type; all if absent.
-        model: a checkpoint directory.
+        model: a checkpoint, as `load` takes it.
 
     Raises:
         DuatError: if the block is unknown, both block and model are given, or the checkpoint has fewer layers.
         SymbolicError: if the depth isn't a positive integer.
-        BadCheckpoint: if the directory can't be loaded.
+        BadCheckpoint: if the checkpoint can't be loaded.
     """
     if model is None:
         x = jax.random.normal(jax.random.key(1), (_TOKENS, 6), jnp.float64)

@@ -112,7 +112,7 @@ def test_pickled_weights_are_refused(tmp_path):
 def test_a_place_that_is_no_checkpoint_is_refused(tmp_path, name):
     if name == "model.safetensors":
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(duat.BadCheckpoint, match=r"give a \.gguf file or a checkpoint directory"):
+    with pytest.raises(duat.BadCheckpoint, match=r"give a \.gguf file, a checkpoint directory"):
         duat.load(tmp_path / name)
 
 

@@ -1,11 +1,12 @@
-"""Opening of checkpoints: a directory or a single file."""
+"""Opening of checkpoints: a directory, a single file, or a model of the Hugging Face Hub."""
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.directory import Directory
+from duat_jax.models.checkpoint.hub import PREFIX, download
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.stored import Checkpoint
 
@@ -14,14 +15,17 @@ def open_checkpoint(path: Any) -> Checkpoint:
     """Open the checkpoint at a path.
 
     Args:
-        path: a Hugging Face checkpoint directory or a `.gguf` file.
+        path: a Hugging Face checkpoint directory, a `.gguf` file, or `hub:OWNER/NAME`.
 
     Raises:
         BadCheckpoint: if there is none.
     """
     if not isinstance(path, str | os.PathLike):
-        raise BadCheckpoint(f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file")
-    place = Path(path)
+        raise BadCheckpoint(
+            f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
+        )
+    address = PurePath(path).as_posix()
+    place = download(address) if address.startswith(PREFIX) else Path(path)
     if place.is_dir():
         return Directory(place)
     if place.suffix.lower() == ".gguf" and place.is_file():
@@ -29,6 +33,6 @@ def open_checkpoint(path: Any) -> Checkpoint:
 
         return GgufCheckpoint(place)
     raise BadCheckpoint(
-        f"{place} is not a directory: give a .gguf file or a checkpoint directory with config.json, model.safetensors"
-        " and tokenizer.json"
+        f"{place} is not a directory: give a .gguf file, a checkpoint directory with config.json, model.safetensors"
+        " and tokenizer.json, or hub:OWNER/NAME for a model of the Hugging Face Hub"
     )

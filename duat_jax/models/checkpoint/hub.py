@@ -1,0 +1,83 @@
+"""Checkpoints on the Hugging Face Hub, downloaded by `huggingface_hub` into its cache."""
+
+import functools
+import os
+import re
+from pathlib import Path
+
+from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.problems import quoted
+
+PREFIX = "hub:"
+
+FILES = (
+    "config.json",
+    "tokenizer.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-?????-of-?????.safetensors",
+)
+"""The files of a checkpoint; a repository often has the same weights in other formats too."""
+
+REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[^\s@]+))?", re.ASCII)
+
+
+def download(model: str) -> Path:
+    """Download a checkpoint of the Hugging Face Hub, unless it is in the cache already, and return its directory.
+
+    A process asks the hub once, so that configuration, tokenizer and weights are those of one commit.  Without a
+    connection, a checkpoint in the cache is used as it is.
+
+    Args:
+        model: `hub:OWNER/NAME`, or `hub:OWNER/NAME@REVISION` with a branch, a tag or a commit.
+
+    Raises:
+        BadCheckpoint: if the name is malformed, `huggingface_hub` isn't installed, there is no such repository or
+            revision, its terms aren't accepted, or it can't be reached.
+    """
+    matched = REPOSITORY.fullmatch(model.removeprefix(PREFIX))
+    if matched is None:
+        raise BadCheckpoint(
+            f"{quoted(model)} names no model of the hub: give hub:OWNER/NAME or hub:OWNER/NAME@REVISION, such as"
+            " hub:HuggingFaceTB/SmolLM2-135M"
+        )
+    try:
+        from huggingface_hub import constants, errors
+    except ImportError as error:
+        raise BadCheckpoint(f"{model} needs huggingface_hub ({error}): pip install 'duat-jax[hub]'") from None
+    name, revision = matched["name"], matched["revision"]
+    endpoint = os.environ.get("HF_ENDPOINT", constants.ENDPOINT).rstrip("/")
+    try:
+        return snapshot(name, revision, endpoint)
+    except errors.GatedRepoError:  # a RepositoryNotFoundError too
+        why = f"its owner asks for consent: accept the terms on {endpoint}/{name}, and log in (hf auth login)"
+    except errors.RepositoryNotFoundError:
+        why = f"{endpoint} has no such model, or a private one: check the name, or log in (hf auth login)"
+    except errors.RevisionNotFoundError:
+        why = f"{endpoint}/{name} has no revision {quoted(revision)}: give one of its branches, tags or commits"
+    except errors.LocalEntryNotFoundError:
+        why = (
+            f"{endpoint} can't be reached, and the cache {constants.HF_HUB_CACHE} doesn't have it: check the"
+            " connection, or give a directory or a .gguf file"
+        )
+    except errors.HFValidationError as error:
+        why = str(error)
+    except Exception as error:  # the HTTP library's, which isn't the same one in every version
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's
+        why = f"the download failed ({type(error).__name__}: {error}); run it again, and it goes on where it stopped"
+    raise BadCheckpoint(" ".join(f"{model}: {why}".split())) from None
+
+
+@functools.cache
+def snapshot(name: str, revision: str | None, endpoint: str) -> Path:
+    """Download a repository's checkpoint with `huggingface_hub`, once in a process.
+
+    Args:
+        name: the repository, `OWNER/NAME`.
+        revision: a branch, a tag or a commit; the main branch if absent.
+        endpoint: the address of the hub.
+    """
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES), endpoint=endpoint))

@@ -8,6 +8,7 @@ from duat_jax.in_context.record import LedgerRecord as LedgerRecord
 from duat_jax.interpret.attention.record import AttentionScoreRecord as AttentionScoreRecord
 from duat_jax.interpret.contrast.record import ContrastRecord as ContrastRecord
 from duat_jax.interpret.explain.record import ExplanationRecord as ExplanationRecord
+from duat_jax.interpret.images.record import ImageMapsRecord as ImageMapsRecord
 from duat_jax.interpret.intervene.record import InterventionRecord as InterventionRecord
 from duat_jax.json_record import Record as Record
 from duat_jax.json_record import read_record as _read_record
@@ -22,6 +23,7 @@ KINDS = (
     ContrastRecord,
     AttributionRecord,
     InterventionRecord,
+    ImageMapsRecord,
     AttentionScoreRecord,
     LedgerRecord,
     ContextRecord,

@@ -1,5 +1,6 @@
 """The result of an attribution: a score of every unit of one kind, by one method."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.attribution.record import AttributionRecord
+from duat_jax.display.named_arrays import NamedArray, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
@@ -91,7 +93,13 @@ class Attribution(Displayed):
             found.append(Scored(layer, token, index, float(self.scores[place])))
         return found
 
-    def as_dict(self, model: str) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the scores with named axes; `layer` of a stream is the number of layers before it."""
+        layer = {} if self.unit == "token" else numbered("layer", len(self.scores))
+        unit = numbered(self.unit, self.scores.shape[-1]) if self.unit in ("neuron", "head") else {}
+        yield whole("scores", self.scores, {**layer, **of_tokens(self.tokens), **unit})
+
+    def as_dict(self, model: str = "") -> dict[str, Any]:
         """Return everything as plain data for JSON, with the fields of `AttributionRecord`.
 
         Args:

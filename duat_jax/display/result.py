@@ -1,16 +1,21 @@
 """Results that display themselves: as a table in a terminal and in a notebook, and as a picture."""
 
 import io
+import json
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
 from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
     from rich.console import RenderableType
+    from xarray import Dataset
 
 WIDTH = 110
 """The width of a table without a terminal."""
@@ -34,6 +39,38 @@ class Displayed:
             OSError: if the file can't be written.
         """
         write_result(self, path)
+
+    def arrays(self) -> Iterable[NamedArray]:
+        """Return the result's numbers as arrays with named axes."""
+        raise NotImplementedError(f"{type(self).__name__} has no arrays")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data for JSON."""
+        raise NotImplementedError(f"{type(self).__name__} has no plain data")
+
+    def to_json(self) -> str:
+        """Return what `as_dict` gives as JSON, which `duat.records.read` reads."""
+        return json.dumps(self.as_dict(), ensure_ascii=False)
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return the result's numbers as one tidy pandas table: a row for each number.
+
+        Returns:
+            A table with the columns `part`, where the number belongs (such as `layer`, `token`, `head` or `neuron`) and
+            `value`; which parts sum to what stands at `arrays`.
+
+        Raises:
+            DuatError: if pandas isn't installed.
+        """
+        return as_dataframe(self.arrays())
+
+    def to_xarray(self) -> "Dataset":
+        """Return the result's numbers as one xarray data set: a variable with named axes for each part.
+
+        Raises:
+            DuatError: if xarray isn't installed.
+        """
+        return as_dataset(self.arrays())
 
     def __str__(self) -> str:
         return as_text(_view(self, "table").render(self))

@@ -1,5 +1,6 @@
 """Result of `ledger`, with table and plot."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from duat_jax.deprecation import renamed_fields
+from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, numbered, whole
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context.parameters import Moved
@@ -90,6 +92,25 @@ class Ledger(Plotted):
             rows[_layer_of(key, len(rows) - 1), 3 if key.name.endswith(".scale") else 4] += part
         return rows
 
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes.
+
+        The sum of `inputs`, `within`, `patterns`, `held` and `discontinuities` is the difference; that of `reads` too.
+        """
+        layers, heads, tokens = self.patterns.shape
+        layer, token = numbered("layer", layers), numbered("token_index", tokens)
+        if self.inputs is not None:
+            yield whole("inputs", self.inputs, token)
+        yield from by_mark("within", self.within, {})
+        yield whole("patterns", self.patterns, {**layer, **numbered("head", heads), **token})
+        yield from by_mark("held", self.held, {})
+        yield from by_name("discontinuities", self.discontinuities)
+        yield whole("heads", self.heads, {**layer, **numbered("head", heads)})
+        yield whole("reads", self.reads, layer)
+        for name, measured in (("again_at", self.again_at), ("again_from", self.again_from)):
+            if measured is not None:
+                yield whole(name, measured, layer)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain data for JSON, with the fields of `LedgerRecord`."""
         first, second = self.values
@@ -103,5 +124,4 @@ def _layer_of(key: Key, after: int) -> int:
     """Return the layer of a mark: the first one for the embeddings' norm, and `after` outside of all layers."""
     if key.name.startswith("embedding_norm"):
         return 0
-    layers = [int(scope.removeprefix("layers.")) for scope in key.scope if scope.startswith("layers.")]
-    return layers[0] if layers else after
+    return after if key.layer is None else key.layer

@@ -1,5 +1,6 @@
 """Result of `lora_change`: three columns, every adapter's part, and the first order."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
+from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
@@ -144,7 +146,28 @@ class LoraChange(Plotted):
             rows.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **values})
         return rows
 
-    def as_dict(self, model: str, count: int = 10, **more: Any) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts and the effects of adapters with named axes.
+
+        The sum of `embedding`, `terms`, `biases` and `reader` is the metric without adapters where `column` is `base`,
+        and its change over the three others. The sum of `part` and `discontinuities` is the change too.
+        """
+        column, token = {"column": {"column": Columns._fields}}, of_tokens(self.tokens)
+
+        def stacked(name: str) -> Marked[np.ndarray]:
+            each = [getattr(parts, name) for parts in self.columns]
+            return Marked({key: np.stack([values[key] for values in each]) for key in each[0]})
+
+        yield whole("embedding", np.stack([parts.embedding for parts in self.columns]), {**column, **token})
+        yield from by_mark("terms", stacked("terms"), {**column, **token}, "neuron")
+        yield from by_mark("biases", stacked("biases"), column)
+        yield whole("reader", np.stack([parts.reader for parts in self.columns]), column)
+        names = [effect.name for effect in self.effects]
+        for name in ("part", "first_order", "alone"):
+            yield whole(name, [getattr(effect, name) for effect in self.effects], {"adapter": {"adapter": names}})
+        yield from by_name("discontinuities", self.discontinuities)
+
+    def as_dict(self, model: str = "", count: int = 10, **more: Any) -> dict[str, Any]:
         """Return the result as plain data for JSON, with the fields of `LoraChangeRecord`; of neurons the largest.
 
         Args:

@@ -32,6 +32,12 @@ class Key(NamedTuple):
         """The scope and the name, joined by dots."""
         return ".".join((*self.scope, self.name))
 
+    @property
+    def layer(self) -> int | None:
+        """The layer in which it stands; none outside of all layers."""
+        layers = (scope.removeprefix("layers.") for scope in self.scope if scope.startswith("layers."))
+        return next((int(layer) for layer in layers if layer.isdecimal()), None)
+
     def __str__(self) -> str:
         return f"{self.path}[{self.number}]" if self.number else self.path
 

@@ -15,6 +15,7 @@ from duat_jax.json_record import as_record, plain
 from duat_jax.lora import lora_change, moved_parameters, new_adapters
 from duat_jax.transform.keys import Key
 from experiments.pages import SCHEMA
+from tests.every_result import every_result
 
 TEXT = "for i in range(10"
 RUNS = {
@@ -30,20 +31,17 @@ RUNS = {
 
 def results():
     """Yield a result of every question, as plain data."""
+    yield from (result.as_dict() for result in every_result().values())
     model, tokenizer = duat.load(tokenizer=True)
     known = {"tokenizer": tokenizer}
-    yield duat.explain(model, TEXT, **known).as_dict("embedded")
     yield duat.contrast(model, TEXT, ["mean", "for j in range(10"], **known).as_dict("embedded")
-    for unit in ("token", "head", "neuron", "stream"):
+    for unit in ("token", "neuron", "stream"):
         yield duat.attribute(model, TEXT, "mean", unit=unit, **known).as_dict("embedded")
-    changes = [duat.edits.Neurons(0, [1, 2]).set(0), duat.edits.Stream(2).scale(0.5)]
-    yield duat.intervene(model, TEXT, changes, **known).as_dict("embedded")
-    yield duat.explain_attention(model, TEXT, layer=1, head=0, key=0, **known).as_dict("embedded")
+    yield duat.intervene(model, TEXT, [duat.edits.Neurons(0, [1, 2]).set(0)], **known).as_dict("embedded")
     ids, adapters = tokenizer.encode(TEXT).ids, new_adapters(model, rank=1)
     moved = moved_parameters(model, adapters, jnp.array(ids))
     yield lora_change(model, adapters, ids, **known).as_dict("embedded", moved=moved)
     prompt, other = (question_of(tokenizer, [f"a = {n}", "b = 1"], "c =", " 1") for n in (1, 2))
-    yield ledger(model, prompt.task).as_dict()
     yield ledger(model, exchange(prompt, other)).as_dict()
 
 

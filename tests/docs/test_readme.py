@@ -137,6 +137,36 @@ def test_every_python_block_of_the_page_on_blocks_runs(capsys):
     assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
 
 
+RUN_ELSEWHERE = {
+    *("attribution.md", "blocks.md", "derivations.md", "interventions.md", "operators.md", "your-own-code.md"),  # here
+    *(
+        "images.md",
+        "in-context.md",
+        "recipes.md",
+        "why-a-head-attends.md",
+        "your-own-family.md",
+    ),  # beside what they show
+}
+WITH_CODE = sorted(
+    page.relative_to(ROOT / "docs").as_posix()
+    for page in (ROOT / "docs").rglob("*.md")
+    if "```python" in page.read_text(encoding="utf-8")
+)
+
+
+def test_pages_whose_code_another_test_runs_have_code():
+    assert set(WITH_CODE) >= RUN_ELSEWHERE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if page not in RUN_ELSEWHERE])
+def test_every_python_block_of_another_page_runs(page):
+    namespace = {}
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block in blocks("python", (ROOT / "docs" / page).read_text(encoding="utf-8")):
+            exec(block, namespace)
+
+
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
 def test_every_linked_file_and_heading_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")

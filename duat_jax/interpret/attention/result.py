@@ -1,6 +1,6 @@
 """The result of explaining attention: one score, as a sum over pairs of sources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.display.named_arrays import Axes, NamedArray, of_tokens, whole
 from duat_jax.display.result import Plotted
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness
@@ -159,7 +160,18 @@ class AttentionScore(Plotted):
             return columns[:, [sources.index(source)]]
         return np.asarray(self.split(side, source))
 
-    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the pairs of sources, which sum to the score, and the attention with named axes."""
+
+        def axis(side: str, sources: tuple[Source, ...]) -> Axes:
+            parts, tokens = [source.part for source in sources], [source.token for source in sources]
+            number = range(len(sources))
+            return {f"{side}_source": {f"{side}_source": number, f"{side}_part": parts, f"{side}_token_index": tokens}}
+
+        yield whole("pairs", self.pairs, {**axis("query", self.query_sources), **axis("key", self.key_sources)})
+        yield whole("attention", self.attention, of_tokens(self.tokens))
+
+    def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
         """Return the score, the largest pairs and the sums as plain data, with the fields of `AttentionScoreRecord`.
 
         Args:

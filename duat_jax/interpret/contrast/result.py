@@ -1,5 +1,6 @@
 """The result of a contrast: the difference of a target between two inputs, as parts that sum to it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
+from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.neurons import Neuron, largest_entries
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
@@ -107,7 +109,19 @@ class Contrast(Plotted):
         """
         return [Head(*entry) for entry in largest_entries(self.heads, count)]
 
-    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes.
+
+        The sum of the first row of `flow` (`row` is `embedding`), `moved` and `discontinuities` is the difference.
+        """
+        token = of_tokens(self.tokens)
+        yield whole("flow", self.flow, {"row": {"row": self.rows}, **token})
+        yield from by_mark("heads", self.heads, token, "head")
+        yield from by_mark("neurons", self.neurons, token, "neuron")
+        yield from by_mark("moved", self.moved, {})
+        yield from by_name("discontinuities", self.discontinuities)
+
+    def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
         """Return everything but single neurons as plain data for JSON, with the fields of `ContrastRecord`.
 
         Args:

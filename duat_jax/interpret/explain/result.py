@@ -1,6 +1,7 @@
 """The result of an explanation: one number that a model computed, as a complete table that sums to it."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
@@ -115,7 +117,19 @@ class Explanation(Plotted):
             for key, token, neuron, part in largest_entries(self.terms, count)
         ]
 
-    def as_dict(self, model: str, count: int = 10) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes.
+
+        The sum of `embedding`, `terms` and `biases` is the value; so is that of `collapse` and `collapse_bias`.
+        """
+        token = of_tokens(self.tokens)
+        yield whole("embedding", self.embedding, token)
+        yield from by_mark("terms", self.terms, token, "neuron")
+        yield from by_mark("biases", self.biases, {})
+        yield whole("collapse", self.input_tokens, token)
+        yield whole("collapse_bias", self.input_bias)
+
+    def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
         """Return everything but single neurons as plain data for JSON, with the fields of `ExplanationRecord`.
 
         Args:

@@ -1,13 +1,18 @@
 """The result of splitting a number over an image: maps, each at its own resolution."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.display.named_arrays import NamedArray, by_mark, numbered, whole
 from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
+from duat_jax.interpret.images.record import ImageMapsRecord
+from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Marked
 
 
@@ -40,6 +45,34 @@ class ImageMaps(Plotted):
     collapse_completeness: Completeness
     change_completeness: Completeness | None
 
+    @property
+    def value(self) -> float:
+        """The number that is split, from the plain forward pass."""
+        return float(self.completeness.value)
+
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the maps with named axes: of pixels by `row` and `column`, of a term at its own resolution.
+
+        The sum of `path`, `terms` and `biases` is the value; so is that of `collapse` and `collapse_bias`. The sum of
+        `change` is the difference to the other image.
+        """
+        rows, columns = self.path.shape
+        pixel = {**numbered("row", rows), **numbered("column", columns)}
+        yield whole("path", self.path, pixel)
+        yield from by_mark("terms", self.terms, {}, "map_row", "map_column")
+        yield from by_mark("biases", self.biases, {})
+        yield whole("collapse", self.collapse, pixel)
+        yield whole("collapse_bias", self.collapse_bias)
+        if self.change is not None:
+            yield whole("change", self.change, pixel)
+
+    def as_dict(self, model: str = "") -> dict[str, Any]:
+        """Return the maps as plain data for JSON, with the fields of `ImageMapsRecord`.
+
+        Args:
+            model: name of the model.
+        """
+        return as_record(ImageMapsRecord, self, model=model, dtype=self.completeness.dtype)
+
     def __repr__(self) -> str:
-        value, error = float(self.completeness.value), float(self.completeness.error)
-        return f"ImageMaps({value:.6g}, error {error:+.1e})"
+        return f"ImageMaps({self.value:.6g}, error {float(self.completeness.error):+.1e})"

@@ -1,5 +1,6 @@
 """The result of an intervention: the measured and the predicted effect of each change on a target."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
+from duat_jax.display.named_arrays import Label, NamedArray, by_name
 from duat_jax.display.result import Displayed
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.intervene.record import InterventionRecord
@@ -69,7 +71,22 @@ class Intervention(Displayed):
         """The target with the changes minus that without."""
         return float(self.completeness.value)
 
-    def as_dict(self, model: str) -> dict[str, Any]:
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield what each change did with named axes; the sum of `secant` and `discontinuities` is the difference."""
+        for effect in self.effects:
+            texts = tuple(self.tokens[token] for token in effect.tokens)
+            axes: dict[str, Mapping[str, Sequence[Label]]] = {
+                "token_index": {"token_index": effect.tokens, "token": texts}
+            }
+            if effect.units is not None:
+                axes["unit"] = {"unit": effect.units}
+            place = {"change": effect.change}
+            yield NamedArray("frozen", effect.frozen, axes, place)
+            yield NamedArray("secant", effect.secant, axes, place)
+            yield NamedArray("alone", np.asarray(effect.alone), {}, place)
+        yield from by_name("discontinuities", self.discontinuities)
+
+    def as_dict(self, model: str = "") -> dict[str, Any]:
         """Return everything as plain data for JSON, with the fields of `InterventionRecord`.
 
         Args:

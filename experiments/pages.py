@@ -108,10 +108,15 @@ def fields_of(study: str) -> Fields:
     """Return the fields of a study, from its stored results.
 
     Args:
-        study: a folder of `experiments` or a module of `benchmarks`, with a function `fields` of these results.
+        study: a folder or module of `experiments` or a module of `benchmarks`, with a function `fields` of these
+            results.
     """
-    is_experiment = (ROOT / "experiments" / study).is_dir()
-    module = import_module(f"experiments.{study}.run" if is_experiment else f"benchmarks.{study}")
+    modules = {
+        f"experiments.{study}.run": ROOT / "experiments" / study / "run.py",
+        f"experiments.{study}": ROOT / "experiments" / f"{study}.py",
+        f"benchmarks.{study}": ROOT / "benchmarks" / f"{study}.py",
+    }
+    module = import_module(next(name for name, file in modules.items() if file.exists()))
     return module.fields(kept(study))
 
 

@@ -1,12 +1,8 @@
 """What pages show of commands and code, compared with what these print."""
 
 import re
+import shlex
 from pathlib import Path
-
-import jax
-from typer.testing import CliRunner
-
-from duat_jax.cli import application
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,22 +38,13 @@ def allowed(number):
     return 1.01 if "e" not in number and 0 < len(number.partition(".")[2]) < 3 else 5.01
 
 
-def check_shown(arguments, expected):
-    """The command prints what is shown, dots standing for any number of lines."""
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        result = CliRunner().invoke(application, arguments)
-    assert result.exit_code == 0, result.output
-    actual = result.stdout.strip().splitlines()
-    place, skipping = 0, False
-    for line in expected:
-        if line == "…":
-            skipping = True
-            continue
-        if skipping:
-            place = next((i for i in range(place, len(actual)) if alike(actual[i], line)), place)
-        assert alike(actual[place], line), (actual[place], line)
-        place, skipping = place + 1, False
-    assert place == len(actual)
+def shown_commands(page):
+    """Return the blocks of a page that show commands and their output, each as pairs of arguments and lines."""
+    for block in blocks("text", page):
+        if block.startswith("$ duat"):
+            parts = re.split(r"^\$ duat ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]
+            shown = [part.rstrip().splitlines() for part in parts]
+            yield [(shlex.split(command, comments=True), expected) for command, *expected in shown]
 
 
 def last_digit(number):

@@ -1,19 +1,12 @@
-"""The commands and the code of the README print the output that it shows."""
+"""The code of the README and of the pages prints the output that they show."""
 
 import os
 import re
-import shlex
 
 import jax
 import pytest
-from shown_pages import README, ROOT, alike, blocks, check_shown
-from typer.testing import CliRunner
+from shown_pages import README, ROOT, alike, blocks
 
-from duat_jax.cli import application
-from experiments import smollm2
-
-COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-CIRCUITS = (ROOT / "docs" / "circuits.md").read_text(encoding="utf-8")
 DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
@@ -48,37 +41,6 @@ def test_every_python_block_prints_what_is_shown(page, capsys):
             assert all(map(alike, actual, expected.splitlines())), actual
 
 
-def shown_command(page, *, of_a_model):
-    """Return the arguments of the explanation of the embedded or another model that a page shows, and its lines."""
-    shown_blocks = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
-    (shown,) = [block for block in shown_blocks if ("--model" in block.partition("\n")[0]) == of_a_model]
-    command, *expected = shown.strip().splitlines()
-    return shlex.split(command)[2:], expected
-
-
-def test_the_shown_table_is_the_demos():
-    (demo,) = re.findall(r"^DEMO \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    arguments, expected = shown_command(COMMAND_LINE, of_a_model=False)
-    assert arguments == ["explain", *shlex.split(demo)]
-    check_shown(arguments, expected)
-
-
-@pytest.mark.slow
-def test_the_shown_table_is_that_of_the_language_model(tmp_path):
-    arguments, expected = shown_command(COMMAND_LINE, of_a_model=True)
-    model = arguments.index("--model") + 1
-    assert arguments[model] == smollm2.path().name
-    arguments[model], arguments[-1] = str(smollm2.path()), str(tmp_path / arguments[-1])
-    check_shown(arguments, expected)
-
-
-@pytest.mark.slow
-def test_the_shown_circuit_is_that_of_the_command():
-    (shown,) = [block for block in blocks("text", CIRCUITS) if block.startswith("$ duat circuit")]
-    command, *expected = shown.strip().splitlines()
-    check_shown(shlex.split(command)[2:], expected)
-
-
 def test_the_error_shown_for_a_forgotten_mark_is_real():
     (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", OWN_CODE, re.DOTALL | re.MULTILINE)
     source = blocks("python", OWN_CODE)[0].replace(
@@ -92,27 +54,6 @@ def test_the_error_shown_for_a_forgotten_mark_is_real():
     words = " ".join(message.split())
     assert f"block.py:{line} (block)" in words
     assert " ".join(actual.split()).startswith(words)
-
-
-SHOWN = [
-    block
-    for text in (README, DERIVATIONS)
-    for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL)
-    if re.match(r"\$ duat (derive|audit|verify)", block)
-]
-
-
-@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0])
-def test_the_shown_derivations_audits_and_verifications_are_real(block):
-    command, _, expected = block.partition("\n")
-    result = CliRunner().invoke(application, shlex.split(command)[2:])
-    assert result.exit_code == 0, result.output
-
-    def lines(text):
-        # Rounding differs between machines.
-        return [re.sub(r"\s+", " ", re.sub(r"\d\.\de-\d+", "#", line)).strip() for line in text.strip().splitlines()]
-
-    assert lines(result.stdout) == lines(expected)
 
 
 def test_every_python_block_of_the_derivations_page_runs(capsys):

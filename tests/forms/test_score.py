@@ -2,7 +2,6 @@
 
 import functools
 import json
-import shlex
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from cases import GOLDEN
 from command import run
 from helpers import close, numbers
 from score_by_hand import queries_and_keys
-from shown_pages import ROOT, alike, blocks, check_shown
+from shown_pages import ROOT, alike, blocks
 
 import duat_jax as duat
 from duat_jax.forms import score as library
@@ -20,7 +19,6 @@ from duat_jax.forms.completeness import FAILS, HOLDS
 from duat_jax.interpret.attention.compute import check
 from duat_jax.nn import Rotary, rotary_frequencies
 from duat_jax.transform import marks
-from experiments import smollm2
 
 IDS = np.array([5, 7, 3, 10, 3])
 HEAD, QUERY, KEY, VERSUS = 1, 4, 2, 3
@@ -255,18 +253,6 @@ def test_the_command_shows_the_table_and_writes_json_and_picture(tmp_path):
 
 
 PAGE = (ROOT / "docs" / "why-a-head-attends.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_page_shows_what_the_command_says(number):
-    command, *expected = (
-        [block for block in blocks("text", PAGE) if block.startswith("$ ")][number].strip().splitlines()
-    )
-    arguments = [
-        str(smollm2.path()) if argument == smollm2.path().name else argument for argument in shlex.split(command)[2:]
-    ]
-    check_shown(arguments, expected)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import shlex
 import shutil
 
 import jax
@@ -18,7 +17,6 @@ from flax import nnx
 from heads import BERT, CONFIGS, GIVEN, IDS, PIXELS, SQUARE, load
 from heads import model_of as model_of_heads
 from helpers import close, near
-from shown_pages import ROOT, blocks, check_shown
 
 import duat_jax as duat
 from duat_jax.forms.completeness import completeness_of
@@ -423,12 +421,3 @@ def test_the_difference_of_two_names_goes_where_it_is_read():
     near(contrast.flow.sum(1), 6.545, within=2e-3)
     near(contrast.flow[: 18 + 2, 9], 6.545, within=0.1)
     near(contrast.flow[24 + 1 :, 13], 6.545, within=0.8)
-
-
-@pytest.mark.slow
-def test_what_the_page_shows_is_what_happens(tmp_path):
-    page = (ROOT / "docs" / "contrast.md").read_text(encoding="utf-8")
-    (shown,) = [block for block in blocks("text", page) if block.startswith("$ duat explain")]
-    command, *expected = shown.strip().replace("\\\n", "").splitlines()
-    *arguments, picture = shlex.split(command)[2:]
-    check_shown([*arguments, str(tmp_path / picture)], expected)

@@ -1,0 +1,70 @@
+"""Tables of the options of every command, for docs/command-line.md."""
+
+import re
+from collections.abc import Iterator
+from enum import EnumType
+from inspect import signature
+from typing import Any, get_args
+
+import typer
+
+from duat_jax.cli import application
+from duat_jax.cli.output import EXIT_STATUS
+from experiments.pages import Fields, table
+
+
+def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the commands below a command with their names after `duat`.
+
+    Args:
+        command: a command or a group of commands.
+        name: its own name.
+    """
+    if not hasattr(command, "commands"):
+        yield name, command
+    for word, child in getattr(command, "commands", {}).items():
+        yield from commands(child, f"{name} {word}".strip())
+
+
+def _choices(annotation: object) -> Iterator[str]:
+    """Yield the values of enumerations in an annotation."""
+    if isinstance(annotation, EnumType):
+        yield from (f"`{choice.value}`" for choice in annotation)  # type: ignore[var-annotated]
+    for part in get_args(annotation):
+        yield from _choices(part)
+
+
+def _rows(command: Any) -> Iterator[tuple[str, str]]:
+    """Yield each argument and option with its meaning, its choices and its default."""
+    annotations = {name: parameter.annotation for name, parameter in signature(command.callback).parameters.items()}
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) or parameter.name not in annotations:
+            continue
+        is_option = parameter.opts[0].startswith("--")
+        meaning = [re.sub(r"--[a-z-]+", r"`\g<0>`", parameter.help.replace("<", "&lt;"))]
+        if choices := ", ".join(_choices(annotations[parameter.name])):
+            meaning.append(f"One of {choices}.")
+        if parameter.required:
+            meaning.append("Required.")
+        elif parameter.default is not None and parameter.default is not False:
+            meaning.append(f"Default: `{parameter.default}`.")
+        yield f"`{parameter.opts[0] if is_option else parameter.name.upper()}`", " ".join(meaning)
+
+
+def fields(kept: dict[str, Any]) -> Fields:
+    """Return a table of arguments and options of each command, by the command's name, and what the exit status says.
+
+    Args:
+        kept: nothing: the commands themselves say what they take.
+
+    Example:
+        >>> print(fields({})["lora merge"])
+        | option | meaning |
+        |---|---|
+        | `ADAPTER` | Directory with adapter_config.json and adapter_model.safetensors. Required. |
+        | `--output` | New directory for the merged model. Required. |
+        | `--model` | Checkpoint directory or GGUF file; the embedded model if absent. |
+    """
+    every = commands(typer.main.get_command(application))
+    tables = {name: "\n".join(table(("option", "meaning"), _rows(command))) for name, command in every}
+    return tables | {"exit status": EXIT_STATUS}

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,8 +19,22 @@ KATEX = ROOT / "typesetting" / "node_modules" / "katex" / "dist"
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "notebooks/*.ipynb")
 MATHEMATICS = ("katex.min.css", "katex.min.js", "contrib/auto-render.min.js", "fonts/*.woff2")
 MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
-HTML_LINK = re.compile(r'(?<=href=")[^"#:]+(?=[#"])')
+HTML_LINK = re.compile(r'(?<=href=")[^"#]+(?=[#"])')
+PICTURE_ELSEWHERE = re.compile(r'<img alt="([^"]*)" src="https://[^"]*" ?/?>')
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ADDRESS = PROJECT["urls"]["Repository"]
 MATHJAX = re.compile(r"<!-- Load mathjax -->.*?<!-- End of mathjax configuration -->", re.DOTALL)
+
+
+def on_config(config: ProperDocsConfig) -> ProperDocsConfig:
+    """Show the repository's address, as `pyproject.toml` has it.
+
+    Args:
+        config: the site's configuration.
+    """
+    config.repo_url = ADDRESS
+    config.repo_name = urlsplit(ADDRESS).path.strip("/")
+    return config
 
 
 @event_priority(100)  # before notebooks are looked for
@@ -79,7 +94,7 @@ def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files:
 
 
 def on_page_content(html: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
-    """Lead a notebook's links to the site's pages, and leave its formulas to the site.
+    """Lead a notebook's links to the site's pages, and leave its formulas to the site; pictures of other hosts go.
 
     Args:
         html: the page.
@@ -91,10 +106,21 @@ def on_page_content(html: str, page: Page, config: ProperDocsConfig, files: File
         return html
 
     def moved(found: re.Match) -> str:
-        file = _linked(found[0], page, files)
+        file = _linked(found[0].replace(f"{ADDRESS}/blob/v{PROJECT['version']}", ".."), page, files)
         return get_relative_url(file.url, page.url) if file else found[0]
 
-    return HTML_LINK.sub(moved, MATHJAX.sub("", html))
+    return PICTURE_ELSEWHERE.sub(r"\1", HTML_LINK.sub(moved, MATHJAX.sub("", html)))
+
+
+def on_post_page(output: str, page: Page, config: ProperDocsConfig) -> str:
+    """Let the link to the repository be a link: the theme would ask its host for the number of stars.
+
+    Args:
+        output: the finished page.
+        page: where it is.
+        config: the site's configuration.
+    """
+    return output.replace(' data-md-component="source"', "")
 
 
 def on_post_build(config: ProperDocsConfig) -> None:

@@ -1,37 +1,146 @@
-"""The notebooks' first cell: nothing where the package is, else JAX's build for the runtime's accelerator too."""
+"""What notebooks begin with and import: installed from the one address, JAX left alone, public names alone."""
 
-import importlib.util
 import json
+import os
+import re
+import shutil
 import subprocess
+import sys
+from importlib import metadata, util
 from pathlib import Path
 
+import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+from notebooks.opening import ADDRESS, FILES, ROOT, TAG, opened
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+EVERY = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *NOTEBOOKS]
+
+
+def cells(path, kind):
+    """Return the text of a notebook's cells of a kind."""
+    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+@EVERY
+def test_a_notebook_begins_with_its_badge_and_installs_from_the_address_of_the_project(path):
+    notebook = nbformat.read(path, as_version=4)
+    assert opened(nbformat.read(path, as_version=4), path) == notebook
+    colab = f"https://colab.research.google.com/github/{FILES.partition('.com/')[2]}/notebooks/{path.name}"
+    assert f"]({colab})" in cells(path, "markdown")[0]
+    assert f"git+{ADDRESS}@{TAG}" in cells(path, "code")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_address_that_is_shown_is_that_of_the_project_and_of_this_version(page):
+    text = page.read_text(encoding="utf-8").replace('\\"', '"')
+    shown = re.findall(r"git\+(https://[^@\s\"]+)@([^\s\"']+)", text)
+    shown += [found[::-1] for found in re.findall(r"git clone .*--branch (\S+) ([^\s\"\\]+)", text)]
+    assert set(shown) <= {(ADDRESS, TAG)}
+    assert set(re.findall(r"\]\((https://[^)\s]+/blob/v[^/\s]+)/", text)) <= {
+        FILES,
+        f"https://colab.research.google.com/github/{FILES.partition('.com/')[2]}",
+    }
+
+
+@EVERY
+def test_links_are_absolute(path):
+    for link in re.findall(r"\]\(([^)\s]+)\)", "\n".join(cells(path, "markdown"))):
+        assert link.startswith("https://"), link
+        if link.startswith(FILES):
+            assert (ROOT / link.removeprefix(f"{FILES}/").partition("#")[0]).is_file(), link
+
+
+@pytest.fixture(scope="module")
+def shell():
+    return InteractiveShell()
 
 
 @pytest.mark.parametrize(
-    ("runtime", "installed"),
+    ("runtime", "jax", "asked"),
     [
-        ({"duat_jax", "jax", "libtpu"}, None),
-        ({"jax"}, ["duat-jax"]),
-        (set(), ["duat-jax"]),
-        ({"jax", "libtpu"}, ["duat-jax", "jax[tpu]"]),
-        ({"jax", "jax_cuda12_plugin"}, ["duat-jax", "jax[cuda12]"]),
-        ({"jax", "jax_cuda13_plugin"}, ["duat-jax", "jax[cuda13]"]),
+        ({"duat_jax", "optax", "jax", "libtpu"}, "0.9.1", None),
+        (set(), None, ""),
+        ({"jax"}, "0.9.1", ""),
+        ({"jax", "libtpu"}, "0.10.0", ""),
+        ({"jax", "jax_cuda12_plugin"}, "0.11.0.dev1", ""),
+        ({"jax", "libtpu"}, "0.9.1", "jax[tpu]"),
+        ({"jax", "jax_cuda12_plugin"}, "0.9.1", "jax[cuda12]"),
+        ({"jax", "jax_cuda13_plugin"}, "0.9.1", "jax[cuda13]"),
     ],
 )
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_first_cell_installs_what_fits_the_runtime(path, runtime, installed, monkeypatch):
-    cells = json.loads(path.read_text())["cells"]
-    first = next(cell for cell in cells if cell["cell_type"] == "code")
-    code = "".join(line for line in first["source"] if not line.startswith("%"))
+@EVERY
+def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax, asked, shell, monkeypatch):
     commands = []
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in runtime else None)
-    monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
-    exec(code, {})
-    if installed is None:
-        assert commands == []
-    else:
-        [[_, *command]] = commands
-        assert command == ["-m", "pip", "install", "--quiet", *installed]
+    shell.register_magic_function(commands.append, magic_name="pip")
+    shell.register_magic_function(lambda _: None, magic_name="matplotlib")
+    monkeypatch.setattr(util, "find_spec", lambda name: name if name in runtime else None)
+    monkeypatch.setattr(metadata, "version", {"jax": jax}.__getitem__)
+    ran = shell.run_cell(cells(path, "code")[0])
+    ran.raise_error()
+    extra = r"(\[train\])?"
+    pattern = rf'install -q "duat-jax{extra} @ git\+{re.escape(ADDRESS)}@{TAG}" {re.escape(asked or "")}'
+    assert len(commands) == (asked is not None)
+    assert all(re.fullmatch(pattern, command) for command in commands), commands
+
+
+def interpreter(version):
+    """Return a Python of a version on this machine, or skip the test."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for path in (shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python{version}"))):
+        if path and subprocess.run([path, "-c", "import ensurepip"], capture_output=True).returncode == 0:
+            return path
+    return pytest.skip(f"there is no Python {version} with venv on this machine")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone of this repository, whose commit has the version's tag."""
+    folder = tmp_path_factory.mktemp("clone") / "duat-jax"
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    subprocess.run(["git", "-C", folder, "tag", "--force", TAG], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(clone):
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", clone.parent, clone]
+    subprocess.run(command, check=True)
+    return next(clone.parent.glob("*.whl"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_first_cell_runs_outside_of_the_repository_with_the_wheel_and_without(version, wheel, clone, tmp_path):
+    subprocess.run([interpreter(version), "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-c", ROOT / "constraints.txt", f"{wheel}[train]", "ipython"], check=True)
+    # Git asks the clone instead of the address.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",
+        "GIT_CONFIG_VALUE_0": ADDRESS,
+        "IPYTHONDIR": str(tmp_path),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+    def run(path):
+        """Run a notebook's first cell, and return where the package is then and the version of JAX."""
+        shown = "import duat_jax, jax; duat_jax.load(); print(duat_jax.__file__, jax.__version__)"
+        cell = tmp_path / f"{path.stem}.ipy"
+        cell.write_text(f"{cells(path, 'code')[0]}\n{shown}\n", encoding="utf-8")
+        command = [python, "-m", "IPython", "--no-banner", cell]
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert ran.returncode == 0 and "Error" not in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+        return ran.stdout.split()[-2:]
+
+    found = [run(path) for path in NOTEBOOKS]
+    assert {jax for _, jax in found} == {metadata.version("jax")}
+    assert all(place.startswith(str(tmp_path / "venv")) for place, _ in found)
+    for extra in ("explain", "lora"):
+        subprocess.run([*pip, "uninstall", "--yes", "duat-jax"], check=True)
+        assert run(ROOT / "notebooks" / f"{extra}.ipynb") == found[0]

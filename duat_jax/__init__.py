@@ -17,16 +17,18 @@ if TYPE_CHECKING:
         models,
         nn,
         operators,
+        plots,
         pruning,
         records,
         results,
+        symbols,
         targets,
     )
     from duat_jax.public import *  # noqa: F403
 
 NAMESPACES = (
-    *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "pruning"),
-    *("records", "results", "targets"),
+    *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
+    *("pruning", "records", "results", "symbols", "targets"),
 )
 
 

@@ -1,20 +1,26 @@
 """Derive, prove and typeset the closed form of a stack of layers, and of blocks that a user writes, with sympy.
 
-Everything public is listed in `symbolic/public.py` and loaded when it is first used.
+Every public name is in `public.py`, `matrices.py` or `papers.py`, and loaded when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from symbolic import matrices, papers  # noqa: F401
     from symbolic.public import *  # noqa: F403
+
+NAMESPACES = ("matrices", "papers")
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name in vars(import_module("symbolic.public")) if not name.startswith("_"))
+    names = vars(import_module("symbolic.public"))
+    return sorted([*NAMESPACES, *(name for name in names if not name.startswith("_"))])
 
 
 def __getattr__(name: str) -> Any:
+    if name in NAMESPACES:
+        return import_module(f"symbolic.{name}")
     if name == "__all__":
         return __dir__()
     public = import_module("symbolic.public")

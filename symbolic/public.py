@@ -1,7 +1,10 @@
 """List every public name once; `symbolic` loads this module when one of them is first used."""
 
 from symbolic.blocks.block import Block as Block
+from symbolic.blocks.transformer import BLOCKS as BLOCKS
+from symbolic.blocks.transformer import transformer_block as transformer_block
 from symbolic.catalogue import derive as derive
+from symbolic.equality.definition import Definition as Definition
 from symbolic.equality.normal_form import equal as equal
 from symbolic.equality.normal_form import normal_form as normal_form
 from symbolic.errors import ShapeMismatch as ShapeMismatch

@@ -127,7 +127,10 @@ def room_of(file):
     return file.relative_to(ROOT).with_suffix("").parts[1]
 
 
-PUBLIC = {"__init__", "__main__", "circuits", "edits", "public", "records", "results", "targets"}
+PUBLIC = {
+    *("__init__", "__main__", "circuits", "edits", "public", "plots", "records", "results", "symbols", "targets"),
+    *("matrices", "papers"),
+}
 """Lists of public names, which no room imports."""
 
 

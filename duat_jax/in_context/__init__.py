@@ -1,7 +1,10 @@
 """In-context learning: exact decomposition of the effect of a part of a text on the answer."""
 
 from duat_jax.in_context.compute import ledger as ledger
+from duat_jax.in_context.controls import Reply as Reply
+from duat_jax.in_context.controls import answers_of as answers_of
 from duat_jax.in_context.controls import exchange as exchange
+from duat_jax.in_context.controls import replies as replies
 from duat_jax.in_context.copying import Copying as Copying
 from duat_jax.in_context.copying import measure_copying as measure_copying
 from duat_jax.in_context.prompts import Question as Question

@@ -111,6 +111,11 @@ class Ledger(Plotted):
             if measured is not None:
                 yield whole(name, measured, layer)
 
+    @property
+    def totals(self) -> dict[str, float]:
+        """The sum over all layers, for every column."""
+        return dict(zip(COLUMNS, self.layers.sum(0).tolist(), strict=True))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain data for JSON, with the fields of `LedgerRecord`."""
         first, second = self.values

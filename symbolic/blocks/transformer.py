@@ -80,6 +80,7 @@ _LAYERS = {
     "convolution": _convolution,  # Toeplitz matrices; R the identity or a projection
 }
 BLOCKS = tuple(_LAYERS)
+"""The names of the block types of Transformers."""
 
 
 def transformer_block(name: str, *, gated: bool = False) -> Block:

@@ -1,5 +1,6 @@
 """What notebooks begin with and import: installed from the one address, JAX left alone, public names alone."""
 
+import ast
 import json
 import os
 import re
@@ -11,10 +12,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
+from test_site import DIRECTIVES
 
+import duat_jax
+import symbolic
 from notebooks.opening import ADDRESS, FILES, ROOT, TAG, opened
+from tests.test_architecture import dotted
 
+HOUSES = ("duat_jax", "symbolic")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EVERY = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *NOTEBOOKS]
@@ -85,6 +92,38 @@ def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax
     pattern = rf'install -q "duat-jax{extra} @ git\+{re.escape(ADDRESS)}@{TAG}" {re.escape(asked or "")}'
     assert len(commands) == (asked is not None)
     assert all(re.fullmatch(pattern, command) for command in commands), commands
+
+
+def names_of(path):
+    """Return every name of this project that a notebook imports, or reads off what it imported, in full."""
+    names, bound = set(), {}
+    for code in cells(path, "code"):
+        for node in ast.walk(ast.parse(TransformerManager().transform_cell(code))):
+            if isinstance(node, ast.Import):
+                bound |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                bound |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Attribute):
+                names.add(dotted(node, bound))
+    return {name for name in names | set(bound.values()) if (name or "").partition(".")[0] in HOUSES}
+
+
+@EVERY
+def test_everything_that_a_notebook_takes_from_the_package_is_public_and_has_a_place_in_the_api(path):
+    namespaces = {f"{house.__name__}.{name}" for house in (duat_jax, symbolic) for name in house.NAMESPACES}
+    public = {"duat_jax", "symbolic", *namespaces, *DIRECTIVES}
+
+    def is_public(name):
+        # An attribute of what is public, such as a method, is documented with it.
+        return any(name == each or name.startswith(f"{each}.") for each in DIRECTIVES) or name in public
+
+    assert [name for name in sorted(names_of(path)) if not is_public(name)] == []
+
+
+def test_only_a_notebook_that_clones_the_repository_imports_its_experiments():
+    for path in NOTEBOOKS:
+        code = "\n".join(cells(path, "code"))
+        assert ("git clone" in code) == bool(re.search(r"^(?:from|import) experiments\b", code, re.MULTILINE))
 
 
 def interpreter(version):

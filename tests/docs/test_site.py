@@ -55,15 +55,15 @@ def test_every_page_and_notebook_is_in_the_navigation_once():
     assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "CHANGELOG.md", "CONTRIBUTING.md"])
 
 
-NAMESPACES = [getattr(duat_jax, name) for name in duat_jax.NAMESPACES]
+NAMESPACES = [getattr(house, name) for house in (duat_jax, symbolic) for name in house.NAMESPACES]
 
 
 @pytest.mark.parametrize("module", [duat_jax, symbolic, *NAMESPACES], ids=lambda module: module.__name__)
 def test_every_public_name_has_its_place_in_the_api(module):
     named = [name.removeprefix(f"{module.__name__}.") for name in DIRECTIVES]
     public = [name for name in dir(module) if not name.startswith("_")]
-    if module is not symbolic:  # their own modules are names too
-        public = [name for name in public if not isinstance(getattr(module, name), type(module))]
+    # Modules are names too.
+    public = [name for name in public if not isinstance(getattr(module, name), type(module))]
     assert sorted(name for name in named if "." not in name) == sorted(public)
 
 

@@ -228,7 +228,8 @@ def test_the_columns_sum_to_the_difference_of_two_plain_runs(model, found):
     seen, hidden = mean_said(model, TASK.ids), mean_said(model, TASK.ids, jnp.asarray(~HIDDEN))
     close(found.values, (seen, hidden))
     assert abs(seen - hidden) > 1e-3
-    assert found.layers.shape == (3, len(COLUMNS))
+    assert found.layers.shape == (3, len(COLUMNS)) and tuple(found.totals) == COLUMNS
+    close(sum(found.totals.values()), found.layers.sum())
     close(found.layers.sum() + sum(found.discontinuities.values()), seen - hidden)
     close(found.reads.sum(), seen - hidden)
     form = found.form

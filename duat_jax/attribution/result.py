@@ -71,7 +71,7 @@ class Attribution(Displayed):
     def gap(self) -> Float[np.ndarray, "..."] | None:
         """The difference minus the sum of the scores of all tokens, `[]`, or of every stream, `[layers + 1]`.
 
-        Neurons and heads are no cut through the network, and have none.
+        It is None for neurons and heads: their parts don't sum to the difference, since one can act through another.
         """
         if self.unit not in ("token", "stream"):
             return None

@@ -42,7 +42,9 @@ def render(attribution: Attribution, count: int = UNITS) -> RenderableType:
 def _sums(attribution: Attribution) -> list[RenderableType]:
     gap = attribution.gap
     if gap is None:
-        return [Text("Neurons and heads are no cut through the network: their scores need not sum.", style="dim")]
+        return [
+            Text("Neurons' and heads' scores need not sum to the difference: one can act through another.", style="dim")
+        ]
     worst = float(gap.flat[abs(gap).argmax()])
     rows = "all tokens" if attribution.unit == "token" else "the tokens of every stream"
     return [Text(f"The scores of {rows} sum to the difference but for {worst:+.1e}.")]

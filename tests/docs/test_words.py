@@ -17,6 +17,14 @@ COINED = re.compile(
 PRONOUNS = {"one", "found", "said", "asked", "others", "shown", "beside", "subject", "words"}
 """Names that don't say what they hold."""
 
+CRYPTIC = re.compile(
+    r"\b(no cut|is tried|stands? still|weighed by its|put in words|says? nothing of|asked of a|held is not|by lot|"
+    r"what is said|what was said|yes: weighed|no zeros, yes)\b",
+    re.IGNORECASE,
+)
+"""Phrases that readers from a neighbouring field stopped at."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
 
 def headlines(tree):
     """Yield the line and the first line of what documents a module, its public classes and functions, its constants."""
@@ -39,6 +47,12 @@ def test_a_headline_names_its_object(file):
 
 def test_a_module_is_named_by_what_it_holds():
     assert not [file for file in MODULES if file.stem in PRONOUNS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_no_phrase_that_stopped_readers(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert not CRYPTIC.findall(" ".join(prose.split()))
 
 
 def test_a_coined_headline_is_seen():

@@ -41,8 +41,8 @@ class Head(NamedTuple):
 class Contrast(Plotted):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
-    Every row of `flow` is a cut through the whole network: it sums to the difference, with what moved or jumped after
-    it. Heads and neurons are no cut: what flows through one may flow on through another. With several
+    Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through
+    the stream. Heads' and neurons' parts don't sum to it: what flows through one may flow on through another. With several
     others, everything is the mean over them.
 
     Args:

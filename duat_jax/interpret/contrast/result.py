@@ -42,8 +42,8 @@ class Contrast(Plotted):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through
-    the stream. Heads' and neurons' parts don't sum to it: what flows through one may flow on through another. With several
-    others, everything is the mean over them.
+    the stream. Heads' and neurons' parts don't sum to it: what flows through one may flow on through another. With
+    several others, everything is the mean over them.
 
     Args:
         family: the checkpoint family.

@@ -20,5 +20,5 @@ Model = Annotated[
     typer.Option(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent."),
 ]
 Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with bfloat16 everything is computed in float32.")]
-Plot = Annotated[Path | None, typer.Option(help="Write the picture to this PNG file.")]
+Plot = Annotated[Path | None, typer.Option(help="Write the picture to this file: .png, .pdf or .svg.")]
 Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")]

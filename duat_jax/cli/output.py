@@ -33,6 +33,10 @@ FULL = errno.ENOSPC, errno.EDQUOT
 """The errors of a full disk, and of a full share of it."""
 
 
+PICTURES = ".png", ".pdf", ".svg"
+"""The formats of pictures."""
+
+
 class DoesNotHold(Exception):
     """A result that fails its own check."""
 
@@ -144,8 +148,8 @@ def check_outputs(
 
     written = [Path(json_file)] if json_file is not None and json_file != "-" else []
     if plot is not None:
-        if plot.suffix.lower() != ".png":
-            raise BadText(f"{plot} must end in .png")
+        if plot.suffix.lower() not in PICTURES:
+            raise BadText(f"{plot} must end in .png, .pdf or .svg")
         written.append(plot)
     written += [path for path in (csv, work) if path is not None]
     for path in written:
@@ -250,7 +254,7 @@ def deliver(
     try:
         if plot is not None and figure is not None:
             picture = io.BytesIO()
-            figure().savefig(picture, format="png", dpi=150)
+            figure().savefig(picture, format=plot.suffix[1:].lower(), dpi=150)
             write(plot, picture.getvalue())
         for path, text in (texts or {}).items():
             write(path, text.encode())

@@ -7,33 +7,29 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.shown_tokens import tokens_of_picture
 
 STRONGEST = 0.55
 """The opacity of the largest number's colour: text in the notebook's own colour stays readable on it."""
 
-LONGEST = 120
-"""The largest number of columns; of longer texts a notebook shows the table alone."""
-
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], numbers: Float[np.ndarray, "rows columns"]) -> str:
-    """Return a heat map as HTML, or nothing if it has too many columns.
+    """Return a heat map as HTML; of a long text the largest tokens, and the sum of all others.
 
     Args:
         rows: the title of each row.
         columns: the title of each column.
-        numbers: the numbers, `[rows, columns]`; NaN for an empty cell.
+        numbers: the numbers, `[rows, columns]`.
 
     Example:
         >>> heat_map(["a"], ["x", "y"], np.array([[0.5, -1.0]])).count("<td")
         2
     """
-    if len(columns) > LONGEST:
-        return ""
-    largest = float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
+    shown = tokens_of_picture(numbers)
+    columns, numbers = shown.labels(columns), shown.gathered(numbers)
+    largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
 
     def cell(number: float) -> str:
-        if np.isnan(number):
-            return "<td></td>"
         if abs(number) < 0.005:
             return f'<td title="{number:+.4f}" style="{CELL}opacity:0.4">0</td>'
         colour = POSITIVE if number > 0 else NEGATIVE

@@ -1,13 +1,16 @@
 """Elements of pictures: their style, images, and parts laid over an image."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
+from textwrap import wrap
 from typing import Any, ParamSpec
 
 import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import AsinhNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
@@ -26,8 +29,11 @@ STYLE: dict[Any, Any] = {
 }
 """The style of every picture; what it leaves open is the user's own."""
 
-LABELLED = 80
-"""The largest number of tokens that are all labelled; of more, every n-th is."""
+OUTLYING, OF_PARTS = 4, 98
+"""A scale is no longer linear where the largest part is so many times that percentile of all parts that aren't zero."""
+
+CHARACTERS, HEADING = 13, 4.5
+"""Characters of a title in an inch, about, and the inches of a title over axes that aren't ours."""
 
 ACROSS = 7
 """The number of small pictures in a row."""
@@ -51,6 +57,85 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         return figure
 
     return drawn
+
+
+def titled(figure: Figure, *lines: str) -> None:
+    """Give a figure a title of lines, wrapped where they are wider than it.
+
+    Args:
+        figure: the figure.
+        lines: the lines.
+    """
+    figure.suptitle(wrapped("\n".join(lines), figure.get_figwidth()))
+
+
+def wrapped(text: str, inches: float) -> str:
+    """Return a text for a picture, its lines wrapped, its dollars no mathematics.
+
+    Args:
+        text: the text.
+        inches: the width that it has.
+    """
+    width = max(8, int(CHARACTERS * inches))
+    lines = [part for line in text.split("\n") for part in wrap(line, width, replace_whitespace=False) or [""]]
+    return "\n".join(lines).replace("$", r"\$")
+
+
+def colour_scale(*tables: Float[np.ndarray, "..."]) -> Normalize:
+    """Return the scale of colours of signed numbers: linear, unless a few are much larger than all others.
+
+    Args:
+        tables: the numbers, NaN for what is absent.
+    """
+    sizes = np.abs(np.concatenate([table.reshape(-1) for table in tables]))
+    sizes = sizes[sizes > 0]
+    if not len(sizes):
+        return Normalize(-1, 1)
+    largest, most = float(sizes.max()), float(np.percentile(sizes, OF_PARTS))
+    if largest <= OUTLYING * most:
+        return Normalize(-largest, largest)
+    return AsinhNorm(linear_width=most / 2, vmin=-largest, vmax=largest)
+
+
+def draw_heat(axes: Axes, table: Float[np.ndarray, "rows columns"], scale: Normalize, **settings: Any) -> AxesImage:
+    """Draw a table of signed numbers as a heat map: red for positive ones, blue for negative ones.
+
+    Args:
+        axes: where.
+        table: the numbers.
+        scale: of the colours.
+        settings: of `imshow`.
+    """
+    return axes.imshow(table, cmap=DIVERGING, norm=scale, aspect="auto", interpolation="nearest", **settings)
+
+
+def add_colour_bar(drawn: AxesImage, axes: Axes | list[Axes], label: str, **settings: Any) -> None:
+    """Add the scale of the colours beside axes.
+
+    Args:
+        drawn: what is coloured.
+        axes: the axes.
+        label: what the numbers are.
+        settings: of `colorbar`.
+    """
+    scale = drawn.norm
+    if isinstance(scale, AsinhNorm):
+        # Matplotlib's own ticks lie over each other around zero.
+        most, largest = 2 * scale.linear_width, float(scale.vmax or 0)
+        settings |= {"ticks": [-largest, -most, 0, most, largest], "format": "%.3g"}
+    drawn.figure.colorbar(drawn, ax=axes, label=label, **settings)
+
+
+def label_tokens(axis: Axis, labels: Sequence[str], **settings: Any) -> None:
+    """Label the entries of an axis with tokens.
+
+    Args:
+        axis: the axis.
+        labels: the labels.
+        settings: of the labels.
+    """
+    shown = [label.replace("$", r"\$") for label in labels]
+    axis.set_ticks(range(len(shown)), shown, family=families("monospace"), **settings)
 
 
 def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:

@@ -12,6 +12,7 @@ from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
 from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
     from rich.console import RenderableType
@@ -82,11 +83,19 @@ class Displayed:
 
 
 class Plotted(Displayed):
-    """A result with a picture too, made by `draw` in `plot.py` of the same package."""
+    """A result with a picture too, made by `draw` and `draw_panel` in `plot.py` of the same package."""
 
-    def plot(self) -> "Figure":
-        """Return the result as a picture."""
-        return _view(self, "plot").draw(self)
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Return the result as a picture.
+
+        Args:
+            ax: Matplotlib axes in which its main panel is drawn alone; a figure of its own if absent.
+        """
+        view = _view(self, "plot")
+        if ax is None:
+            return view.draw(self)
+        view.draw_panel(ax, self)
+        return ax.get_figure(root=True)  # type: ignore[return-value]
 
 
 def _view(result: Displayed, name: str) -> ModuleType:

@@ -2,9 +2,10 @@
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import styled
+from duat_jax.display.pictures import HEADING, styled, titled, wrapped
 from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import COLUMNS, LoraChange
 
@@ -27,29 +28,44 @@ def draw(change: LoraChange) -> Figure:
         change: the result to plot.
     """
     largest = sorted(change.effects, key=lambda effect: -abs(effect.part))[:SHOWN]
-    rows, effects = change.rows, [effect for effect in change.effects[::-1] if effect in largest]
-    height = 2.0 + 0.24 * max(len(rows), len(effects))
+    effects = [effect for effect in change.effects[::-1] if effect in largest]
+    height = 2.0 + 0.24 * max(len(change.rows), len(effects))
     figure = Figure(figsize=(11.0, height))
     left, right = figure.subplots(1, 2)
-    names = list(rows)[::-1]
-    places = np.arange(len(names))
-    for k, column in enumerate(COLUMNS):
-        values = [rows[name][column] for name in names]
-        left.barh(places + 0.27 * (1 - k), values, 0.27, color=COLOURS[column], label=NAMES[column])
-    left.set_yticks(places, names)
-    left.set_title("by term of the closed form")
+    draw_panel(left, change)
     places = np.arange(len(effects))
     right.barh(places, [effect.part for effect in effects], 0.7, color="tab:purple", label="part, exact")
     right.plot([effect.alone for effect in effects], places, "k.", markersize=5, label="run again, alone")
     right.plot([effect.first_order for effect in effects], places, "|", color="tab:red", label="first order")
     right.set_yticks(places, [effect.name for effect in effects], fontsize="small")
     right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""))
-    for axis in (left, right):
-        axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_xlabel(f"change of the {change.target.split(' at token')[0]}")
-        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)
-    figure.suptitle(f"{change.before:+.3f} without adapters, {change.after:+.3f} with them")
+    _finish(right, change)
+    titled(figure, f"{change.before:+.3f} without adapters, {change.after:+.3f} with them")
     return figure
+
+
+def draw_panel(axes: Axes, change: LoraChange) -> None:
+    """Draw the three columns of the change by term.
+
+    Args:
+        axes: where.
+        change: the result to plot.
+    """
+    rows = change.rows
+    names = list(rows)[::-1]
+    places = np.arange(len(names))
+    for k, column in enumerate(COLUMNS):
+        values = [rows[name][column] for name in names]
+        axes.barh(places + 0.27 * (1 - k), values, 0.27, color=COLOURS[column], label=NAMES[column])
+    axes.set_yticks(places, names)
+    axes.set_title("by term of the closed form")
+    _finish(axes, change)
+
+
+def _finish(axes: Axes, change: LoraChange) -> None:
+    axes.axvline(0, color="black", linewidth=0.6)
+    axes.set_xlabel(wrapped(f"change of the {change.target.split(' at token')[0]}", HEADING))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)
 
 
 @styled

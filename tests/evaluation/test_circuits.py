@@ -379,4 +379,6 @@ def test_the_command_names_everything_that_is_wrong(tmp_path):
     for said in ("there is no task 'chess'", "there is no method 'guess'", "there is no kind of units 'layer'"):
         assert said in result.stderr
     assert "Missing option '--task'" in command().stderr
-    assert command("--task", "parameter", "--plot", tmp_path / "curves.pdf").stderr.endswith("must end in .png\n")
+    assert command("--task", "parameter", "--plot", tmp_path / "curves.gif").stderr.endswith(
+        "must end in .png, .pdf or .svg\n"
+    )

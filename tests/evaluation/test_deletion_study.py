@@ -142,7 +142,7 @@ def command(*arguments):
 
 
 def test_the_command_names_what_is_wrong(tmp_path):
-    assert command("--plot", tmp_path / "curves.pdf").stderr.endswith("must end in .png\n")
+    assert command("--plot", tmp_path / "curves.gif").stderr.endswith("must end in .png, .pdf or .svg\n")
     assert "is not a directory" in command("--work", tmp_path / "no" / "work").stderr
     assert "isn't a regular file" in command("--work", "/dev/null").stderr
     assert "give two files" in command("--work", tmp_path / "a", "--json", tmp_path / "a").stderr

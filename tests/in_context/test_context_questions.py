@@ -202,7 +202,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
         ),
         (("a =", "--demonstration", "b = 1", "--answer", " 1", "--instead", "b = 1, 1"), "give two of one length"),
         (("--task", "capitals", "--control", "chess"), "there is no control 'chess'"),
-        (("a =", "--answer", " 1", "--plot", tmp_path / "a.pdf"), "must end in .png"),
+        (("a =", "--answer", " 1", "--plot", tmp_path / "a.gif"), "must end in .png"),
     ):
         result = command(*arguments)
         assert result.exit_code == 2 and what in result.stderr and result.stderr.count("\n") == 1, result.output

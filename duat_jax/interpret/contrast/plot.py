@@ -2,11 +2,26 @@
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from duat_jax.display.colours import DIVERGING
-from duat_jax.display.fonts import families
-from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show, styled
+from duat_jax.display.pictures import (
+    ACROSS,
+    HEADING,
+    PATCHES,
+    add_colour_bar,
+    colour_scale,
+    draw_heat,
+    label_tokens,
+    overlay,
+    show,
+    styled,
+    titled,
+    wrapped,
+)
+from duat_jax.display.shown_tokens import ShownTokens, tokens_of_picture
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.contrast.table import token_labels
@@ -22,37 +37,55 @@ def draw(contrast: Contrast) -> Figure:
     return _draw_flow(contrast) if contrast.image is None else _draw_flow_over_image(contrast, contrast.image)
 
 
+def draw_panel(axes: Axes, contrast: Contrast) -> None:
+    """Draw the flow, layer × token; of an image, the parts of its patches before the first layer over it.
+
+    Args:
+        axes: where.
+        contrast: what to draw.
+    """
+    if contrast.image is None:
+        shown = tokens_of_picture(contrast.flow)
+        drawn = _draw_tokens(axes, contrast, shown, colour_scale(shown.gathered(contrast.flow)))
+    else:
+        parts = contrast.flow[0].astype(float)[PATCHES]
+        drawn = overlay(axes, contrast.image, parts, float(np.abs(parts).max()) or 1.0)
+    axes.set_title(wrapped(f"{contrast.target}: {contrast.difference:+.4f}", HEADING))
+    add_colour_bar(drawn, axes, "part of the difference")
+
+
+def _draw_tokens(axes: Axes, contrast: Contrast, shown: ShownTokens, scale: Normalize) -> AxesImage:
+    """Draw the flow; a token that the other text has another of is bold."""
+    drawn = draw_heat(axes, shown.gathered(contrast.flow), scale, origin="lower")
+    label_tokens(axes.xaxis, shown.labels(token_labels(contrast, "\n")), rotation=90)
+    for label in axes.get_xticklabels():
+        label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
+    axes.set_yticks(range(len(contrast.rows)), contrast.rows)
+    return drawn
+
+
 def _draw_flow(contrast: Contrast) -> Figure:
     """Return the flow picture: red for parts of the difference, blue for what works against it.
 
     Rows are the stream after the embedding (bottom) and after each layer; each sums to the difference. Beside them,
     what each layer's heads carry from token to token, summed over the tokens that they carry it to.
-
-    Args:
-        contrast: what to draw.
     """
-    rows, columns = contrast.flow.shape
-    heads = head_sums(contrast)
-    widths = max(0.34 * columns, 3.2), max(0.24 * heads.shape[1], 1.2)
+    shown = tokens_of_picture(contrast.flow)
+    flow, heads = shown.gathered(contrast.flow), head_sums(contrast)
+    rows, columns = flow.shape
+    widths = max(0.34 * columns, 3.6), max(0.24 * heads.shape[1], 1.5)
     figure = Figure(figsize=(min(26.0, 2.6 + sum(widths)), 2.2 + max(0.24 * rows, 2.4)))
-    flow, heads_axes = figure.subplots(1, 2, sharey=True, width_ratios=widths)
-    limit = float(np.nanmax(np.abs([*contrast.flow.ravel(), *heads.ravel()]))) or 1.0
-    for axes, table in ((flow, contrast.flow), (heads_axes, heads)):
-        drawn = axes.imshow(table, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
-
-    step = -(-columns // LABELLED)
-    labels = [label.replace("$", r"\$") for label in token_labels(contrast, "\n")]
-    flow.set_xticks(range(0, columns, step), labels[::step], rotation=90, family=families("monospace"))
-    for label in flow.get_xticklabels():
-        label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
-    flow.set_yticks(range(rows), contrast.rows)
-    flow.set_title("where the difference is, after each layer")
+    flow_axes, heads_axes = figure.subplots(1, 2, sharey=True, width_ratios=widths)
+    scale = colour_scale(flow, heads[~np.isnan(heads)])
+    _draw_tokens(flow_axes, contrast, shown, scale)
+    drawn = draw_heat(heads_axes, heads, scale, origin="lower")
+    flow_axes.set_title(wrapped("where the difference is, after each layer", widths[0]))
     heads_axes.set_xticks(range(heads.shape[1]))
     heads_axes.set_xlabel("head")
     heads_axes.tick_params(labelleft=False)
-    heads_axes.set_title("what heads carry")
-    figure.colorbar(drawn, ax=heads_axes, label="part of the difference", fraction=0.1)
-    figure.suptitle(title(contrast))
+    heads_axes.set_title(wrapped("what heads carry", widths[1]))
+    add_colour_bar(drawn, heads_axes, "part of the difference", fraction=0.1)
+    titled(figure, *title(contrast))
     return figure
 
 
@@ -69,8 +102,8 @@ def head_sums(contrast: Contrast) -> Float[np.ndarray, "rows heads"]:
     return sums
 
 
-def title(contrast: Contrast) -> str:
-    """Return the title: the target, its values on both inputs, and the difference.
+def title(contrast: Contrast) -> tuple[str, str]:
+    """Return the lines of the title: the target, its values on both inputs, and the difference.
 
     Args:
         contrast: what is drawn.
@@ -78,10 +111,10 @@ def title(contrast: Contrast) -> str:
     reference = contrast.others[0].name if len(contrast.others) == 1 else f"{len(contrast.others)} others, on average"
     value = contrast.value - contrast.difference
     return (
-        f"{contrast.target}\n{contrast.value:+.4f}, and {value:+.4f} with {reference}:"
-        f" every row sums to {contrast.difference:+.4f}"
-        + (" with what moved or jumped after it" if contrast.leaves_out else "")
-    ).replace("$", r"\$")
+        contrast.target,
+        f"{contrast.value:+.4f}, and {value:+.4f} with {reference}: every row sums to {contrast.difference:+.4f}"
+        + (" with what moved or jumped after it" if contrast.leaves_out else ""),
+    )
 
 
 def _draw_flow_over_image(contrast: Contrast, image: SeenImage) -> Figure:
@@ -107,5 +140,5 @@ def _draw_flow_over_image(contrast: Contrast, image: SeenImage) -> Figure:
     for axes in panels[len(flow) :]:
         axes.set_axis_off()
     figure.colorbar(drawn, ax=panels, label="part of a patch", shrink=0.8)
-    figure.suptitle(title(contrast))
+    titled(figure, *title(contrast))
     return figure

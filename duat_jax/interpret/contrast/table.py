@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.heat_map import heat_map
+from duat_jax.display.shown_tokens import largest_tokens
 from duat_jax.display.tables import (
     FittingTable,
     NumberTable,
@@ -77,18 +78,13 @@ def _flow(contrast: Contrast, count: int) -> NumberTable:
     """Return the flow, the tokens with the largest parts."""
     table, labels = NumberTable(), token_labels(contrast, "\n")
     sizes = np.abs(contrast.flow).max(0)
-    columns = np.sort(np.argsort(-sizes)[:count])
-    columns = columns[sizes[columns] > 0]
-    rest = np.setdiff1d(np.arange(len(labels)), columns)
+    shown = largest_tokens(sizes, min(count, int((sizes > 0).sum())))
     table.add_column("")
-    for index in columns:
-        table.add_column(Text(labels[index]), justify="right")
-    if len(rest):
-        table.add_column(f"{len(rest)} others", justify="right")
+    for label in shown.labels(labels):
+        table.add_column(Text(label), justify="right")
     table.add_column("all", justify="right", style="bold")
     for name, row in zip(contrast.rows, contrast.flow, strict=True):
-        numbers = [*row[columns], *([row[rest].sum()] if len(rest) else []), row.sum()]
-        table.add_row(name, *(number(float(part)) for part in numbers))
+        table.add_row(name, *(number(float(part)) for part in (*shown.gathered(row), row.sum())))
     return table
 
 

@@ -4,10 +4,24 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from duat_jax.display.colours import DIVERGING, NEGATIVE, POSITIVE
-from duat_jax.display.fonts import families
-from duat_jax.display.pictures import ACROSS, LABELLED, PATCHES, overlay, show, styled
+from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.pictures import (
+    ACROSS,
+    HEADING,
+    PATCHES,
+    add_colour_bar,
+    colour_scale,
+    draw_heat,
+    label_tokens,
+    overlay,
+    show,
+    styled,
+    titled,
+    wrapped,
+)
+from duat_jax.display.shown_tokens import ShownTokens, tokens_of_picture
 from duat_jax.display.tables import token_label
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.explain.result import Explanation
@@ -23,37 +37,58 @@ def draw(explanation: Explanation) -> Figure:
     return _draw_table(explanation) if explanation.image is None else _draw_over_image(explanation, explanation.image)
 
 
+def draw_panel(axes: Axes, explanation: Explanation) -> None:
+    """Draw the contributions of terms and tokens; of an image, those of its patches over it.
+
+    Args:
+        axes: where.
+        explanation: what to draw.
+    """
+    table = _table(explanation)
+    if explanation.image is None:
+        drawn = _draw_heat(axes, explanation, table, tokens_of_picture(table))
+        axes.set_title(_heading(explanation))
+    else:
+        drawn = _draw_patches(axes, explanation.image, table.sum(0), _heading(explanation))
+    add_colour_bar(drawn, axes, "contribution")
+
+
+def _table(explanation: Explanation) -> Float[np.ndarray, "terms tokens"]:
+    return np.vstack([explanation.embedding, explanation.term_tokens]).astype(float)
+
+
+def _draw_heat(axes: Axes, explanation: Explanation, table: np.ndarray, shown: ShownTokens) -> AxesImage:
+    """Draw the contributions, rows the embedding (bottom) and the terms above it."""
+    gathered = shown.gathered(table)
+    drawn = draw_heat(axes, gathered, colour_scale(gathered), origin="lower")
+    label_tokens(axes.xaxis, shown.labels([token_label(token) for token in explanation.tokens]), rotation=90)
+    axes.set_yticks(range(len(table)), ["embedding", *explanation.labels.values()])
+    axes.set_xlabel("token")
+    return drawn
+
+
 def _draw_table(explanation: Explanation) -> Figure:
     """Return the term × token picture: red for contributions that raise the value, blue for those that lower it.
 
-    Rows are the embedding (bottom) and the terms above it; the bars are the rows' and columns' sums, and the grey
-    outline the contributions of the tokens by the collapse.
-
-    Args:
-        explanation: what to draw.
+    The bars are the rows' and columns' sums, and the grey outline the contributions of the tokens by the collapse.
     """
-    table = np.vstack([explanation.embedding, explanation.term_tokens]).astype(float)
-    rows, columns = table.shape
-    limit = np.abs(table).max() or 1.0
+    table = _table(explanation)
+    shown = tokens_of_picture(np.vstack([table, explanation.input_tokens]))
+    sums = shown.gathered(table.sum(0))
+    rows, columns = len(table), len(sums)
     figure = Figure(figsize=(max(7.0, min(22.0, 3.0 + 0.32 * columns)), 3.4 + 0.26 * rows))
     grid = figure.add_gridspec(2, 2, width_ratios=(6, 1), height_ratios=(1.1, 0.32 * rows))
     heat = figure.add_subplot(grid[1, 0])
     above = figure.add_subplot(grid[0, 0], sharex=heat)
     right = figure.add_subplot(grid[1, 1], sharey=heat)
 
-    image = heat.imshow(table, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
-    step = -(-columns // LABELLED)
-    labels = [token_label(token).replace("$", r"\$") for token in explanation.tokens]
-    heat.set_xticks(range(0, columns, step), labels[::step], rotation=90, family=families("monospace"))
-    heat.set_yticks(range(rows), ["embedding", *explanation.labels.values()])
-    heat.set_xlabel("token")
+    drawn = _draw_heat(heat, explanation, table, shown)
     heat.set_xlim(-0.5, columns - 0.5)
 
-    sums = table.sum(0)
     above.bar(range(columns), sums, color=np.where(sums < 0, NEGATIVE, POSITIVE))
     above.step(
         np.arange(-1, columns + 1),
-        np.pad(explanation.input_tokens, 1),
+        np.pad(shown.gathered(explanation.input_tokens), 1),
         where="mid",
         color="0.35",
         linewidth=1,
@@ -70,22 +105,26 @@ def _draw_table(explanation: Explanation) -> Figure:
     right.tick_params(labelleft=False)
     right.set_xlabel("per term")
 
-    figure.colorbar(image, ax=right, label="contribution")
-    figure.suptitle(title(explanation))
+    add_colour_bar(drawn, right, "contribution")
+    titled(figure, *title(explanation))
     return figure
 
 
-def title(explanation: Explanation) -> str:
-    """Return the title: the target, its value, and the sums of its parts.
+def _heading(explanation: Explanation) -> str:
+    return wrapped(f"{explanation.target} = {explanation.value:.4f}", HEADING)
+
+
+def title(explanation: Explanation) -> tuple[str, str]:
+    """Return the lines of the title: the target, its value, and the sums of its parts.
 
     Args:
         explanation: what is drawn.
     """
     bias = sum(explanation.biases.values())
     return (
-        f"{explanation.target} = {explanation.value:.4f}".replace("$", r"\$")
-        + f"\nembedding {explanation.embedding.sum():+.4f}   terms {explanation.term_tokens.sum():+.4f}"
-        + f"   biases {bias:+.4f}   (error {float(explanation.completeness.error):+.1e})"
+        f"{explanation.target} = {explanation.value:.4f}",
+        f"embedding {explanation.embedding.sum():+.4f}   terms {explanation.term_tokens.sum():+.4f}"
+        f"   biases {bias:+.4f}   (error {float(explanation.completeness.error):+.1e})",
     )
 
 
@@ -99,7 +138,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
         explanation: what to draw.
         image: what the model read.
     """
-    table = np.vstack([explanation.embedding, explanation.term_tokens]).astype(float)
+    table = _table(explanation)
     names = ["embedding", *explanation.labels.values()]
     rows = -(-len(table) // ACROSS)
     figure = Figure(figsize=(2.1 * ACROSS, 4.9 + 2.3 * rows))
@@ -112,9 +151,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
         (together, table.sum(0), "embedding and terms"),
         (collapse, explanation.input_tokens, "collapse"),
     ):
-        limit = _limit(numbers[PATCHES])
-        drawn = overlay(axes, image, numbers[PATCHES], limit)
-        axes.set_title(f"{what}, by patch\nwhole {numbers[0]:+.4f}")
+        drawn = _draw_patches(axes, image, numbers, f"{what}, by patch")
         above.colorbar(drawn, ax=axes, location="bottom", shrink=0.9)
     _draw_bars(bars, table, names)
 
@@ -126,8 +163,13 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
     for axes in panels[len(table) :]:
         axes.set_axis_off()
     below.colorbar(drawn, ax=panels.tolist(), label="contribution of a patch", shrink=0.8)
-    above.suptitle(title(explanation))
+    titled(figure, *title(explanation))
     return figure
+
+
+def _draw_patches(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "tokens"], name: str) -> AxesImage:
+    axes.set_title(f"{name}\nwhole {numbers[0]:+.4f}")
+    return overlay(axes, image, numbers[PATCHES], _limit(numbers[PATCHES]))
 
 
 def _limit(numbers: Float[np.ndarray, "*shape"]) -> float:

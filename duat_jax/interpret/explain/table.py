@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.heat_map import heat_map
+from duat_jax.display.shown_tokens import largest_tokens
 from duat_jax.display.tables import FittingTable, NumberTable, completeness_line, number, predictions_line, token_label
 from duat_jax.interpret.explain.result import Explanation
 
@@ -39,19 +40,15 @@ def _terms(explanation: Explanation, count: int) -> NumberTable:
 def _layers(explanation: Explanation, count: int) -> NumberTable:
     terms, embedding = explanation.term_tokens, explanation.embedding
     totals = embedding + terms.sum(0)
-    columns = np.sort(np.argsort(-np.abs(totals) - np.abs(explanation.input_tokens))[:count])
-    rest = np.setdiff1d(np.arange(len(totals)), columns)
+    shown = largest_tokens(np.abs(totals) + np.abs(explanation.input_tokens), count)
     table = NumberTable()
     table.add_column("")
-    for index in columns:
-        table.add_column(Text(token_label(explanation.tokens[index])), justify="right")
-    if len(rest):
-        table.add_column(f"{len(rest)} others", justify="right")
+    for label in shown.labels([token_label(token) for token in explanation.tokens]):
+        table.add_column(Text(label), justify="right")
     table.add_column("all", justify="right", style="bold")
 
     def add(name: str, row: np.ndarray) -> None:
-        numbers = [*row[columns], *([row[rest].sum()] if len(rest) else []), row.sum()]
-        table.add_row(name, *(number(float(value)) for value in numbers))
+        table.add_row(name, *(number(float(value)) for value in (*shown.gathered(row), row.sum())))
 
     add("embedding", embedding)
     for label, row in zip(explanation.labels.values(), terms, strict=True):

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from duat_jax.display.colours import NEGATIVE, POSITIVE
-from duat_jax.display.pictures import overlay, show, styled
+from duat_jax.display.pictures import overlay, show, styled, titled
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
 
@@ -48,12 +48,22 @@ def draw(maps: ImageMaps) -> Figure:
     for axes in panels[len(parts) :]:
         axes.set_axis_off()
     _lay_over(below, panels[: len(parts)].tolist(), maps.image, parts)
-    figure.suptitle(f"value {float(maps.completeness.value):.4f}   (error {float(maps.completeness.error):+.1e})")
+    titled(figure, f"value {float(maps.completeness.value):.4f}   (error {float(maps.completeness.error):+.1e})")
     return figure
 
 
+def draw_panel(axes: Axes, maps: ImageMaps) -> None:
+    """Draw the contributions of all pixels through everything over the image.
+
+    Args:
+        axes: where.
+        maps: what to draw.
+    """
+    _lay_over(axes.figure, [axes], maps.image, {"through everything (collapse)": maps.collapse})
+
+
 def _lay_over(
-    figure: SubFigure, axes: list[Axes], image: SeenImage, maps: dict[str, Map], location: str = "right"
+    figure: Figure | SubFigure, axes: list[Axes], image: SeenImage, maps: dict[str, Map], location: str = "right"
 ) -> None:
     """Lay maps over an image, one colour scale for all."""
     limit = max(float(np.abs(numbers).max()) for numbers in maps.values()) or 1.0

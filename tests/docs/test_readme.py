@@ -11,6 +11,7 @@ DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
 ATTRIBUTION = (ROOT / "docs" / "attribution.md").read_text(encoding="utf-8")
+WORDS = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
 OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
 
 
@@ -26,8 +27,8 @@ def test_a_sign_or_a_digit_makes_a_line_another():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE],
-    ids=["README", "operators", "interventions", "attribution", "your own code"],
+    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS],
+    ids=["README", "operators", "interventions", "attribution", "your own code", "words"],
 )
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}

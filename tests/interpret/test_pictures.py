@@ -95,7 +95,7 @@ def test_what_a_picture_shows_sums_to_the_whole(tokens):
     wholes = np.vstack([explanation.embedding, explanation.term_tokens]), contrast.flow, score.by_token()[1]
     for result, whole in zip((explanation, contrast, score), wholes):
         shown = heat_of(result.plot())
-        assert shown.shape[1] <= 82 and (tokens < 100 or shown.shape[1] in (LARGEST + 1, LARGEST + 2))
+        assert shown.shape[1] <= (tokens + 1 if tokens < 100 else LARGEST + 2)
         near(shown.sum(), whole.sum(), within=1e-6 * np.abs(whole).sum())
         if result is not score:
             near(shown.sum(1), whole.sum(1), within=1e-6 * np.abs(whole).sum())

@@ -14,6 +14,7 @@ from duat_jax.json_record import Record as Record
 from duat_jax.json_record import read_record as _read_record
 from duat_jax.json_record import schema_of as _schema_of
 from duat_jax.lora.record import LoraChangeRecord as LoraChangeRecord
+from duat_jax.lora.record import LoraTrainingRecord as LoraTrainingRecord
 from duat_jax.pruning.record import PruningRecord as PruningRecord
 from duat_jax.verification.record import AuditRecord as AuditRecord
 from duat_jax.verification.record import VerificationRecord as VerificationRecord
@@ -28,6 +29,7 @@ KINDS = (
     LedgerRecord,
     ContextRecord,
     LoraChangeRecord,
+    LoraTrainingRecord,
     PruningRecord,
     CircuitsRecord,
     FaithfulnessRecord,

@@ -8,7 +8,7 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
-from duat_jax.cli.progress import loading_bar
+from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
 
@@ -52,17 +52,18 @@ def attends(
         check(config, inputs, layer, head, query, key, versus_key)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
-        score = duat.explain_attention(
-            loaded,
-            inputs,
-            layer=layer,
-            head=head,
-            query=query,
-            key=key,
-            versus=versus_key,
-            through_heads=through_heads,
-            tokenizer=tokenizer,
-        )
+        with working("Explaining the score"):
+            score = duat.explain_attention(
+                loaded,
+                inputs,
+                layer=layer,
+                head=head,
+                query=query,
+                key=key,
+                versus=versus_key,
+                through_heads=through_heads,
+                tokenizer=tokenizer,
+            )
         with np.errstate(all="ignore"):
             require_holding("the score", score.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()

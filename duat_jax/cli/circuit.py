@@ -99,9 +99,11 @@ def circuit(
         from duat_jax.evaluation.circuit_plot import draw
         from duat_jax.evaluation.circuit_study import check, study
         from duat_jax.evaluation.circuits import METHODS
+        from duat_jax.inputs.prompts import require_next_token
 
         arguments = task, method or list(METHODS), units or ["neuron x position"]
         check(*arguments, size)
+        require_next_token(duat.load_config(model))
         tokenizer = duat.load_tokenizer(model)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)

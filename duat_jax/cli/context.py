@@ -8,6 +8,7 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.errors import BadText
 from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
@@ -49,10 +50,19 @@ def context(
     """
     with one_line_errors():
         check_outputs(plot, json_file)
+        wrong = {
+            "give a question or a --task, one of them": (question is None) == (task is None),
+            f"the demonstrations and the answer of {task!r} are drawn: leave out other ones": task is not None
+            and bool(demonstration or instead or answer),
+            "there are no demonstrations: give at least one --demonstration": task is None and not demonstration,
+            "--control requires a --task: give other demonstrations by --instead": task is None and bool(control),
+        }
+        if problems := [problem for problem, holds in wrong.items() if holds]:
+            raise BadText("; ".join(problems))
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.display.tables import token_label
-        from duat_jax.in_context.compute import ledger
+        from duat_jax.in_context.compute import check, ledger, model_problems
         from duat_jax.in_context.controls import exchange
         from duat_jax.in_context.prompts import draw_question, question_of
         from duat_jax.in_context.reach import measure_reach
@@ -60,15 +70,9 @@ def context(
         from duat_jax.in_context.table import render
         from duat_jax.json_record import as_record
 
-        if (question is None) == (task is None):
-            raise duat.BadText("give a question or a --task, one of them")
-        if task is not None and (demonstration or instead or answer):
-            raise duat.BadText(f"the demonstrations and the answer of {task!r} are drawn: leave out other ones")
-        if task is None and not demonstration:
-            raise duat.BadText("there are no demonstrations: give at least one --demonstration")
-        if task is None and control:
-            raise duat.BadText("--control requires a --task: give other demonstrations by --instead")
-        tokenizer = duat.load_tokenizer(model)
+        config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
+        if problems := model_problems(config):
+            raise BadText("; ".join(problems))
         other_prompt = None
         if task is not None:
             prompt = draw_question(tokenizer, task, demonstrations, seed=seed)
@@ -79,6 +83,7 @@ def context(
             if instead:
                 other_prompt = question_of(tokenizer, instead, question or "", answer or "")
         compared = prompt.task if other_prompt is None else exchange(prompt, other_prompt)
+        check(config, compared)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Splitting", "steps") as progress:

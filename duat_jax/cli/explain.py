@@ -9,7 +9,7 @@ import typer
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
-from duat_jax.cli.progress import loading_bar
+from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
@@ -224,11 +224,13 @@ def explain(
             loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), head=head, progress=progress)
         with np.errstate(all="ignore"):
             if contrasted:
-                result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
+                with working("Contrasting"):
+                    result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
                 require_holding("the contrast", result.completeness)
                 tables = contrast_table.render(result, top)
             else:
-                result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
+                with working("Explaining"):
+                    result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
                 require_holding("the table", result.completeness)
                 require_holding("the collapse", result.collapse_completeness)
                 tables = table.render(result, top)

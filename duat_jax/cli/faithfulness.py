@@ -65,11 +65,12 @@ def faithfulness(
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.evaluation.deletion_plot import TITLES, draw
-        from duat_jax.evaluation.deletion_study import manual, study
+        from duat_jax.evaluation.deletion_study import check, manual, study
         from duat_jax.evaluation.running_text import read_texts
 
         lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
-        tokenizer = duat.load_tokenizer(model)
+        config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
+        check(config, tokenizer, lines, method or (), count=texts, longest=tokens)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         with progress_bar("Texts", "texts") as report:

@@ -1,6 +1,8 @@
 """The commands `duat intervene` and `duat steer`."""
 
+import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,17 +12,34 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import check_options
 from duat_jax.cli.options import Dtype, Json, Kept, Model
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
-from duat_jax.cli.progress import loading_bar
+from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
     from duat_jax.interpret.intervene.changes import Change
+    from duat_jax.models.config import Config
+    from duat_jax.models.transformer import Transformer
 
 CHANGE = re.compile(
     r"(?P<kind>neuron|head|stream)s? (?P<layer>\d+)(?::(?P<units>[\d,]+))?(?:@(?P<tokens>-?\d+(?:,-?\d+)*))?"
     r" (?P<verb>set|scale) (?P<value>-?\d+(?:\.\d+)?)"
 )
 """A change: what, in which layer, which units, at which tokens, what is done, and with which number."""
+
+
+def _changes(written: list[str]) -> "list[Change]":
+    """Return the changes that are written, or raise an error that names all that are none."""
+    changes, problems = [], []
+    for each in written:
+        try:
+            changes.append(_change(each))
+        except BadText as error:
+            problems.append(str(error))
+    if problems:
+        raise BadText("; ".join(problems))
+    return changes
 
 
 def _change(written: str) -> "Change":
@@ -53,20 +72,27 @@ def _run(
     target: str | None,
     contrast: str | None,
     position: int | None,
-    changes: Any,
     json_file: str | None,
+    changes: "Callable[[], list[Change]]",
+    check_more: "Callable[[Config, Tokenizer], None]" = lambda config, tokenizer: None,
+    made: "Callable[[Transformer, Tokenizer, list[Change]], Any]" = lambda model, tokenizer, changes: changes,
 ) -> None:
-    """Load a model, make the changes, and deliver the result."""
+    """Check everything, load a model, make the changes, and deliver the result."""
     check_options((text, target, contrast), None, json_file)
+    asked = changes()
     start_jax(float64=dtype is Dtype.float64)
     import duat_jax as duat
+    from duat_jax.interpret.intervene.compute import check
     from duat_jax.interpret.intervene.table import render
 
-    tokenizer = duat.load_tokenizer(model)
+    config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
+    check_more(config, tokenizer)
+    given: dict[str, Any] = {"contrast": contrast, "position": position, "tokenizer": tokenizer}
+    check(config, text, asked, target, **given)
     with loading_bar() as progress:
         loaded = duat.load(model, dtype=dtype.value, progress=progress)
-    made = changes(loaded, tokenizer)
-    result = duat.intervene(loaded, text, made, target, contrast=contrast, position=position, tokenizer=tokenizer)
+    with working("Running the model with the changes"):
+        result = duat.intervene(loaded, text, made(loaded, tokenizer, asked), target, **given)
     name = "embedded" if model is None else str(model).encode(errors="replace").decode()
     if result.difference:
         require_holding("the secant's column", result.completeness)
@@ -97,8 +123,7 @@ def intervene(
 ) -> None:
     """Turn heads or neurons off, or scale them, run the model again, and split what changes over the changes."""
     with one_line_errors():
-        changes = [_change(each) for each in change]
-        _run(model, dtype, text, target, contrast, position, lambda model, tokenizer: changes, json_file)
+        _run(model, dtype, text, target, contrast, position, json_file, lambda: _changes(change))
 
 
 def steer(
@@ -118,7 +143,27 @@ def steer(
     with one_line_errors():
         check_options((towards, away), None, json_file)
 
-        def direction(model: Any, tokenizer: Any) -> Any:
+        def nothing_yet() -> list[Any]:
+            from duat_jax.edits import Stream
+
+            if not math.isfinite(strength):
+                raise BadText(f"--strength {strength}: give a number")
+            return [Stream(layers).steer(0.0)]
+
+        def check_texts(config: Any, tokenizer: Any) -> None:
+            from duat_jax.inputs.request import check
+
+            problems = []
+            if layers > config.layers:
+                problems.append(f"--layers {layers} is more than the model's {config.layers}")
+            try:
+                check(config, [towards, away], tokenizer=tokenizer)
+            except BadText as error:
+                problems.append(str(error).replace("text 0", "--towards").replace("text 1", "--away"))
+            if problems:
+                raise BadText("; ".join(problems))
+
+        def direction(model: Any, tokenizer: Any, changes: Any) -> Any:
             import jax
             import numpy as np
 
@@ -126,17 +171,13 @@ def steer(
             from duat_jax.inputs.request import check_one
             from duat_jax.interpret.pipeline import forward_from
 
-            if layers > model.config.layers:
-                raise BadText(f"--layers {layers} is more than the model's {model.config.layers}")
-
             def last(text: str) -> Any:
                 inputs, _ = check_one(model.config, text, tokenizer=tokenizer)
-                return forward_from(model, model.embed(inputs.given), jax.numpy.asarray(inputs.real), layers).at(
-                    layers
-                )[-1]
+                states = forward_from(model, model.embed(inputs.given), jax.numpy.asarray(inputs.real), layers)
+                return states.at(layers)[-1]
 
             with jax.default_matmul_precision("highest"):
                 change = np.asarray(last(towards) - last(away), np.float64)
             return Stream(layers).steer(strength * change)
 
-        _run(model, dtype, text, target, contrast, position, direction, json_file)
+        _run(model, dtype, text, target, contrast, position, json_file, nothing_yet, check_texts, direction)

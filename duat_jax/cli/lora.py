@@ -11,7 +11,7 @@ from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
-from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.cli.progress import loading_bar, progress_bar, working
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
@@ -67,8 +67,10 @@ def train(
         start_jax()
         import duat_jax as duat
         from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
+        from duat_jax.json_record import as_record
         from duat_jax.lora import adapt, new_adapters, save_adapters
         from duat_jax.lora.adapter import parameters_of
+        from duat_jax.lora.record import LoraTrainingRecord
         from duat_jax.lora.training import Settings
         from duat_jax.lora.training import train as train_adapters
 
@@ -91,21 +93,22 @@ def train(
                 base, adapters, pieces[:-held_out], settings, work=work, progress=progress
             )
         before, after = (mean_loss(model, pieces[-held_out:]) for model in (base, adapt(base, adapters)))
-        result = {
-            "model": _name(model),
-            "family": config.family,
-            "adapters": list(adapters),
-            "parameters": parameters_of(adapters),
-            "rank": rank,
-            "alpha": alpha,
-            **settings._asdict(),
-            "length": length,
-            "pieces": {"trained on": len(pieces) - held_out, "held out": held_out},
-            "losses": losses.tolist(),
-            "held_out_before": before,
-            "held_out_after": after,
-        }
-        content = to_json(result)
+        record = as_record(
+            LoraTrainingRecord,
+            settings,
+            model=_name(model),
+            family=config.family,
+            adapters=list(adapters),
+            parameters=parameters_of(adapters),
+            rank=rank,
+            alpha=alpha,
+            length=length,
+            pieces={"trained_on": len(pieces) - held_out, "held_out": held_out},
+            losses=losses,
+            held_out_before=before,
+            held_out_after=after,
+        )
+        content = to_json(record)
         save_adapters(output, adapters, base, base=None if model is None else str(model))
         summary = (
             f"{len(adapters)} adapters of rank {rank}, {parameters_of(adapters):,} numbers, trained in {steps} steps",
@@ -143,11 +146,13 @@ def diff(
         check_outputs(plot, json_file)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
+        from duat_jax.inputs.request import check
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
         from duat_jax.lora.parameters import moved_parameters
         from duat_jax.lora.table import render, render_moved
         from duat_jax.models.encoding import encode, encode_token
+        from duat_jax.models.loader import skeleton
 
         config = duat.load_config(model)
         if config.image is not None:
@@ -162,19 +167,21 @@ def diff(
             return encode_token(tokenizer, text, label)
 
         outputs = output(target, "target"), output(contrast, "contrast")
+        check(config, ids, outputs[0], outputs[1], other_ids, position, tokenizer)
+        adapters = load_adapters(adapter, skeleton(config, dtype.value))
         with loading_bar() as progress:
             base = duat.load(model, dtype=dtype.value, progress=progress)
-        adapters = load_adapters(adapter, base)
-        change = lora_change(
-            base,
-            adapters,
-            ids,
-            outputs[0],
-            contrast=outputs[1],
-            against=other_ids,
-            position=position,
-            tokenizer=tokenizer,
-        )
+        with working("Comparing"):
+            change = lora_change(
+                base,
+                adapters,
+                ids,
+                outputs[0],
+                contrast=outputs[1],
+                against=other_ids,
+                position=position,
+                tokenizer=tokenizer,
+            )
         for label, completeness in (
             ("the sum of the three columns", change.completeness),
             ("the sum over the adapters", change.by_adapter),
@@ -205,10 +212,11 @@ def merge(
         import duat_jax as duat
         from duat_jax.cli.output import show
         from duat_jax.lora import load_adapters, save_merged
+        from duat_jax.models.loader import skeleton
 
+        adapters = load_adapters(adapter, skeleton(duat.load_config(model), "float32"))
         with loading_bar() as progress:
             base = duat.load(model, progress=progress)
-        adapters = load_adapters(adapter, base)
         save_merged(output, adapters, base, model)
         show(f"{len(adapters)} adapters merged into {_name(model)}, written to {output}")
 

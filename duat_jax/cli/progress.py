@@ -4,8 +4,56 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 MINUTE = 60.0
+
+LOWERED, COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
+"""JAX's events before a program is compiled, and after it."""
+
+
+class Compiling:
+    """What JAX is compiling now: a text that live displays show.
+
+    Args:
+        title: what stands before it.
+    """
+
+    def __init__(self, title: str = "") -> None:
+        from jax.monitoring import register_event_duration_secs_listener
+
+        self.title, self.name = title, ""
+        register_event_duration_secs_listener(self._heard)
+
+    def _heard(self, event: str, duration_secs: float, **more: str | int) -> None:
+        if event in (LOWERED, COMPILED):
+            name = str(more.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
+            self.name = name.strip("_").replace("_", " ") if event == LOWERED else ""
+
+    def __rich__(self) -> "Text":
+        from rich.text import Text
+
+        return Text(", ".join(filter(None, (self.title, self.name and f"compiling {self.name!r}"))))
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """Show in a terminal, on standard error, that work goes on, and what is compiled.
+
+    Args:
+        title: the title of the work.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(Compiling(title)):
+        yield
 
 
 def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
@@ -29,6 +77,7 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        RenderableColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -39,9 +88,8 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         yield _lines(title, unit)
         return
     times = TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-    with Progress(
-        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), *times, console=console, transient=True
-    ) as bar:
+    counts = TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit)
+    with Progress(*counts, *times, RenderableColumn(Compiling()), console=console, transient=True) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

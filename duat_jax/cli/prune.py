@@ -87,6 +87,7 @@ def prune(
         from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
         from duat_jax.files import check_new_directory
         from duat_jax.json_record import as_record
+        from duat_jax.models.loader import skeleton
         from duat_jax.pruning.checkpoint import require_writable, save_pruned
         from duat_jax.pruning.layers import how_many_layers, prune_layers
         from duat_jax.pruning.plot import draw
@@ -105,19 +106,19 @@ def prune(
             check_new_directory(output)
             if len(pruners) > 1:
                 raise duat.BadText("one pruned model is saved: give one --method, --compensate and --fraction")
-        texts = read_texts(text)
+        shapes = skeleton(duat.load_config(model), "float32")
+        check(shapes, fraction, methods, compensations, budget, layer, what)
+        if output is not None:
+            require_writable(shapes, pruners[0].compensation)
+        drawn = windows(stream(duat.load_tokenizer(model), read_texts(text)), 2 * pieces, tokens, seed=seed)
         with loading_bar() as progress:
             dense_model = duat.load(model, progress=progress)
-        check(dense_model, fraction, methods, compensations, budget, layer, what)
         if what == "layers":  # only whole layers are removed: the reported fraction is the actual one
             layers = dense_model.config.layers
             shares = [
                 pruner._replace(fraction=how_many_layers(dense_model, pruner.fraction) / layers) for pruner in pruners
             ]
             pruners = list(dict.fromkeys(shares))
-        if output is not None:
-            require_writable(dense_model, pruners[0].compensation)
-        drawn = windows(stream(duat.load_tokenizer(model), texts), 2 * pieces, tokens, seed=seed)
         ids, measured_ids = drawn[:pieces], drawn[pieces:]
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         settings = {"model": name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}

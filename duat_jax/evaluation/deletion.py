@@ -15,6 +15,7 @@ from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, ch
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import embedded, readers_of
+from duat_jax.models.config import Config
 from duat_jax.models.encoding import encode
 from duat_jax.models.targets.base import Reader, Target
 from duat_jax.models.targets.logit import LogProbability
@@ -80,9 +81,35 @@ def questions_of(
         seed: the seed of the draw.
 
     Raises:
+        BadText: as `drawn_texts`.
+    """
+    names, questions = baselines_of(tokenizer), []
+    for ids, following in drawn_texts(model.config, tokenizer, texts, count, longest=longest, seed=seed):
+        target: Target = LogProbability() if following is None else Similarity(following)
+        request = check_contrast(model.config, ids, list(names), target, tokenizer=tokenizer)
+        (reader,) = readers_of(model, [request.target])
+        baselines = dict(zip(names, request.others, strict=True))
+        questions.append(Question(request.inputs, baselines, baselines["mean"].averaged, reader))
+    return questions
+
+
+def drawn_texts(
+    config: Config, tokenizer: "Tokenizer", texts: Sequence[str], count: int, *, longest: int, seed: int = 0
+) -> list[tuple[list[int], list[int] | None]]:
+    """Draw texts as token ids, each with the text that follows it in the list if the model is a sentence encoder.
+
+    Args:
+        config: the model's parts.
+        tokenizer: as in `questions_of`.
+        texts: the same.
+        count: the same.
+        longest: the same.
+        seed: the same.
+
+    Raises:
         BadText: if the model is of another kind, or there are too few texts with at least `FEWEST` tokens.
     """
-    kind, names = model.config.head.kind, baselines_of(tokenizer)
+    kind = config.head.kind
     if kind not in ("next token", "hidden"):
         raise BadText(
             f"faithfulness is measured on language models and sentence encoders, and this model's head is {kind!r}:"
@@ -92,24 +119,17 @@ def questions_of(
     if kind == "next token":
         ids = [tokens[:longest] for tokens in ids]
     nothing = special_tokens(tokenizer)
-    fits = [len(tokens) <= model.config.positions for tokens in ids]
+    fits = [len(tokens) <= config.positions for tokens in ids]
     long_enough = [i for i, tokens in enumerate(ids) if fits[i] and (~np.isin(tokens, nothing)).sum() >= FEWEST]
     if kind == "hidden":  # the last text has no successor
         long_enough = [i for i in long_enough if i + 1 < len(ids) and fits[i + 1] and ids[i] != ids[i + 1]]
     if len(long_enough) < count:
         raise BadText(
             f"there are {len(long_enough)} texts of at least {FEWEST} tokens that aren't special and at most"
-            f" {model.config.positions} in all, and {count} are requested: give more texts, or request fewer"
+            f" {config.positions} in all, and {count} are requested: give more texts, or request fewer"
         )
-    drawn = np.random.default_rng(seed).permutation(long_enough)[:count]
-    questions = []
-    for i in map(int, drawn):
-        target: Target = LogProbability() if kind == "next token" else Similarity(ids[i + 1])
-        request = check_contrast(model.config, ids[i], list(names), target, tokenizer=tokenizer)
-        (reader,) = readers_of(model, [request.target])
-        baselines = dict(zip(names, request.others, strict=True))
-        questions.append(Question(request.inputs, baselines, baselines["mean"].averaged, reader))
-    return questions
+    drawn = np.random.default_rng(seed).permutation(long_enough)[:count].tolist()
+    return [(ids[i], ids[i + 1] if kind == "hidden" else None) for i in drawn]
 
 
 def masking(baselines: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from duat_jax.evaluation.deletion import (
     Question,
     baselines_of,
     curves,
+    drawn_texts,
     leave_one_out,
     pin_targets,
     questions_of,
@@ -29,6 +30,7 @@ from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import FaithfulnessRecord
 from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
 from duat_jax.json_record import as_record
+from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -109,14 +111,14 @@ def manual() -> list[str]:
     return list(sentences)
 
 
-def names_of(model: Transformer, tokenizer: "Tokenizer") -> tuple[str, ...]:
+def names_of(config: Config, tokenizer: "Tokenizer") -> tuple[str, ...]:
     """Return the names of all methods that a model supports.
 
     Args:
-        model: the model.
+        config: the model's parts.
         tokenizer: its tokenizer.
     """
-    return (*methods_of(model.config, baselines_of(tokenizer)), *LEAVE_ONE_OUT.values(), RANDOM)
+    return (*methods_of(config, baselines_of(tokenizer)), *LEAVE_ONE_OUT.values(), RANDOM)
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -220,6 +222,32 @@ def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], remova
     return {name: row(name) for name in names}
 
 
+def check(
+    config: Config, tokenizer: "Tokenizer", texts: Sequence[str], names: Sequence[str], *, count: int, longest: int
+) -> tuple[str, ...]:
+    """Validate the arguments of `study`, before a model is loaded.
+
+    Args:
+        config: the model's parts.
+        tokenizer: as in `study`.
+        texts: the same.
+        names: the same.
+        count: the same.
+        longest: the same.
+
+    Returns:
+        The names of the methods.
+
+    Raises:
+        BadText: if there are too few texts, or the model is of another kind or doesn't support a method.
+    """
+    drawn_texts(config, tokenizer, texts, count, longest=longest)
+    known = names_of(config, tokenizer)
+    if unknown := [name for name in names if name not in known]:
+        raise BadText(f"the model has no method {', '.join(map(repr, unknown))}: choose among {'; '.join(known)}")
+    return tuple(names) or known
+
+
 def study(
     model: Transformer,
     tokenizer: "Tokenizer",
@@ -250,10 +278,7 @@ def study(
             other work.
         NotFinite: if a method's scores aren't finite.
     """
-    known = names_of(model, tokenizer)
-    names = tuple(names) or known
-    if unknown := [name for name in names if name not in known]:
-        raise BadText(f"the model has no method {', '.join(map(repr, unknown))}: choose among {'; '.join(known)}")
+    names = check(model.config, tokenizer, texts, names, count=count, longest=longest)
     methods = methods_of(model.config, baselines_of(tokenizer))
     questions = questions_of(model, tokenizer, texts, count, longest=longest, seed=seed)
     settings = {

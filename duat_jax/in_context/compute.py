@@ -24,6 +24,7 @@ from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.interpret.pipeline import certified
+from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
@@ -218,7 +219,7 @@ def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "lay
 def _padded(model: Transformer, task: Task) -> Task:
     """Validate a task and pad its text to one of a few lengths, so that few programs are compiled."""
     task = jax.tree.map(jnp.asarray, task)
-    _check(model, task)
+    check(model.config, task)
     tokens = len(task.ids)
     length = min(max(SHORTEST, bucket(tokens, LONGEST_STORED)), model.config.positions)
     if any(rotary.longer is not None for rotary in _rotaries(model)):  # whose angles depend on the text's length
@@ -233,11 +234,28 @@ def _rotaries(model: Transformer) -> list[Rotary]:
     return [module.rotary for module in attentions if module.rotary is not None]
 
 
-def _check(model: Transformer, task: Task) -> None:
-    config, tokens = model.config, len(task.ids)
-    problems = []
-    if config.head.kind != "next token" or not all(block.causal for block in config.blocks):
-        problems.append("in-context learning needs a causal language model: load one")
+def model_problems(config: Config) -> list[str]:
+    """Return an error message if a model can't learn in context.
+
+    Args:
+        config: the model's parts.
+    """
+    if config.head.kind == "next token" and all(block.causal for block in config.blocks):
+        return []
+    return ["in-context learning needs a causal language model: load one"]
+
+
+def check(config: Config, task: Task) -> None:
+    """Validate a task, before a model is loaded.
+
+    Args:
+        config: the model's parts.
+        task: the task.
+
+    Raises:
+        BadText: naming everything that is wrong at once.
+    """
+    tokens, problems = len(task.ids), model_problems(config)
     longest = min(LONGEST_STORED, config.positions)
     if not 0 < tokens <= longest:
         problems.append(f"the text has {tokens} tokens: give 1 to {longest}, whose patterns are stored")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import BadText
 from duat_jax.inputs.tasks import TASKS, Case
 from duat_jax.models.checkpoint.tokenizer import one_error
+from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -108,6 +109,21 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
     return [(case, ids) for case, ids in found if len(ids[0]) == tokens]
 
 
+def require_next_token(config: Config) -> None:
+    """Raise unless a model says the next token.
+
+    Args:
+        config: the model's parts.
+
+    Raises:
+        BadText: naming its head.
+    """
+    if (kind := config.head.kind) != "next token":
+        raise BadText(
+            f"tasks are for models that say the next token, and this one's head is {kind!r}: load a language model"
+        )
+
+
 def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, seed: int = 0) -> Drawn:
     """Draw prompts of which a model answers both texts rightly; all have the same number of tokens.
 
@@ -129,15 +145,9 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
         >>> drawn.cases[0].right, drawn.cases[0].wrong, drawn.prompts.clean.shape
         (' config', ' name', (2, 20))
     """
-    problems = []
-    if (kind := model.config.head.kind) != "next token":
-        problems.append(
-            f"tasks are for models that say the next token, and this one's head is {kind!r}: load a language model"
-        )
+    require_next_token(model.config)
     if task not in TASKS:
-        problems.append(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
-    if problems:
-        raise BadText("; ".join(problems))
+        raise BadText(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
     pairs = _encoded(tokenizer, task, seed)
     kept: list[tuple[Case, _Ids]] = []
     read = 0

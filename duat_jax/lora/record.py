@@ -112,3 +112,53 @@ class LoraChangeRecord(Record, tag="lora change"):
     notes: list[str]
     top_neurons: list[ChangedNeuronRecord]
     moved: dict[str, dict[str, Any]] | None = None
+
+
+class PiecesRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The numbers of pieces of text.
+
+    Args:
+        trained_on: pieces that adapters are trained on.
+        held_out: pieces that they are measured on.
+    """
+
+    trained_on: int
+    held_out: int
+
+
+class LoraTrainingRecord(Record, tag="LoRA training"):
+    """The JSON of `duat lora train`.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        adapters: the stored names of the adapted layers.
+        parameters: the number of trained parameters.
+        rank: the rank of each adapter.
+        alpha: the scale of the adapters times their rank.
+        steps: the number of steps.
+        batch: the number of pieces in a step.
+        rate: the learning rate.
+        seed: of the initial weights and of the order of the text.
+        length: the number of tokens of a piece.
+        pieces: the numbers of pieces.
+        losses: the loss at each step, in nats per token.
+        held_out_before: the loss on held-out text before training.
+        held_out_after: the same after it.
+    """
+
+    model: str
+    family: str
+    adapters: list[str]
+    parameters: int
+    rank: int
+    alpha: float
+    steps: int
+    batch: int
+    rate: float
+    seed: int
+    length: int
+    pieces: PiecesRecord
+    losses: list[float]
+    held_out_before: float
+    held_out_after: float

@@ -88,7 +88,7 @@ MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
 def _measure(name: str, settings: Settings, count: int) -> dict[str, Any]:
     path, texts = (load() for load in MODELS[settings.model])
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
-    names = names_of(model, tokenizer)
+    names = names_of(model.config, tokenizer)
     slow = [name for name in names if name.startswith((*SLOW, *FEW))]
     names = [names[0], *slow] if settings.slow else [name for name in names if not name.startswith(SLOW)]
     WORK.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,11 @@ import shlex
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 import typer
+from cases import ENCODER
 from command import run
 from helpers import close
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ import duat_jax as duat
 from duat_jax.cli import application, output, progress
 from duat_jax.cli.commands import EXAMPLES
 from duat_jax.cli.output import INTERRUPTED, MISTAKE, NOT_WRITTEN, one_line_errors
+from duat_jax.cli.progress import Compiling
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.token_bytes import as_text, bytes_of
 from tests.cli.test_cli import commands
@@ -163,3 +166,78 @@ def test_bytes_as_text():
 def test_the_result_of_a_command_needs_no_terminal():
     result = CliRunner().invoke(application, ["explain", "x = 1"], env={"NO_COLOR": "1", "TERM": "dumb"})
     assert result.exit_code == 0 and "\x1b" not in result.stdout
+
+
+MISTAKES = {
+    "intervene, changes": (
+        ["intervene", "a b", "--change", "head", "--change", "neuron 1:2 times 3"],
+        ["'head' is no change", "'neuron 1:2 times 3' is no change"],
+    ),
+    "intervene, places": (
+        ["intervene", "a b", "--change", "head 9:0 set 0", "--change", "head 1:99 set 0", "--position", "77"],
+        ["change 0", "change 1", "position 77 is outside"],
+    ),
+    "intervene, a target": (["intervene", "a b", "--change", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
+    "steer, a layer and a text": (
+        ["steer", "a b", "--towards", "a", "--away", "", "--layers", "9"],
+        ["--layers 9 is more than the model's 6", "--away is empty"],
+    ),
+    "steer, a strength": (
+        ["steer", "a b", "--towards", "a", "--away", "b", "--layers", "1", "--strength", "nan"],
+        ["--strength nan"],
+    ),
+    "attends": (
+        ["attends", "a b", "--layer", "9", "--head", "9", "--key", "9"],
+        ["layer 9", "head 9", "key: position 9"],
+    ),
+    "circuit, a model": (["circuit", "--task", "parameter", "--model", ENCODER], ["this one's head is 'hidden'"]),
+    "context, options": (
+        ["context", "--control", "exchanged"],
+        ["give a question or a --task", "--control requires a --task", "there are no demonstrations"],
+    ),
+    "context, a model": (
+        ["context", "a =", "--demonstration", "b = 1", "--answer", " 2", "--model", ENCODER],
+        ["needs a causal language model"],
+    ),
+    "lora diff, a target": (["lora", "diff", "nowhere", "a b", "--target", "a b c"], ["not one token"]),
+    "lora diff, a position": (["lora", "diff", "nowhere", "a b", "--position", "77"], ["position 77 is outside"]),
+    "lora diff, adapters": (["lora", "diff", "nowhere", "a b"], ["nowhere has no adapter_config.json"]),
+    "lora merge": (["lora", "merge", "nowhere", "--output", "new"], ["nowhere has no adapter_config.json"]),
+    "prune": (
+        ["prune", "--text", __file__, "--fraction", "2", "--method", "guess", "--layer", "9"],
+        ["2", "'guess'", "there is no layer 9"],
+    ),
+    "prune, a model": (
+        ["prune", "--text", __file__, "--fraction", "0.1", "--model", ENCODER],
+        ["pruning needs a model that predicts the next token"],
+    ),
+    "faithfulness, a method": (["faithfulness", "--method", "guess"], ["the model has no method 'guess'"]),
+    "faithfulness, texts": (["faithfulness", "--text", __file__, "--texts", "9999"], ["9999 are requested"]),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_found_before_a_model_is_loaded_and_at_once(case, monkeypatch, tmp_path):
+    def load(*arguments, **options):
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr("duat_jax.public.load", load)
+    monkeypatch.chdir(tmp_path)
+    arguments, messages = MISTAKES[case]
+    result = CliRunner().invoke(application, list(map(str, arguments)))
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.stderr.count("\n") == 1
+    for message in messages:
+        assert message in result.stderr, result.stderr
+
+
+def test_a_display_says_what_is_compiled():
+    compiling, seen = Compiling("Working"), []
+    jax.monitoring.register_event_duration_secs_listener(lambda *event, **more: seen.append(str(compiling.__rich__())))
+
+    @jax.jit
+    def _twice_it(x):
+        return 2 * x + 3
+
+    _twice_it(jax.numpy.ones(7))
+    assert "Working, compiling 'twice it'" in seen and str(compiling.__rich__()) == "Working"

@@ -261,8 +261,8 @@ METHODS_TRIED = (
 
 def test_a_model_is_asked_what_it_has():
     gated, encoder = model_of(mlp="gated"), model_of("hidden", arrangement="post-norm", causal=False)
-    assert {"collapse, gate", "collapse, factor", "collapse, halves"} <= set(names_of(gated, tokenizer_of()))
-    names = names_of(encoder, tokenizer_of(special=True))
+    assert {"collapse, gate", "collapse, factor", "collapse, halves"} <= set(names_of(gated.config, tokenizer_of()))
+    names = names_of(encoder.config, tokenizer_of(special=True))
     assert {"collapse", "secant, mask", "secant, mean"} <= set(names) and "secant, pad" not in names
 
 

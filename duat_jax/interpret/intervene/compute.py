@@ -86,7 +86,7 @@ def intervene(
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
-    checked, metric, applied = _checked(model.config, inputs, changes, target, contrast, against, position, tokenizer)
+    checked, metric, applied = check(model.config, inputs, changes, target, contrast, against, position, tokenizer)
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
@@ -133,16 +133,34 @@ def intervene(
     )
 
 
-def _checked(
+def check(
     config: Config,
     inputs: Any,
     changes: Any,
-    target: Any,
-    contrast: Any,
-    against: Any,
-    position: Any,
-    tokenizer: "Tokenizer | None",
+    target: Any = None,
+    contrast: Any = None,
+    against: Any = None,
+    position: Any = None,
+    tokenizer: "Tokenizer | None" = None,
 ) -> tuple[Inputs, Target, list[Applied]]:
+    """Validate the arguments of `intervene`, before a model is loaded.
+
+    Args:
+        config: the model's parts.
+        inputs: as in `intervene`.
+        changes: the same.
+        target: the same.
+        contrast: the same.
+        against: the same.
+        position: the same.
+        tokenizer: the same.
+
+    Returns:
+        The input, the target, and the changes of this input's values.
+
+    Raises:
+        BadText: naming everything that is wrong at once.
+    """
     problems: list[str] = []
     request = None
     try:

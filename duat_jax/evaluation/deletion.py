@@ -10,13 +10,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.attribution.tokens import Metric, Rule, number, read
-from duat_jax.errors import BadText, NotFinite
-from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast, special_tokens
+from duat_jax.errors import NotFinite
+from duat_jax.evaluation.drawn_texts import drawn_texts
+from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import embedded, readers_of
-from duat_jax.models.config import Config
-from duat_jax.models.encoding import encode
 from duat_jax.models.targets.base import Reader, Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
@@ -30,9 +29,6 @@ SIZES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 REMOVALS = ("masked", "removed")
 """The ways to take a token away: replace its embedding by a baseline, or read the text without it."""
-
-FEWEST = 5
-"""Minimum number of tokens of a text, special tokens not counted."""
 
 AT_ONCE, LENGTHS = 32, 8
 """Number of texts in one batch, and the number of which padded lengths are multiples."""
@@ -91,45 +87,6 @@ def questions_of(
         baselines = dict(zip(names, request.others, strict=True))
         questions.append(Question(request.inputs, baselines, baselines["mean"].averaged, reader))
     return questions
-
-
-def drawn_texts(
-    config: Config, tokenizer: "Tokenizer", texts: Sequence[str], count: int, *, longest: int, seed: int = 0
-) -> list[tuple[list[int], list[int] | None]]:
-    """Draw texts as token ids, each with the text that follows it in the list if the model is a sentence encoder.
-
-    Args:
-        config: the model's parts.
-        tokenizer: as in `questions_of`.
-        texts: the same.
-        count: the same.
-        longest: the same.
-        seed: the same.
-
-    Raises:
-        BadText: if the model is of another kind, or there are too few texts with at least `FEWEST` tokens.
-    """
-    kind = config.head.kind
-    if kind not in ("next token", "hidden"):
-        raise BadText(
-            f"faithfulness is measured on language models and sentence encoders, and this model's head is {kind!r}:"
-            " load one of these"
-        )
-    ids = [encode(tokenizer, text, f"text {i}") for i, text in enumerate(texts)]
-    if kind == "next token":
-        ids = [tokens[:longest] for tokens in ids]
-    nothing = special_tokens(tokenizer)
-    fits = [len(tokens) <= config.positions for tokens in ids]
-    long_enough = [i for i, tokens in enumerate(ids) if fits[i] and (~np.isin(tokens, nothing)).sum() >= FEWEST]
-    if kind == "hidden":  # the last text has no successor
-        long_enough = [i for i in long_enough if i + 1 < len(ids) and fits[i + 1] and ids[i] != ids[i + 1]]
-    if len(long_enough) < count:
-        raise BadText(
-            f"there are {len(long_enough)} texts of at least {FEWEST} tokens that aren't special and at most"
-            f" {config.positions} in all, and {count} are requested: give more texts, or request fewer"
-        )
-    drawn = np.random.default_rng(seed).permutation(long_enough)[:count].tolist()
-    return [(ids[i], ids[i + 1] if kind == "hidden" else None) for i in drawn]
 
 
 def masking(baselines: Iterable[str]) -> str:

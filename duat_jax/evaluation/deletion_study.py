@@ -20,12 +20,12 @@ from duat_jax.evaluation.deletion import (
     Question,
     baselines_of,
     curves,
-    drawn_texts,
     leave_one_out,
     pin_targets,
     questions_of,
     scores_of,
 )
+from duat_jax.evaluation.drawn_texts import drawn_texts
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import FaithfulnessRecord
 from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap

@@ -57,8 +57,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-def _tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield every table of a text with its heading, as rows of cells, the head first."""
+def tables_of(text: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield every table of a text with its heading, as rows of cells, the head first.
+
+    Args:
+        text: headings and tables in Markdown.
+    """
     title, rows = "", list[list[str]]()
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
@@ -80,7 +84,7 @@ def cells(text: str) -> Fields:
         text: headings and tables in Markdown.
     """
     fields: Fields = {}
-    for title, (head, *rows) in _tables(text):
+    for title, (head, *rows) in tables_of(text):
         named = next(n for n in range(1, len(head) + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))
         for row in rows:
             name = ", ".join(filter(None, row[:named]))
@@ -139,8 +143,11 @@ def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
 
 
 def write_pages() -> None:
-    """Fill in every page, and write the schema of results."""
+    """Fill in every page, draw the pictures of results whose numbers changed, and write the schema of results."""
+    from experiments.pictures.run import write_pictures
+
     fields_of.cache_clear()
+    write_pictures()
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")

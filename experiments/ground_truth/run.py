@@ -22,7 +22,7 @@ from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from experiments.environment import environment
 from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
-from experiments.pages import Fields, table, write_pages
+from experiments.pages import Fields, cells, table, write_pages
 
 READ = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
@@ -172,7 +172,8 @@ def fields(results: dict[str, dict]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {read: areas_table(results["areas"][read]) for read in READ}
+    tables = {read: areas_table(results["areas"][read]) for read in READ}
+    return tables | cells("\n\n".join(f"# {read}\n\n{areas}" for read, areas in tables.items()))
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.images.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
-from experiments.pages import Fields, interval, table, write_pages
+from experiments.pages import Fields, cells, interval, table, write_pages
 
 RESULTS, PICTURES = Path("experiments/results/images.json"), Path("docs")
 WORK = Path("experiments/results/work/images")
@@ -260,8 +260,9 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
         right = ", ".join(f"{100 * run['accuracy']:.1f} %" for run in runs.values())
         size = runs[str(SHOWN_SEED)]["parameters"]
         rows.append([name, f"{size:,}", f"{times[name]['processor_seconds']:.0f} s", right])
-    lines = table(head, rows)
-    head = ["network", "form", "float32: holds on", "largest error", "float64: holds on", "largest error"]
+    lines = ["### What was trained", "", *table(head, rows)]
+    of_dtype = [f"{dtype}: {what}" for dtype in ("float32", "float64") for what in ("holds on", "largest error")]
+    head = ["network", "form", *of_dtype]
     rows = []
     for name, runs in measured.items():
         exact = runs[str(SHOWN_SEED)]["exact"]
@@ -269,13 +270,13 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
             checks = [exact[dtype][form] for dtype in ("float32", "float64")]
             cells = [(f"{check['hold']} of {check['asked']}", f"{check['largest_error']:.0e}") for check in checks]
             rows.append([name, form, *cells[0], *cells[1]])
-    lines += ["", *table(head, rows)]
+    lines += ["", "### How exact the sums are", "", *table(head, rows)]
     first_seed = {name: runs[str(SHOWN_SEED)]["moved"] for name, runs in measured.items()}
     rows = []
     for parameter in next(iter(first_seed.values())):
         changes = (moved[parameter] for moved in first_seed.values())
         rows.append([parameter, *("0, exactly" if change == 0 else f"{100 * change:.0f} %" for change in changes)])
-    lines += ["", *table(["parameter", *first_seed], rows)]
+    lines += ["", "### Which parameters move", "", *table(["parameter", *first_seed], rows)]
     for name, runs in measured.items():
         # One number for each image: trainings that read the same image aren't independent.
         faithfulness_of_runs = [run["faithfulness"] for run in runs.values()]
@@ -287,7 +288,8 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
             for ranker in faithfulness_of_runs[0]
         }
         first = next(iter(together))
-        head = [f"{name}, ranked by", "deletion ↓", "insertion ↑", "the first is ahead by: deletion", "insertion"]
+        lines += ["", f"### Which method finds the pixels that matter: {name}"]
+        head = ["ranked by", "deletion ↓", "insertion ↑", "the first is ahead by: deletion", "insertion"]
         rows = []
         for ranker, both in together.items():
             ahead = [
@@ -305,7 +307,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    return {"tables": _page(results["times"], results["networks"])}
+    tables = _page(results["times"], results["networks"])
+    return {"tables": tables, **cells(tables)}
 
 
 def main() -> None:

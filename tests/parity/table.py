@@ -3,6 +3,7 @@
 Run `make families`, which is `python -m tests.parity.table` in the environment of `make parity`.
 """
 
+import re
 import tempfile
 from importlib.metadata import version
 from itertools import groupby
@@ -14,23 +15,11 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from experiments.pages import table
+from experiments.pages import table, write_pages
 
 from .cases import DTYPES, Case, cases, errors, inputs, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
-INTRODUCTION = """# Families
-
-Every row is a tiny random checkpoint that Hugging Face `transformers` {transformers} and `duat.load` both read: a
-family's base with each of its heads, and the base with one switch of `config.json` changed. **Parity** is the largest
-difference between the two relative to the largest entry, of what the model returns (with padding behind the text, too)
-and of the residual stream after every layer. In float64 the reference runs with its casts to float32 lifted.
-**Exactness** is the error of the complete table of one output, all its parts summed against the plain forward pass in
-float64, as a fraction of its [tolerance](how-it-works.md#completeness): below one, it holds.
-
-`make parity` compares all of these, and configurations drawn at random; a field of `config.json` that changes the
-computation and that isn't among the switches is refused by name. `make families` writes this page.
-"""
 
 
 def exactness(model: duat.models.Transformer, given: jax.Array) -> float:
@@ -71,8 +60,9 @@ def row(case: Case) -> list[str]:
 
 
 def page() -> str:
-    """Return the page."""
-    lines = [INTRODUCTION.format(transformers=version("transformers"))]
+    """Return the page: its introduction as it is, with the version that is compared with, and the tables."""
+    introduction = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+    lines = [re.sub(r"(?<=`transformers` )[\d.]*\d", version("transformers"), introduction)]
     for family, group in groupby(track(list(cases())), lambda case: case.family):
         lines += [f"\n## {family}\n", *table(["switch", "head", "float32", "float64", "exactness"], map(row, group))]
     return "\n".join(lines) + "\n"
@@ -82,4 +72,5 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     # Hundreds of small programs that run once: it costs less to optimise them less.
     jax.config.update("jax_disable_most_optimizations", True)
-    PAGE.write_text(page())
+    PAGE.write_text(page(), encoding="utf-8")
+    write_pages()

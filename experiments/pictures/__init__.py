@@ -1,0 +1,1 @@
+"""The pictures at the top of the pages of results."""

@@ -1,0 +1,247 @@
+"""The pictures at the top of the pages of results."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from duat_jax.display.pictures import styled
+from experiments.pictures.numbers import FRACTIONS, PARAMETERS, TASKS, Numbers
+
+OURS, OTHER, PALE = "#b2182b", "#4d4d4d", "#92c5de"
+"""Colours of this project's methods, of others, and of a second series."""
+
+OUR_METHODS = "secant", "collapse", "contributions"
+
+
+def _dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[str, str] | str, **style: Any) -> None:
+    """Draw a row for each name, from top to bottom: a dot and its interval."""
+    values = np.array(list(estimates.values()), float)
+    places = np.arange(len(estimates))
+    of_dots = [colours if isinstance(colours, str) else colours[name] for name in estimates]
+    axes.hlines(places, values[:, 1], values[:, 2], colors=of_dots, linewidth=1.2)
+    axes.scatter(values[:, 0], places, color=of_dots, zorder=3, **{"s": 22, **style})
+    axes.set_yticks(places, list(estimates))
+    axes.set_ylim(len(estimates) - 0.5, -0.5)
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _colours(methods: Iterable[str]) -> dict[str, str]:
+    return {method: OURS if method.startswith(OUR_METHODS) else OTHER for method in methods}
+
+
+@styled
+def draw_faithfulness(numbers: Numbers) -> Figure:
+    """Draw how far every method is behind the secant, in both ways of removing tokens.
+
+    Args:
+        numbers: estimates of each method, by the way.
+    """
+    figure = Figure(figsize=(8.6, 5.2))
+    titles = {"masked": "tokens masked out", "removed": "tokens really removed"}
+    for axes, (removal, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
+        _dots(axes, methods, _colours(methods))
+        axes.axvline(0, color=OURS, linewidth=1)
+        axes.set_title(titles[removal])
+        axes.set_xlabel("behind the secant by")
+    return figure
+
+
+@styled
+def draw_circuits(numbers: Numbers) -> Figure:
+    """Draw every method's cost and how much of the effect its circuits keep.
+
+    Args:
+        numbers: of each method its cost and its estimate.
+    """
+    figure = Figure(figsize=(8.6, 4.2))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+    order = sorted(numbers, key=lambda method: -numbers[method][1])
+    _dots(left, {method: numbers[method][1:] for method in order}, _colours(order))
+    left.set_xlabel("effect that circuits keep, mean over six tasks (logf)")
+    costs = {method: numbers[method][:1] * 3 for method in order}
+    _dots(right, costs, _colours(order), marker="s")
+    right.set_xscale("log")
+    right.set_xlim(1.5, None)
+    right.set_xlabel("cost in plain forward passes")
+    return figure
+
+
+def _stack(axes: Axes, numbers: Numbers) -> None:
+    """Draw a bar for each task, of what exchanged demonstrations add and of what right ones add beyond."""
+    before = np.zeros(len(TASKS))
+    for (part, of_tasks), colour in zip(numbers.items(), (PALE, OURS), strict=True):
+        values = np.array(list(of_tasks.values()))
+        ends = before + values[:, 0]
+        axes.barh(list(of_tasks), values[:, 0], left=before, color=colour, height=0.6, label=part)
+        axes.hlines(np.arange(len(TASKS)), before + values[:, 1], before + values[:, 2], color="black", linewidth=1)
+        before = ends
+    axes.invert_yaxis()
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1, handlelength=1)
+
+
+@styled
+def draw_in_context(numbers: Numbers) -> Figure:
+    """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest.
+
+    Args:
+        numbers: estimates of each task, by the part.
+    """
+    figure = Figure(figsize=(7.2, 2.5))
+    axes = figure.subplots()
+    _stack(axes, numbers)
+    axes.set_xlabel("log-probability that four demonstrations add to the answer, in nats")
+    return figure
+
+
+def _errors(axes: Axes, of_task: Numbers) -> None:
+    """Draw the error of every network, and of the best output that is blind to the prompt."""
+    moving = {name: OURS if name.startswith("transformer") else OTHER for name in of_task["networks"]}
+    _dots(axes, of_task["networks"], moving)
+    axes.axvline(of_task["blind"], color="black", linestyle=":")
+    axes.text(of_task["blind"], -0.4, "blind to\nthe prompt ", ha="right", va="top", fontsize="small")
+    axes.set_xlim(0, None)
+
+
+@styled
+def draw_approximation(numbers: Numbers) -> Figure:
+    """Draw the error of every network on both tasks, beside that of the best output that is blind to the prompt.
+
+    Args:
+        numbers: by task, the networks' estimates, and the error without the prompt.
+    """
+    figure = Figure(figsize=(8.2, 2.8))
+    for axes, (task, of_task) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
+        _errors(axes, of_task)
+        axes.set_title(task)
+        axes.set_xlabel("error (root mean square)")
+    return figure
+
+
+@styled
+def draw_pruning(numbers: Numbers) -> Figure:
+    """Draw the loss that is added by removing neurons, by how they are ranked and what takes their place.
+
+    Args:
+        numbers: of each way the added loss at every fraction.
+    """
+    figure = Figure(figsize=(7.6, 3.4))
+    axes = figure.subplots()
+    for (way, losses), colour in zip(numbers.items(), (OTHER, "#f4a582", "#d6604d", PALE, OURS), strict=True):
+        axes.plot(FRACTIONS, losses, marker="o", markersize=4, color=colour, label=way)
+    axes.set_yscale("log")
+    axes.set_xlabel("neurons removed of every layer, in %")
+    axes.set_ylabel("added loss, nats a token")
+    axes.grid(alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", title="ranked by, in their place")
+    return figure
+
+
+@styled
+def draw_lora(numbers: Numbers) -> Figure:
+    """Draw by how much three simpler accounts miss the change that adapters make.
+
+    Args:
+        numbers: by account, estimates of each set of adapters, in percent of the change.
+    """
+    figure = Figure(figsize=(8.6, 2.6))
+    titles = "the adapters' own terms", "first order in the adapters", "each adapter alone, summed"
+    for axes, title, estimates in zip(figure.subplots(1, 3, sharey=True), titles, numbers.values(), strict=True):
+        _dots(axes, estimates, OURS)
+        axes.set_xscale("log")
+        axes.axvline(100, color="black", linestyle=":")
+        axes.set_title(title)
+        axes.set_xlabel("miss, in % of the change")
+    return figure
+
+
+@styled
+def draw_images(numbers: Numbers) -> Figure:
+    """Draw how far the parameters of both networks move from one image to another.
+
+    Args:
+        numbers: by network, the change of each parameter in percent.
+    """
+    figure = Figure(figsize=(7.4, 2.9))
+    axes = figure.subplots()
+    for offset, (network, colour) in zip((-0.2, 0.2), (("residual CNN", PALE), ("ViT", OURS)), strict=True):
+        values = [number for number, *_ in numbers[network].values()]
+        places = np.arange(len(values)) + offset
+        axes.barh(places, values, 0.38, color=colour, label=network)
+        for place, value in zip(places, values, strict=True):
+            axes.text(value + 1, place, f"{value:.0f} %", va="center", fontsize="small")
+    axes.set_yticks(range(len(PARAMETERS)), list(PARAMETERS))
+    axes.invert_yaxis()
+    axes.set_xlabel("mean change from one image to another")
+    axes.set_xlim(0, 170)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
+    return figure
+
+
+@styled
+def draw_ground_truth(numbers: Numbers) -> Figure:
+    """Draw how well every method ranks the units of a known circuit, for both read-outs.
+
+    Args:
+        numbers: by read-out, the mean area of each method.
+    """
+    figure = Figure(figsize=(8.2, 3.8))
+    titles = {"alone": "one program is read", "ignoring": "both are read, one is ignored"}
+    for axes, (read, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
+        _dots(axes, methods, _colours(methods))
+        axes.axvline(0.5, color="black", linestyle=":")
+        axes.set_xlim(0.2, 1.02)
+        axes.set_title(titles[read])
+        axes.set_xlabel("area under the ROC curve")
+    return figure
+
+
+@styled
+def draw_families(numbers: Numbers) -> Figure:
+    """Draw the largest difference to the reference implementation of every checkpoint, by family and precision.
+
+    Args:
+        numbers: what was measured, by family and column.
+    """
+    figure = Figure(figsize=(7.2, 5.6))
+    axes = figure.subplots()
+    for column, colour in (("float64", OURS), ("float32", OTHER)):
+        points = [(error, place) for place, family in enumerate(numbers.values()) for error in family[column]]
+        axes.plot(*np.array(points).T, ".", color=colour, alpha=0.5, label=column)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(numbers)), list(numbers))
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel("largest difference to Hugging Face transformers, of the largest entry")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
+    return figure
+
+
+@styled
+def draw_papers(numbers: Numbers) -> Figure:
+    """Draw four measurements of the papers' claims.
+
+    Args:
+        numbers: those of each claim.
+    """
+    figure = Figure(figsize=(9.6, 5.4))
+    (prompt, context), (pruned, adapted) = figure.subplots(2, 2)
+    _errors(prompt, numbers["approximation"])
+    prompt.set_title("Following a prompt takes no moving weights")
+    prompt.set_xlabel("error")
+    _stack(context, numbers["in context"])
+    context.set_title("Wrong answers give much of the gain", pad=22)
+    context.set_xlabel("nats that four demonstrations add")
+    _dots(pruned, numbers["pruning"], OURS)
+    pruned.axvline(100, color="black", linestyle=":")
+    pruned.set_xlim(0, 104)
+    pruned.set_title("The bound on pruned terms doesn't hold")
+    pruned.set_xlabel("tokens within it, in % (half of the neurons gone)")
+    _dots(adapted, numbers["lora"], OURS)
+    adapted.set_xscale("log")
+    adapted.axvline(100, color="black", linestyle=":")
+    adapted.set_title("LoRA also moves patterns and norms")
+    adapted.set_xlabel("adapters' own terms miss, % of the change")
+    return figure

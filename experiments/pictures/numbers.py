@@ -1,0 +1,152 @@
+"""The numbers of the pictures at the top of the pages of results: fields of the studies, as numbers."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from experiments.pages import fields_of
+
+Numbers = dict[str, Any]
+"""Numbers of a picture by name, or estimates with the ends of their intervals."""
+
+
+def estimate(text: str) -> list[float]:
+    """Return a number as a page writes it, with the ends of its interval, or itself three times.
+
+    Args:
+        text: such as `0.50 [0.41, 0.62]` or `27%`.
+
+    Example:
+        >>> estimate("+0.50 [+0.41, +0.62]"), estimate("27%")
+        ([0.5, 0.41, 0.62], [27.0, 27.0, 27.0])
+    """
+    found = [float(number) for number in re.findall(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?", text.replace(",", " "))[:3]]
+    return found if len(found) == 3 else found[:1] * 3
+
+
+def _of(study: str, field: str, names: Iterable[str] | Mapping[str, str]) -> dict[str, list[float]]:
+    """Return estimates by name, of the field that has the name, or what the name stands for, in its braces."""
+    fields = fields_of(study)
+    named = names if isinstance(names, Mapping) else {name: name for name in names}
+    return {shown: estimate(fields[field.format(name)]) for shown, name in named.items()}
+
+
+PAIRS = "Pairs of sentences"
+
+
+def faithfulness() -> Numbers:
+    """Return how far every method is behind the secant on pairs of sentences, with its cost, in both ways."""
+    fields = fields_of("faithfulness")
+    ahead = re.compile(rf"{PAIRS}, masked / (.*) / the first is ahead by$")
+    methods = [found[1] for name in fields if (found := ahead.match(name)) and found[1] != "secant, mask"]
+    both = {
+        removal: {
+            f"{method} ({fields[f'{PAIRS}, masked / {method} / cost']})": estimate(
+                fields[f"{PAIRS}, {removal} / {method} / the first is ahead by"]
+            )
+            for method in methods
+        }
+        for removal in ("masked", "removed")
+    }
+    order = sorted(both["masked"], key=lambda method: both["masked"][method][0])
+    return {removal: {method: of_methods[method] for method in order} for removal, of_methods in both.items()}
+
+
+def circuits() -> Numbers:
+    """Return every method's cost, and how much of the effect its circuits keep."""
+    circuits, costs = fields_of("circuits"), fields_of("attribution")
+    mean = re.compile(r"Every method / (.*) / mean$")
+    methods = [found[1] for name in circuits if (found := mean.match(name))]
+    cost = "costs / {} / plain forward passes [quartiles] / value"
+    return {
+        method: [float(costs[cost.format(method)]), *estimate(circuits[f"Every method / {method} / mean"])]
+        for method in methods
+        if cost.format(method) in costs
+    }
+
+
+TASKS = "antonyms", "capitals", "uppercase"
+PARTS = {"with exchanged answers": "exchanged ones add", "more with right ones": "mapping: right − exchanged"}
+
+
+def in_context() -> Numbers:
+    """Return what four demonstrations add: what exchanged ones add too, and the rest."""
+    return {
+        part: _of("in_context", f"What demonstrations add / {{}}, 4 / {column}", TASKS)
+        for part, column in PARTS.items()
+    }
+
+
+NETWORKS = [(kind, layers) for layers in (1, 2) for kind in ("perceptron", "fixed pattern", "transformer")]
+
+
+def approximation() -> Numbers:
+    """Return every network's error on both tasks, and that of the best output that is blind to the prompt."""
+    fields = fields_of("approximation")
+    head = "Errors of every network / {}, {} / error, mean over prompts"
+    return {
+        task: {
+            "networks": {
+                f"{kind}, {layers} layer{'s' * (layers > 1)}": estimate(fields[head.format(f"{task}, {layers}", kind)])
+                for kind, layers in NETWORKS
+            },
+            "blind": estimate(fields[head.format(task, "the best that is blind to the prompt")])[0],
+        }
+        for task in ("four functions", "eight shifts")
+    }
+
+
+FRACTIONS = (10, 20, 30, 50, 70)
+WAYS = "magnitude, refit", "contributions, none", "contributions, mean", "random, refit", "contributions, refit"
+
+
+def pruning() -> Numbers:
+    """Return the loss that removing neurons adds, by how they are ranked and what takes their place."""
+    fields = fields_of("pruning")
+    whole = float(re.findall(r"The whole model's loss: ([\d.]+\d)", fields["tables"])[0])
+    row = "embedded / Every layer loses the same share / {} / {}%"
+    return {
+        way: [round(estimate(fields[row.format(way, percent)])[0] - whole, 4) for percent in FRACTIONS] for way in WAYS
+    }
+
+
+ADAPTERS = "every layer", "attention alone", "MLPs alone", "every layer, rank 1", "SmolLM2, queries and values"
+MISSES = "the adapters' column misses", "first order", "each alone, summed"
+
+
+def lora() -> Numbers:
+    """Return by how much three simpler accounts miss the change that adapters make."""
+    return {column: _of("lora", f"What misses the change / {{}} / {column}", ADAPTERS) for column in MISSES}
+
+
+PARAMETERS = {
+    "$W'_1$ of the logits (P)": "W'1 of the logits (P)",
+    "$W'_2$ of the last term (B)": "W'2 of the last term (B)",
+    "$W'_3$ of the first term (C)": "W'3 of the first term (C)",
+    "$b'_3$ of the logits (q)": "b'3 of the logits (q)",
+    "$b'_2$ of the last term (c)": "b'2 of the last term (c)",
+}
+
+
+def images() -> Numbers:
+    """Return how far the parameters of both networks move from one image to another."""
+    networks = "residual CNN", "ViT"
+    return {network: _of("images", f"Which parameters move / {{}} / {network}", PARAMETERS) for network in networks}
+
+
+def ground_truth() -> Numbers:
+    """Return how well every method ranks the units of known circuits, for both read-outs."""
+    fields = fields_of("ground_truth")
+    methods = [name.split(" / ")[1] for name in fields if name.startswith("alone / ") and name.endswith(" / mean")]
+    return {read: _of("ground_truth", f"{read} / {{}} / mean", methods) for read in ("alone", "ignoring")}
+
+
+def papers() -> Numbers:
+    """Return the measurements of four claims."""
+    models = {"embedded model": "embedded", "SmolLM2": "SmolLM2-135M"}
+    return {
+        "approximation": approximation()["four functions"],
+        "in context": in_context(),
+        "pruning": _of("pruning", "{} / The inequality / neurons, 50%, none / within", models),
+        "lora": lora()[MISSES[0]],
+    }

@@ -1,0 +1,86 @@
+"""The picture at the top of every page of results, drawn from the fields of its study.
+
+`make pages` draws those whose numbers changed.  A picture keeps a digest of its numbers, which
+`tests/experiments/test_pictures.py` compares.  After a change of how one is drawn, delete its file and run
+`python -m experiments.pictures.run`.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from experiments.families import measured
+from experiments.pages import ROOT
+from experiments.pictures import draw, numbers
+from experiments.pictures.numbers import Numbers
+
+FOLDER = ROOT / "docs"
+
+
+class Picture(NamedTuple):
+    """A picture: the numbers that it shows, and the function that draws them."""
+
+    numbers: Callable[[], Numbers]
+    draw: Callable[[Numbers], Figure]
+
+
+PICTURES = {
+    "papers": Picture(numbers.papers, draw.draw_papers),
+    "approximation": Picture(numbers.approximation, draw.draw_approximation),
+    "in-context": Picture(numbers.in_context, draw.draw_in_context),
+    "pruning": Picture(numbers.pruning, draw.draw_pruning),
+    "lora": Picture(numbers.lora, draw.draw_lora),
+    "images": Picture(numbers.images, draw.draw_images),
+    "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
+    "circuits": Picture(numbers.circuits, draw.draw_circuits),
+    "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
+    "families": Picture(measured, draw.draw_families),
+}
+"""The picture of every page of results, by the name of the page."""
+
+
+def path(page: str) -> Path:
+    """Return the file of a page's picture.
+
+    Args:
+        page: the name of the page.
+    """
+    return FOLDER / f"{page}-answer.png"
+
+
+def digest(page: str) -> str:
+    """Return a digest of the numbers that a page's picture shows.
+
+    Args:
+        page: the name of the page.
+    """
+    return hashlib.sha256(json.dumps(PICTURES[page].numbers()).encode()).hexdigest()[:16]
+
+
+def kept_digest(page: str) -> str | None:
+    """Return the digest of the numbers from which a page's picture was drawn, or `None` without one.
+
+    Args:
+        page: the name of the page.
+    """
+    if not path(page).exists():
+        return None
+    with Image.open(path(page)) as picture:
+        return picture.info.get("Source")
+
+
+def write_pictures() -> None:
+    """Draw every picture whose numbers changed."""
+    for page, picture in PICTURES.items():
+        if kept_digest(page) != digest(page):
+            metadata = {"Source": digest(page), "Software": None}
+            picture.draw(picture.numbers()).savefig(path(page), dpi=110, metadata=metadata)
+
+
+if __name__ == "__main__":
+    write_pictures()

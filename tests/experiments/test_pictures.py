@@ -1,0 +1,37 @@
+"""Every page of results opens with its answer in one sentence and with its picture, both of the kept results."""
+
+import re
+
+import pytest
+import yaml
+from shown_pages import ROOT
+
+from experiments.pages import MARK
+from experiments.pictures.run import PICTURES, digest, kept_digest
+
+SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
+NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
+RESULTS = [page for part in NAVIGATION for pages in part.get("Results", []) for page in pages.values()]
+
+
+@pytest.mark.parametrize("page", RESULTS)
+def test_a_page_of_results_opens_with_its_answer_and_its_picture(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    title, answer, picture, caption, *_ = text.split("\n\n")
+    assert title.startswith("# ")
+    assert re.fullmatch(r"\*\*[^*]*\.\*\*", answer), "one sentence in bold"
+    shown = MARK.sub(lambda mark: mark["shown"], answer).strip("*")
+    assert not re.search(r"[.?!] [A-Z]", shown), "one sentence"
+    assert MARK.search(answer), "with a number of the kept results"
+    assert not re.search(r"\d\.\d", MARK.sub("", answer)), "and none that is typed"
+    assert re.fullmatch(rf"!\[[^\]]+\]\({page.removesuffix('.md')}-answer\.png\)", picture)
+    assert caption.startswith("*") and caption.endswith("*"), "a sentence on what one sees"
+
+
+def test_every_picture_has_its_page():
+    assert sorted(f"{page}.md" for page in PICTURES) == sorted(RESULTS)
+
+
+@pytest.mark.parametrize("page", PICTURES)
+def test_a_picture_shows_the_kept_results(page):
+    assert kept_digest(page) == digest(page), "`make pages` draws it again"

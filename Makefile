@@ -66,6 +66,7 @@ docs: $(VENV)/.docs typesetting/node_modules/.package-lock.json  ## build the do
 
 benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table
+	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.symbolic
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("experiments", "benchmarks")
 """The folders of studies and their kept results."""
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCHEMA = ROOT / "docs" / "api" / "schema.json"
 """The JSON schema of results."""
 

@@ -14,6 +14,8 @@ ATTRIBUTION = (ROOT / "docs" / "attribution.md").read_text(encoding="utf-8")
 WORDS = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
 OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
 
+HOW_TO = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))}
+
 
 def test_a_sign_or_a_digit_makes_a_line_another():
     shown = "layer 3  +0.0042  -1.25  1.6e-04  12"
@@ -27,8 +29,8 @@ def test_a_sign_or_a_digit_makes_a_line_another():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS],
-    ids=["README", "operators", "interventions", "attribution", "your own code", "words"],
+    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS, *HOW_TO.values()],
+    ids=["README", "operators", "interventions", "attribution", "your own code", "words", *HOW_TO],
 )
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
@@ -81,6 +83,7 @@ def test_every_python_block_of_the_page_on_blocks_runs(capsys):
 
 RUN_ELSEWHERE = {
     *("attribution.md", "blocks.md", "derivations.md", "interventions.md", "operators.md", "your-own-code.md"),  # here
+    *(f"how-to/{name}.md" for name in HOW_TO),
     *(
         "images.md",
         "in-context.md",
@@ -109,7 +112,9 @@ def test_every_python_block_of_another_page_runs(page):
             exec(block, namespace)
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
+)
 def test_every_linked_file_and_heading_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)]+)\)", text):

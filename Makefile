@@ -62,7 +62,7 @@ typeset: $(VENV)/.test typesetting/node_modules/.package-lock.json  ## compile e
 	$(BIN)/python -m typesetting.check
 
 docs: $(VENV)/.docs typesetting/node_modules/.package-lock.json  ## build the documentation site into site/; a broken link fails (needs node and npm)
-	$(BIN)/properdocs build --strict
+	$(BIN)/python -m properdocs build --strict
 
 benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table

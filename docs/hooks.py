@@ -1,4 +1,4 @@
-"""Hooks of ProperDocs, which builds the site: pages from outside of `docs`, links as on GitHub, a check of links."""
+"""Hooks of ProperDocs, which builds the site: pages from outside of `docs`, links as on GitHub, formulas, a check."""
 
 import posixpath
 import re
@@ -13,6 +13,8 @@ from properdocs.plugins import event_priority
 from properdocs.structure.files import File, Files
 from properdocs.structure.pages import Page
 from properdocs.utils import get_relative_url
+
+from typesetting.mathematics import typeset
 
 ROOT = Path(__file__).parent.parent
 KATEX = ROOT / "typesetting" / "node_modules" / "katex" / "dist"
@@ -103,7 +105,7 @@ def on_page_content(html: str, page: Page, config: ProperDocsConfig, files: File
         files: the site's files.
     """
     if not page.file.src_uri.endswith(".ipynb"):
-        return html
+        return typeset(html)
 
     def moved(found: re.Match) -> str:
         file = _linked(found[0].replace(f"{ADDRESS}/blob/v{PROJECT['version']}", ".."), page, files)

@@ -1,4 +1,4 @@
-"""Compile every formula that the project can print, with LaTeX and with KaTeX.
+"""Compile every formula that the project can print, with LaTeX and with KaTeX, and those of the documentation.
 
 Run `make typeset`, or `npm ci --prefix typesetting` and then `python -m typesetting.check`.
 """
@@ -36,6 +36,7 @@ from symbolic.proof.step import Step
 from symbolic.proof.typesetting import document, section
 from symbolic.theorems.notation import in_the_papers_letters
 from symbolic.theorems.residual_stack import ResidualStack
+from typesetting import pages
 
 KATEX = Path(__file__).parent / "katex.mjs"
 _OVERFULL = 4  # points that a line may stick out
@@ -265,7 +266,7 @@ def check_katex(named: list[Named]) -> str:
         raise TypesettingError(f"{result.stderr}\nKaTeX didn't run: install it with `npm ci --prefix typesetting`")
     failures = [f"{named[index][0]}: {' '.join(message.split())}" for index, message in json.loads(result.stdout)]
     if failures:
-        what_to_do = f"KaTeX doesn't take {len(failures)} formulas: correct what symbolic/ prints for them"
+        what_to_do = f"KaTeX doesn't take {len(failures)} formulas: correct the page, or what symbolic/ prints for them"
         raise TypesettingError("\n".join([*failures, what_to_do]))
     return f"KaTeX: {len(named)} formulas"
 
@@ -276,7 +277,7 @@ def main() -> None:
     problems = []
     for check in (
         partial(check_latex, whole_document(named, findings)),
-        partial(check_katex, formulas(named, findings)),
+        partial(check_katex, [*formulas(named, findings), *pages.formulas()]),
     ):
         try:
             print(check())

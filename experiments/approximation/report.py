@@ -1,5 +1,6 @@
 """Tables and pictures of docs/approximation.md."""
 
+import re
 from typing import Any
 
 import jax.numpy as jnp
@@ -89,7 +90,10 @@ def _change(values: list[float]) -> str:
 def _changes_table(results: dict[str, Any]) -> list[str]:
     changes_of = {names: _mean_changes(networks) for names, networks in _apart(results).items()}
     symbols = list(next(iter(changes_of.values())))
-    rows = [[f"`{symbol}`", *(_change(changes[symbol]) for changes in changes_of.values())] for symbol in symbols]
+    written = {symbol: re.sub(r"\d,\d|\d", lambda index: f"_{{{index[0]}}}", symbol) for symbol in symbols}
+    rows = [
+        [f"`{written[symbol]}`", *(_change(changes[symbol]) for changes in changes_of.values())] for symbol in symbols
+    ]
     return table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
 
 

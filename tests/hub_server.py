@@ -4,6 +4,7 @@ import hashlib
 import json
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR
 from threading import Thread
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -38,6 +39,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(403, X_Error_Code="GatedRepo")
         elif "resolve" in parts:
             content = files[parts[-1]].read_bytes()
+            if self.command == "GET" and self.server.broken:
+                self.connection.shutdown(SHUT_RDWR)
+                self.close_connection = True
+                return
             self.answer(200, content, ETag=f'"{hashlib.sha256(content).hexdigest()}"', X_Repo_Commit=COMMIT)
         elif not {"main", COMMIT} & set(parts):
             self.answer(404, X_Error_Code="RevisionNotFound")
@@ -57,13 +62,15 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serve(folder):
-    """Serve a checkpoint directory as `someone/tiny`, and yield the server, whose `asked` lists the requests.
+    """Serve a checkpoint directory as `someone/tiny`, and yield the server.
+
+    Its `asked` lists the requests; while it is `broken`, it ends a connection instead of sending a file.
 
     Args:
         folder: the directory.
     """
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.folder, server.asked = folder, []
+    server.folder, server.asked, server.broken = folder, [], False
     server.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     thread = Thread(target=server.serve_forever)
     thread.start()

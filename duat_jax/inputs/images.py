@@ -11,6 +11,7 @@ from PIL import Image as Pillow
 
 from duat_jax.errors import BadText, DuatError
 from duat_jax.models.checkpoint.json_file import read_json
+from duat_jax.models.checkpoint.place import local_path
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Image
@@ -62,7 +63,7 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
 
     Args:
         file: a BMP, JPEG, PNG, PPM, TIFF or WebP file.
-        path: the model's checkpoint directory, with `config.json` and `preprocessor_config.json`.
+        path: the model's checkpoint directory, with `config.json` and `preprocessor_config.json`, or `hub:OWNER/NAME`.
 
     Raises:
         BadCheckpoint: naming every field of `preprocessor_config.json` that isn't known and may change the pixels.
@@ -71,7 +72,7 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
     config = load_config(path)
     if config.image is None:
         raise BadText(f"a {config.family} model reads no images: give it a text")
-    recipe = _read_recipe(Path(path) / RECIPE, config.image)
+    recipe = _read_recipe(local_path(path) / RECIPE, config.image)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,12 @@ import typer
 from cases import GOLDEN
 from command import run
 from damaged import copy_checkpoint
+from heads import RECIPE
 from helpers import near
 from hub_server import COMMIT, serve
 from huggingface_hub import constants
+from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
 from duat_jax.cli import application
@@ -52,6 +56,30 @@ def test_a_model_of_the_hub_is_the_one_in_the_directory_and_downloaded_once(hub,
     files = [path.rpartition("/")[2] for path in hub.asked if path.startswith("GET someone/tiny/resolve/")]
     assert sorted(files) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert sum(path.startswith("GET api/") and "tree" not in path for path in hub.asked) == 1
+
+
+def test_a_model_in_several_files_is_downloaded_whole(hub):
+    tensors = load_file(hub.folder / "model.safetensors")
+    (hub.folder / "model.safetensors").unlink()
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    halves = [dict(list(tensors.items())[i::2]) for i in range(2)]
+    for file, half in zip(files, halves):
+        save_file(half, hub.folder / file)
+    index = {"weight_map": {name: file for file, half in zip(files, halves) for name in half}}
+    (hub.folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    ids = jnp.array([5, 6, 7])
+    near(duat.load("hub:someone/tiny")(ids), duat.load(GOLDEN / "gpt2")(ids), within=0)
+
+
+def test_an_image_is_read_as_the_model_of_the_hub_says(hub, tmp_path):
+    for file in hub.folder.iterdir():
+        file.unlink()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(GOLDEN / "vit" / name, hub.folder)
+    (hub.folder / "preprocessor_config.json").write_text(json.dumps(RECIPE))
+    Image.new("RGB", (12, 12), (10, 200, 30)).save(tmp_path / "image.png")
+    here = duat.load_image(tmp_path / "image.png", hub.folder)
+    near(duat.load_image(tmp_path / "image.png", "hub:someone/tiny"), here, within=0)
 
 
 @pytest.mark.parametrize("revision", ["main", COMMIT])
@@ -96,6 +124,16 @@ def test_a_repository_without_the_files_of_a_checkpoint_is_told(hub):
     hub.folder.joinpath("model.safetensors").unlink()
     with pytest.raises(duat.BadCheckpoint, match="has no model.safetensors"):
         duat.load("hub:someone/tiny")
+
+
+def test_a_download_that_breaks_off_is_told_in_one_line_and_can_go_on(hub, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # it tries again, after longer and longer waits
+    hub.broken = True
+    with pytest.raises(duat.BadCheckpoint, match="hub:someone/tiny: the download failed .*run it again") as raised:
+        duat.load("hub:someone/tiny")
+    assert "\n" not in str(raised.value)
+    hub.broken = False
+    assert duat.load("hub:someone/tiny").config.family == "gpt2"
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):

@@ -13,6 +13,7 @@ PREFIX = "hub:"
 FILES = (
     "config.json",
     "tokenizer.json",
+    "preprocessor_config.json",
     "model.safetensors",
     "model.safetensors.index.json",
     "model-?????-of-?????.safetensors",

@@ -11,6 +11,23 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.stored import Checkpoint
 
 
+def local_path(path: Any) -> Path:
+    """Return the path of a checkpoint on this machine; a model of the Hugging Face Hub is downloaded.
+
+    Args:
+        path: a path, or `hub:OWNER/NAME`.
+
+    Raises:
+        BadCheckpoint: if it is neither, or the model can't be downloaded.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise BadCheckpoint(
+            f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
+        )
+    address = PurePath(path).as_posix()
+    return download(address) if address.startswith(PREFIX) else Path(path)
+
+
 def open_checkpoint(path: Any) -> Checkpoint:
     """Open the checkpoint at a path.
 
@@ -20,12 +37,7 @@ def open_checkpoint(path: Any) -> Checkpoint:
     Raises:
         BadCheckpoint: if there is none.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise BadCheckpoint(
-            f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
-        )
-    address = PurePath(path).as_posix()
-    place = download(address) if address.startswith(PREFIX) else Path(path)
+    place = local_path(path)
     if place.is_dir():
         return Directory(place)
     if place.suffix.lower() == ".gguf" and place.is_file():

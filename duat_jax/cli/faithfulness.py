@@ -39,7 +39,8 @@ def faithfulness(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="A language model or sentence encoder: directory, GGUF file or hub:OWNER/NAME; the embedded if absent."
+            help="A language model or sentence encoder: directory, GGUF file or hub:OWNER/NAME; the embedded model if"
+            " absent."
         ),
     ] = None,
     dtype: Kept = Dtype.float32,

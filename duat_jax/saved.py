@@ -88,6 +88,8 @@ def read_result(path: Path | str) -> Any:
     except OSError as error:
         raise BadText(f"can't read {str(path)!r}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError, OverflowError) as error:
+        if content.lstrip()[:1] == b"{":
+            raise BadText(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
         raise BadText(
             f"{path} is no file that a result's save wrote, or damaged ({type(error).__name__}): give another"
         ) from None

@@ -20,6 +20,7 @@ from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.pipeline import forward_from
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.nn.linear import PRECISION
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def attribute(
         >>> duat.attribute(model, ids, "mean", method="gradient x change", unit="head").scores.shape
         (6, 6, 4)
     """
+    require_loaded(model)
     found = method_of(model.config, unit, method)
     if found.of_change:
         if other is None:

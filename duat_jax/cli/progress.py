@@ -16,7 +16,7 @@ LOWERED, COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/cor
 
 
 class Compiling:
-    """What JAX is compiling now: a text that live displays show.
+    """The name of the program that JAX is compiling, as a text that live displays show.
 
     Args:
         title: what stands before it.

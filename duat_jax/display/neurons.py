@@ -12,10 +12,11 @@ class Neuron(NamedTuple):
     """The part of one neuron at one token.
 
     Args:
-        term: the term that it belongs to.
-        token_index: index of the token at which the neuron fired.
+        term: the mark of the values that it is one of, which the MLP's output matrix reads: the result's values are in
+            `recording.dynamics.points`, and its layer is `term.layer`.
+        token_index: index of the token.
         neuron: index of the neuron.
-        contribution: what it adds to the explained value.
+        contribution: its part of the difference.
     """
 
     term: Key

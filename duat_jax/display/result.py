@@ -95,7 +95,7 @@ class Plotted(Displayed):
         if ax is None:
             return view.draw(self)
         view.draw_panel(ax, self)
-        return ax.get_figure(root=True)  # type: ignore[return-value]
+        return ax.figure.figure  # of a subfigure the whole figure
 
 
 def _view(result: Displayed, name: str) -> ModuleType:

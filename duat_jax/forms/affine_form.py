@@ -12,7 +12,7 @@ from jaxtyping import Array
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import Model, from_embeddings
-from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness
+from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness, in_one_line
 from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, products, require_flowing
 from duat_jax.operators.function import LinearFunction
 from duat_jax.operators.linear_map import LinearMap
@@ -50,6 +50,9 @@ class Collapse(NamedTuple):
     bias: Array
     completeness: Completeness
 
+    def __repr__(self) -> str:
+        return in_one_line(self)
+
 
 class CollapsedContributions(NamedTuple):
     """One scalar read-out split over the entries of its input and one bias.
@@ -67,6 +70,9 @@ class CollapsedContributions(NamedTuple):
     bias: Array
     neurons: Marked[Array]
     completeness: Completeness
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
 
 
 def shared_factors(recording: Recording, gate_rule: str | None) -> dict[Site, Site]:
@@ -174,7 +180,7 @@ def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
             "the collapse is one affine map of one array to one array: close over the other arguments, and return"
             " one result"
         )
-    require_flowing(recording)
+    require_flowing(recording.arguments)
     factors = shared_factors(recording, gate_rule)
     provided = _compiled_slopes(recording, gate_rule)
     x, shared = recording.arguments[0], frozenset(factors)
@@ -239,7 +245,7 @@ def collapsed_contributions(
         target: the value that is read; the function's result if absent.
         gate_rule: the rule for gated terms, as in `collapse`.
     """
-    require_flowing(recording)
+    require_flowing(recording.arguments)
     require_affine(recording, target)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
     return _contributions(recording, readout, target, gate_rule)

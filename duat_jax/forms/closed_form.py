@@ -205,7 +205,7 @@ class ClosedForm:
         if not 1 <= i < len(self.streams):
             raise DuatError(
                 f"there is no layer {i}: {len(self.streams)} streams are marked, and layer i lies between streams i − 1"
-                " and i"
+                " and i; mark each layer's result with stream(x, name)"
             )
         before, after = self.streams[i - 1 : i + 1]
         order = self.recording.program.steps(marks.STREAM, marks.PRE_ACTIVATION)
@@ -319,5 +319,5 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
     recording = record(fn)(x)
     if len(recording.arguments) != 1:
         raise DuatError("a closed form is taken of a function of one array: close over the other arguments")
-    require_flowing(recording)
+    require_flowing(recording.arguments)
     return ClosedForm(recording)

@@ -12,11 +12,13 @@ network cancels large numbers that no part shows, the rule is too strict, and co
 table then says that the value in double precision is nearer to the sum.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.transform.parameters import is_sharded
@@ -31,6 +33,29 @@ FEW = 2**17
 
 Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | np.bool_
 """Truth values of arrays, or of numbers on the host, which need no JAX."""
+
+
+def in_one_line(result: Any) -> str:
+    """Return a result in one line: its numbers, the shapes of its arrays, how many entries others have, the verdict.
+
+    Args:
+        result: a named tuple.
+    """
+
+    def shown(value: Any) -> str:
+        if isinstance(value, Completeness):
+            known = not any(isinstance(part, Tracer) for part in jax.tree.leaves(value))
+            return value.verdict if known else "not known in a trace"
+        if isinstance(value, Mapping):
+            return f"{len(value)} entries"
+        if hasattr(value, "shape"):
+            return str(list(value.shape)) if value.shape or isinstance(value, Tracer) else f"{float(value):.6g}"
+        if type(value) is tuple:
+            return f"({', '.join(map(shown, value))})"
+        return type(value).__name__
+
+    fields = ", ".join(f"{name}: {shown(value)}" for name, value in result._asdict().items())
+    return f"{type(result).__name__}({fields})"
 
 
 class Completeness(NamedTuple):

@@ -1,6 +1,6 @@
 """Decomposition: one read-out, split exactly over input, terms and biases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.keys import Marked
@@ -41,6 +41,9 @@ class Decomposition(NamedTuple):
     offsets: Marked[Array]
     unmarked: Array
     completeness: Completeness
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
 
 
 def default_readout(value: Any) -> Array:
@@ -93,19 +96,19 @@ def checked_readout(readout: Any, value: Any) -> Any:
     return jax.tree.map(lambda u, x: jnp.asarray(u).astype(jnp.result_type(x)), readout, value)
 
 
-def require_flowing(recording: Recording) -> None:
+def require_flowing(arguments: Sequence[Any]) -> None:
     """Raise if a function's argument has no floating-point numbers, so that nothing flows from it.
 
     Args:
-        recording: the function's forward pass.
+        arguments: the leaves of the argument.
 
     Raises:
         DuatError: if so, with advice on where to begin.
     """
-    if recording.arguments and not any(map(is_float, recording.arguments)):
+    if arguments and not any(map(is_float, arguments)):
         raise DuatError(
-            "the argument is all whole numbers, and nothing flows from those: begin at the embeddings, for example"
-            " decompose(lambda x: readout(model.output(x)), model.embed(ids))"
+            "the argument is all whole numbers, and nothing flows from those: begin at the embeddings, with a function"
+            " of what your model looks up for its token ids, lambda x: rest_of_the_model(x)"
         )
 
 
@@ -170,7 +173,7 @@ def contributions(
 
     Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
     """
-    require_flowing(recording)
+    require_flowing(recording.arguments)
     require_affine(recording, target)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
     return _contributions(recording, readout, target, neurons)

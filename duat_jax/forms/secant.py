@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.errors import DuatError
-from duat_jax.forms.completeness import Completeness, completeness_of
+from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
+from duat_jax.forms.decomposition import require_flowing
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
@@ -53,6 +54,9 @@ class Secant(NamedTuple):
     discontinuities: dict[str, Array]
     completeness: Completeness
     unrecognised: dict[str, Array]
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -114,8 +118,8 @@ def secant(
         A function of two arguments of the same structure and shapes, returning the `Secant`.
 
     Raises:
-        DuatError: if `fn` doesn't return one real scalar, if the arguments differ in structure, shape or dtype, or if
-            there is no kind of mark or no held parameter of that name.
+        DuatError: if `fn` doesn't return one real scalar, if the arguments differ in structure, shape or dtype or are
+            all whole numbers, or if there is no kind of mark or no held parameter of that name.
         UnsupportedProgram: naming every operation that isn't followed, and its source line.
 
     Example:
@@ -141,6 +145,7 @@ def secant(
     def split(x: Any, y: Any) -> Secant:
         x, y = _as_floats(x, y)
         _require_alike(x, y)
+        require_flowing(jax.tree.leaves(x))
         return _secant(fn, kinds, names, x, y)
 
     return split

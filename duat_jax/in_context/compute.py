@@ -26,6 +26,7 @@ from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
 from duat_jax.transform import marks
@@ -218,6 +219,7 @@ def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "lay
 
 def _padded(model: Transformer, task: Task) -> Task:
     """Validate a task and pad its text to one of a few lengths, so that few programs are compiled."""
+    require_loaded(model)
     task = jax.tree.map(jnp.asarray, task)
     check(model.config, task)
     tokens = len(task.ids)

@@ -21,6 +21,7 @@ from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
@@ -93,6 +94,7 @@ def lora_change(
 
     Source: Wang & Li, Eq. 17 and 18; the split is of two factors, weights and dynamic parameters.
     """
+    require_loaded(model)
     if not adapters:
         raise BadText("there is no adapter: give at least one")
     text, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)

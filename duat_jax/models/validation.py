@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 SHOWN_CLASSES = 8
 
 
+def require_loaded(model: Any) -> None:
+    """Raise unless a model is one of this package's.
+
+    Args:
+        model: what was given as the model.
+
+    Raises:
+        DuatError: naming what takes a function of one's own.
+    """
+    if not isinstance(getattr(model, "config", None), Config):
+        raise DuatError(
+            f"the model is a {type(model).__name__}: give one that duat.load returns. For a function or a module of"
+            " your own there are duat.decompose, duat.secant, duat.unroll and duat.edit"
+        )
+
+
 class Places(NamedTuple):
     """The positions of a text, and the default one.
 

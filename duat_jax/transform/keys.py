@@ -101,7 +101,8 @@ class Marked(Mapping[Key, Value], Generic[Value]):
         raise KeyError(f"no mark is called {str(key)!r}; there are {existing}")
 
     def _matches(self, name: object) -> list[Key]:
-        return [key for key in self._values if name in (key.name, key.path, f"{key.path}[{key.number}]")]
+        full = [key for key in self._values if name in (key.path, f"{key.path}[{key.number}]")]
+        return full or [key for key in self._values if name == key.name]
 
     def __contains__(self, key: object) -> bool:
         return key in self._values or bool(self._matches(key))

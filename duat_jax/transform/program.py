@@ -248,7 +248,8 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
         raise UnsupportedProgram(
             "the function changes the state of a Flax module, as a recurrent layer, dropout or a batch norm in training"
             " mode does, and that state would outlive the trace: call a clone of it, nnx.clone(module)(x), or put it"
-            " into evaluation mode, module.eval()"
+            " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit, and make the"
+            " module anew, since the failed trace may have emptied it"
         ) from error
     number: Counter = Counter()
     sites: dict[Path, Site] = {}

@@ -84,6 +84,7 @@ def headed(**changed):
         (headed(result={"array": "7"}), "no file that"),
         (save({"a": np.ones(2)}), "no file that"),
         (b"", "no file that"),
+        (b'{"kind": "audit"}', "is JSON: duat.records.read"),
         (b"\xff" * 64, "no file that"),
         (headed()[:-5], "no file that"),
     ],

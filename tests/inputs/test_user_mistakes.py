@@ -1,5 +1,8 @@
 """What a user may get wrong is said in one sentence, whichever question is asked."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -104,3 +107,69 @@ def test_a_module_that_changes_while_it_runs_is_refused_in_one_sentence(module):
         assert "\n" not in str(raised.value)
     made = MODULES[module]()
     assert duat.secant(lambda x: jnp.square(nnx.clone(made)(x)).sum())(x, x / 2 + 1).completeness.within
+
+
+OF_A_LOADED_MODEL = """
+import jax.numpy as jnp
+from flax import nnx
+import duat_jax as duat
+
+class Mine(nnx.Module):
+    pass
+
+task = duat.in_context.Task(jnp.array([1, 2]), jnp.array([True, False]), jnp.array([1]), jnp.array([2]))
+for ask in (
+    lambda model: duat.explain(model, [1, 2]),
+    lambda model: duat.contrast(model, [1, 2], [3, 4]),
+    lambda model: duat.attribute(model, [1, 2]),
+    lambda model: duat.intervene(model, [1, 2], duat.edits.Heads(0, 0).set(0)),
+    lambda model: duat.explain_attention(model, [1, 2], layer=0, head=0, key=0),
+    lambda model: duat.lora.lora_change(model, {}, [1, 2]),
+    lambda model: duat.in_context.ledger(model, task),
+    lambda model: duat.pruning.prune(model, jnp.ones((2, 4), int), 0.5),
+):
+    try:
+        ask(Mine())
+    except duat.DuatError as error:
+        print(error)
+"""
+
+
+def test_a_module_of_ones_own_is_told_what_takes_it():
+    # In a process of its own: the tests' type checks would refuse it first.
+    run = subprocess.run([sys.executable, "-c", OF_A_LOADED_MODEL], capture_output=True, text=True, check=True)
+    said = run.stdout.splitlines()
+    assert len(said) == 8 and all("the model is a Mine: give one that duat.load returns" in line for line in said)
+
+
+def test_nothing_flows_from_whole_numbers():
+    ids, table = jnp.array([1, 2]), jnp.ones((4, 3))
+    for ask in (
+        lambda: duat.secant(lambda ids: table[ids].sum())(ids, ids + 1),
+        lambda: duat.decompose(lambda ids: table[ids].sum(), ids),
+        lambda: duat.unroll(lambda ids: table[ids], ids),
+        lambda: duat.collapse(lambda ids: table[ids], ids),
+    ):
+        with pytest.raises(duat.DuatError, match="all whole numbers.*begin at the embeddings"):
+            ask()
+
+
+def test_a_layer_that_isnt_marked_says_how_to_mark_it():
+    form = duat.unroll(lambda x: duat.term(jax.nn.relu, x, "mlp") + x, jnp.ones(3))
+    with pytest.raises(duat.DuatError, match=r"mark each layer's result with stream\(x, name\)"):
+        form.residual_term(1)
+
+
+def test_a_full_name_is_found_before_the_end_of_another():
+    values = duat.results.Marked({duat.Key(("layers.0",), "norm.scale", 0): 1, duat.Key((), "norm.scale", 0): 2})
+    assert values["norm.scale"] == 2 and values["layers.0.norm.scale"] == 1
+
+
+def test_results_of_functions_print_in_one_line():
+    x = jnp.arange(6.0).reshape(2, 3)
+    marked = lambda x: duat.term(jax.nn.relu, x, "mlp").sum()  # noqa: E731
+    for result in (duat.decompose(marked, x), duat.secant(marked)(x, x + 1), duat.collapse(marked, x)):
+        assert "\n" not in str(result) and "completeness: holds" in str(result) and len(str(result)) < 250
+    shown = []
+    jax.eval_shape(lambda x: shown.append(str(duat.decompose(marked, x))), x)
+    assert "not known in a trace" in shown[0]

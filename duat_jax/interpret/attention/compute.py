@@ -19,7 +19,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_position, whole_number
+from duat_jax.models.validation import Places, checked_position, require_loaded, whole_number
 from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
 from duat_jax.transform import marks
@@ -96,6 +96,7 @@ def explain_attention(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
+    require_loaded(model)
     request = check(model.config, inputs, layer, head, query, key, versus, tokenizer)
     at = [request.key] if request.versus is None else [request.key, request.versus]
     signs = np.array([1, -1][: len(at)])

@@ -20,6 +20,7 @@ from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.pipeline import certified, forward_from
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -98,6 +99,7 @@ def contrast(
         ("logit of '4' at token 2, '7'", (2, 3), 'holds')
     """
     names = names_of(held)
+    require_loaded(model)
     request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
     runs = compare_runs(model, request, tokenizer)
     parts = jax.device_get(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))

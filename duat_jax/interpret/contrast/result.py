@@ -24,7 +24,8 @@ class Head(NamedTuple):
     """The part of an attention head at one token.
 
     Args:
-        mixed: the mark of what the layer's heads mix.
+        mixed: the mark of what the layer's heads mix: these values are in `recording.dynamics.points`, and the layer is
+            `mixed.layer`.
         token_index: index of the token that it is carried to.
         head: index of the head.
         part: its part of the difference.

@@ -21,7 +21,7 @@ from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_gated
+from duat_jax.models.validation import require_gated, require_loaded
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked, Step
 from duat_jax.transform.marks import offset
@@ -128,6 +128,7 @@ def explain(
 
     Source: Wang & Li, Eq. 11; design of the table in the project's README.
     """
+    require_loaded(model)
     require_gated(model.config, gate_rule)
     request = check(model.config, inputs, target, contrast, against, position, tokenizer)
     if sharding is not None:

@@ -25,6 +25,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
@@ -86,6 +87,7 @@ def intervene(
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
+    require_loaded(model)
     checked, metric, applied = check(model.config, inputs, changes, target, contrast, against, position, tokenizer)
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream

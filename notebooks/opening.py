@@ -46,15 +46,18 @@ def first_cell(name: str) -> str:
     oldest = next(each for each in PROJECT["dependencies"] if each.startswith("jax>=")).removeprefix("jax>=")
     bound = ", ".join(oldest.split(".")[:2])
     extra = "[train]" if name in TRAINING else ""
-    return f"""%matplotlib inline
-from importlib import metadata, util
+    return f"""from importlib import metadata, util
 
 if util.find_spec("duat_jax") is None:
     # pip leaves a JAX that is new enough as it is; an older one is renewed with its plugin for the GPU or TPU.
     plugins = {{"libtpu": "jax[tpu]", "jax_cuda12_plugin": "jax[cuda12]", "jax_cuda13_plugin": "jax[cuda13]"}}
     old = bool(util.find_spec("jax")) and tuple(map(int, metadata.version("jax").split(".")[:2])) < ({bound})
-    builds = " ".join(build for plugin, build in plugins.items() if old and util.find_spec(plugin))
-    %pip install -q "duat-jax{extra} @ git+{ADDRESS}@{TAG}" {{builds}}"""
+    kept = [build for plugin, build in plugins.items() if old and util.find_spec(plugin)]
+    # The runtime has loaded its NumPy already: another one would need a restart.
+    kept = " ".join([*kept, *(f"numpy=={{metadata.version('numpy')}}" for _ in filter(util.find_spec, ["numpy"]))])
+    %pip install -q "duat-jax{extra} @ git+{ADDRESS}@{TAG}" {{kept}}
+
+%matplotlib inline"""
 
 
 def opened(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:

@@ -72,6 +72,8 @@ def shell():
         ({"duat_jax", "optax", "jax", "libtpu"}, "0.9.1", None),
         (set(), None, ""),
         ({"jax"}, "0.9.1", ""),
+        ({"jax", "jax_cuda12_plugin", "numpy"}, "0.9.1", "jax[cuda12] numpy==2.1.3"),
+        ({"jax", "numpy"}, "0.10.0", "numpy==2.1.3"),
         ({"jax", "libtpu"}, "0.10.0", ""),
         ({"jax", "jax_cuda12_plugin"}, "0.11.0.dev1", ""),
         ({"jax", "libtpu"}, "0.9.1", "jax[tpu]"),
@@ -85,7 +87,7 @@ def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax
     shell.register_magic_function(commands.append, magic_name="pip")
     shell.register_magic_function(lambda _: None, magic_name="matplotlib")
     monkeypatch.setattr(util, "find_spec", lambda name: name if name in runtime else None)
-    monkeypatch.setattr(metadata, "version", {"jax": jax}.__getitem__)
+    monkeypatch.setattr(metadata, "version", {"jax": jax, "numpy": "2.1.3"}.__getitem__)
     ran = shell.run_cell(cells(path, "code")[0])
     ran.raise_error()
     extra = r"(\[train\])?"

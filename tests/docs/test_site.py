@@ -1,5 +1,6 @@
 """The documentation site: each page is in its navigation, each public name has its place, each link leads somewhere."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -16,8 +17,10 @@ import symbolic
 ROOT = Path(__file__).parents[2]
 SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
-API = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").glob("*.md")))
-DIRECTIVES = re.findall(r"^::: (\S+)$", API, re.MULTILINE)
+TYPES = ROOT / "docs" / "api" / "types.md"
+"""The page of types in signatures, which aren't public names."""
+API = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").glob("*.md")) if path != TYPES]
+DIRECTIVES = re.findall(r"^::: (\S+)$", "".join(API), re.MULTILINE)
 ELSEWHERE = [
     *sorted((ROOT / "docs" / "api").glob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
@@ -75,6 +78,13 @@ def test_nothing_else_is_in_the_api():
     }
 
 
+@pytest.mark.parametrize("name", re.findall(r"^::: (\S+)$", TYPES.read_text(encoding="utf-8"), re.MULTILINE))
+def test_a_type_of_signatures_is_where_its_page_says_and_not_public(name):
+    module, _, attribute = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), attribute)
+    assert name not in DIRECTIVES
+
+
 @pytest.mark.parametrize("page", ELSEWHERE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_link_leads_to_a_file_and_a_heading(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```|`[^`]*`", "", prose(page), flags=re.DOTALL)):
@@ -111,6 +121,11 @@ def faults():
         ('<a href="missing/">x</a>', "index.html links to missing/, which isn't there"),
         ('<img src="missing.png">', "index.html links to missing.png, which isn't there"),
         ('<a href="other/#away">x</a>', "index.html links to other/#away, a place that the page doesn't have"),
+        (
+            '<span title="duat_jax.models.Missing">Missing</span> <span title="jax.Array">Array</span>',
+            "index.html has duat_jax.models.Missing in a signature, which no page documents: name it in"
+            " docs/api/types.md",
+        ),
         ('<a href="#away">x</a>', "index.html links to #away, a place that the page doesn't have"),
         (
             '<script src="https://example.org/x.js"></script>',

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset docs benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,9 @@ typeset: $(VENV)/.test typesetting/node_modules/.package-lock.json  ## compile e
 
 docs: $(VENV)/.docs typesetting/node_modules/.package-lock.json  ## build the documentation site into site/; a broken link fails (needs node and npm)
 	$(BIN)/python -m properdocs build --strict
+
+widths: docs  ## list what is cut on the site's pages, on a desktop and on a phone (needs Chromium)
+	$(BIN)/python -m typesetting.widths
 
 benchmark: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m benchmarks.table

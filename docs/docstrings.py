@@ -1,4 +1,4 @@
-"""How the API pages read the code: an `Example:` is code that runs, and named tuples and records have parameters."""
+"""How the API pages read the code: an `Example:` is code that runs, and all classes have their parameters."""
 
 from typing import Any
 
@@ -19,12 +19,15 @@ class House(Extension):
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_class_members(self, *, cls: Class, **kwargs: Any) -> None:
-        """Give a named tuple and a record their constructor.
+        """Give a named tuple, a record and a class with `__new__` their constructor.
 
         Args:
             cls: any class.
             kwargs: what else is said of it.
         """
+        new = cls.members.get("__new__")
+        if isinstance(new, Function) and "__init__" not in cls.members:
+            cls.set_member("__init__", Function("__init__", parent=cls, parameters=new.parameters))
         if any(str(base).endswith(("NamedTuple", "Record", "Struct")) for base in cls.bases):
             kind = ParameterKind.positional_or_keyword
             fields = [

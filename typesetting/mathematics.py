@@ -32,7 +32,7 @@ CODE = re.compile(r"""^\[|"|(?<!\w)'|\w\.[a-z]|--|==|[a-z]=|:,|/\w+/|·[A-Za-z*(
 """Signs of code, of a shape, or of a token."""
 
 PLAIN_CODE = re.compile(
-    r'<div class="highlight"><pre><span></span><code>(?P<block>[^<]*)</code></pre></div>'
+    r'<div class="(?:language-text )?highlight"><pre><span></span><code>(?P<block>[^<]*)</code></pre></div>'
     r"|<p><code>(?P<paragraph>[^<]*)</code>(?P<point>[.,:]?)</p>"
     r"|<pre.*?</pre>|<code>(?P<span>[^<]*)</code>",
     re.DOTALL,
@@ -46,6 +46,9 @@ TOKEN = re.compile(
     rf"|(?P<raised>[{''.join(RAISED)}]+)|(?P<lowered>[{''.join(LOWERED)}]+(?:,[{''.join(LOWERED)}]+)*)"
     r"|(?P<sign>.)"
 )
+
+EQUATION = re.compile("[=≤<≈↦]")
+"""Signs of an equation, which stands on a line of its own where it is a paragraph."""
 
 
 def is_formula(text: str) -> bool:
@@ -152,8 +155,9 @@ def typeset(html: str) -> str:
         lines = unescape(found["block"] or found["paragraph"] or found["span"] or "").strip().splitlines()
         if not lines or not all(map(is_formula, lines if found["block"] else [" ".join(lines)])):
             return found[0]
-        if found["span"]:
-            return f'<span class="arithmatex">\\({escape(latex(" ".join(lines)))}\\)</span>'
+        if found["span"] or not (found["block"] or EQUATION.search(lines[0])):
+            span = f'<span class="arithmatex">\\({escape(latex(" ".join(lines)))}\\)</span>'
+            return span if found["span"] else f"<p>{span}{found['point']}</p>"
         written = [latex(line) for line in lines] if found["block"] else [latex(" ".join(lines)) + found["point"]]
         rows = escape(r" \\ ".join(written))
         return rf'<div class="arithmatex">\[\begin{{gathered}} {rows} \end{{gathered}}\]</div>'

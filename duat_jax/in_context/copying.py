@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.in_context.compute import Ledger, ledger
+from duat_jax.in_context.compute import ledger
+from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Task, number, readings
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.models.transformer import Transformer

@@ -56,8 +56,11 @@ def test_a_page_keeps_its_blocks_of_code_and_typesets_the_rest():
     assert typeset("<p><code>y = A x_0</code>.</p>") == (
         r'<div class="arithmatex">\[\begin{gathered} y = A x_0. \end{gathered}\]</div>'
     )
+    assert typeset("<p><code>c_j</code>.</p>") == r'<p><span class="arithmatex">\(c_j\)</span>.</p>'
     assert typeset("<li><code>a &lt; x_0</code></li>") == r'<li><span class="arithmatex">\(a &lt; x_0\)</span></li>'
-    indented = '<div class="highlight"><pre><span></span><code>x_1 = σ(x_0)\nx_2 = σ(x_1)\n</code></pre></div>'
+    indented = (
+        '<div class="language-text highlight"><pre><span></span><code>x_1 = σ(x_0)\nx_2 = σ(x_1)\n</code></pre></div>'
+    )
     assert r"\[\begin{gathered} x_1 = \sigma(x_0) \\ x_2 = \sigma(x_1) \end{gathered}\]" in typeset(indented)
     shell = '<div class="highlight"><pre><span></span><code>make demo\n</code></pre></div>'
     assert typeset(shell) == shell

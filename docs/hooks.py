@@ -70,12 +70,17 @@ def _linked(link: str, page: Page, files: Files) -> File | None:
 def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
     """Lead links out of `docs/` to where the site has the file; what it doesn't have is named by its path.
 
+    A search finds pages that explain a word before those of the API that have it in a signature.
+
     Args:
         markdown: the page.
         page: where it is.
         config: the site's configuration.
         files: the site's files.
     """
+
+    if page.file.src_uri.startswith(("api/", "CHANGELOG", "CONTRIBUTING")):
+        page.meta["search"] = {"boost": 0.2}
 
     def moved(found: re.Match) -> str:
         text, link = found.groups()

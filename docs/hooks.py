@@ -78,7 +78,6 @@ def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files:
         config: the site's configuration.
         files: the site's files.
     """
-
     if page.file.src_uri.startswith(("api/", "CHANGELOG", "CONTRIBUTING")):
         page.meta["search"] = {"boost": 0.2}
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
+from duat_jax.errors import DuatError
 from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
@@ -90,10 +91,15 @@ class Plotted(Displayed):
 
         Args:
             ax: Matplotlib axes in which its main panel is drawn alone; a figure of its own if absent.
+
+        Raises:
+            DuatError: if `ax` is something else, such as the name of a file.
         """
         view = _view(self, "plot")
         if ax is None:
             return view.draw(self)
+        if not hasattr(ax, "imshow"):
+            raise DuatError(f"ax is {ax!r}: give Matplotlib axes; plot().savefig(path) writes a file")
         view.draw_panel(ax, self)
         return ax.figure.figure  # of a subfigure the whole figure
 

@@ -150,3 +150,9 @@ def test_colours_are_linear_unless_a_few_numbers_are_much_larger():
     near([float(scale(x)) for x in (-100, 0, 100)], [0, 0.5, 1], within=1e-9)
     assert float(scale(1.0)) > 0.6
     assert (colour_scale(np.zeros(3)).vmin, colour_scale(np.zeros(3)).vmax) == (-1, 1)
+
+
+def test_a_file_is_no_axes():
+    explanation, *_ = read()
+    with pytest.raises(duat.DuatError, match=r"give Matplotlib axes; plot\(\).savefig\(path\) writes a file"):
+        explanation.plot(ax="picture.png")

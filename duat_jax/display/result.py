@@ -46,13 +46,22 @@ class Displayed:
         """Return the result's numbers as arrays with named axes."""
         raise NotImplementedError(f"{type(self).__name__} has no arrays")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain data for JSON."""
+    def as_dict(self, *given: Any, **fields: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON.
+
+        Args:
+            given: what each kind of result says.
+            fields: what the result itself doesn't know, such as the name of the model.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no plain data")
 
-    def to_json(self) -> str:
-        """Return what `as_dict` gives as JSON, which `duat.records.read` reads."""
-        return json.dumps(self.as_dict(), ensure_ascii=False)
+    def to_json(self, **fields: Any) -> str:
+        """Return what `as_dict` gives as JSON, which `duat.records.read` reads; of neurons the largest.
+
+        Args:
+            fields: arguments of `as_dict`, such as `model="my model"` and `count=20`.
+        """
+        return json.dumps(self.as_dict(**fields), ensure_ascii=False)
 
     def to_dataframe(self) -> "DataFrame":
         """Return the result's numbers as one tidy pandas table: a row for each number.

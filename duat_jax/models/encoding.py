@@ -45,11 +45,15 @@ def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
     """
     with one_error(f"the tokenizer can't split the {what}", BadText):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
-        if len(ids) == 1:
+        unknown = getattr(tokenizer.model, "unk_token", None)
+        is_unknown = ids == [tokenizer.token_to_id(unknown or "")] and text.strip() != unknown
+        if len(ids) == 1 and not is_unknown:
             return ids[0]
         if (token := tokenizer.token_to_id(text)) is not None:
             return token
         pieces = ", ".join(repr(tokenizer.decode([i])) for i in ids[:SHOWN_PIECES]) or "nothing"
+    if is_unknown:
+        raise BadText(f"the {what} {quoted(text)} is no token: it would be read as the unknown one, {unknown!r}")
     more = ", …" if len(ids) > SHOWN_PIECES else ""
     raise BadText(
         f"the {what} {quoted(text)} is not one token but {len(ids)} ({pieces}{more}): give one of its tokens, and mind"

@@ -124,6 +124,8 @@ def is_along(definitions: Definitions, v: Any, axes: tuple[int, ...], shape: tup
     v = definitions.root(v, CONVERTS | {"stop_gradient"})
     root, own = definitions.root(v), v.aval.shape
     rows = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if not own:  # of a single row the number may stay without axes
+        return all(size == 1 for size in rows)
     if len(own) != len(shape) or tuple(n for n in root.aval.shape if n != 1) != tuple(n for n in rows if n != 1):
         return False
     equation = definitions.equation_of(v, "broadcast_in_dim")

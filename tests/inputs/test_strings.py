@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import GOLDEN
 from helpers import close
 
 import duat_jax as duat
@@ -76,3 +77,10 @@ def test_a_model_called_with_a_list_or_a_string(loaded):
     close(model(ids), model(np.array(ids)))
     with pytest.raises(duat.BadText, match="tokenizer.encode"):
         model(TEXT)
+
+
+def test_a_target_that_the_tokenizer_doesnt_know_is_refused():
+    model, tokenizer = duat.load(GOLDEN / "llama", tokenizer=True)
+    with pytest.raises(duat.BadText, match=r"the target ' Paris' is no token: it would be read as the unknown one"):
+        duat.explain(model, "w3 w4", " Paris", tokenizer=tokenizer)
+    assert duat.explain(model, "w3 w4", "[UNK]", tokenizer=tokenizer).target.startswith("logit of '[UNK]'")

@@ -397,3 +397,9 @@ def test_at_two_equal_points_a_kink_has_the_mean_of_both_sides(dtype):
     expected = {jax.nn.softplus: 0.5, jnp.abs: 0.0, jnp.square: 0.0, lambda z: jnp.maximum(z, 0): 0.5}
     for fn, slope in expected.items():
         np.testing.assert_array_equal(duat.secant(lambda x, fn=fn: fn(x[0] + x[1]))(x, y).multiplier, [slope, slope])
+
+
+def test_what_has_no_derivative_is_refused_with_its_line():
+    x = jnp.array([0.5, 1.5])
+    with pytest.raises(duat.UnsupportedProgram, match="regularized_incomplete_beta"):
+        duat.secant(lambda a: lax.betainc(a, 2 * a, 0.5 * jnp.ones(2)).sum())(x, x + 1)

@@ -9,6 +9,8 @@ from helpers import close, near, numbers, relative
 from jax import lax
 from two_inputs import each, logarithmic_weights, secant
 
+import duat_jax as duat
+
 
 def by_hand(x):
     powers = jnp.exp(x - lax.stop_gradient(x.max(-1, keepdims=True)))
@@ -292,3 +294,21 @@ def test_of_attention_it_is_each_of_its_products_and_its_softmax():
     on_queries, on_keys = on_scores @ (middle @ keys), on_scores.T @ (middle @ queries)
     expected = on_values @ values.T + on_queries @ queries.T + on_keys @ keys.T
     close(secant(attention, jnp.array(x), jnp.array(y)).multiplier, expected, layers=10)
+
+
+ONE_ROW = {
+    "a quotient": lambda a: jnp.exp(a) / jnp.exp(a).sum(),
+    "a quotient along the axis": lambda a: jnp.exp(a) / jnp.exp(a).sum(-1),
+    "shifted": lambda a: jnp.exp(a - a.max()) / jnp.exp(a - a.max()).sum(),
+    "shifted by a constant": lambda a: (e := jnp.exp(a - lax.stop_gradient(a.max()))) / e.sum(),
+    "a difference of logarithms": lambda a: jnp.exp(a - jnp.log(jnp.exp(a).sum())),
+}
+
+
+@pytest.mark.parametrize("name", ONE_ROW)
+def test_of_a_single_row_the_sum_may_be_a_number(name):
+    x, y, readout = (jnp.array(numbers(6, key=key), jnp.float32) for key in (31, 32, 33))
+    split = duat.secant(lambda a: ONE_ROW[name](a) @ readout)(3 * x, 3 * y)
+    expected = duat.secant(lambda a: jax.nn.softmax(a) @ readout)(3 * x, 3 * y)
+    assert not split.notes
+    close(split.multiplier, expected.multiplier)

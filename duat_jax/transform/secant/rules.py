@@ -257,6 +257,12 @@ def _entry_by_entry(equation: core.JaxprEqn, operands: list[Flow], results: list
     return [_elementwise(partial(_apply_one, equation), equation.primitive.name, operands)]
 
 
+@defsecant("regularized_incomplete_beta", floats=True, flowing=(2,))
+def _incomplete_beta(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    # JAX has no derivative in the other two.
+    return _entry_by_entry(equation, operands, results, jump)
+
+
 @defsecant("reduce_max", "reduce_min", "reduce_prod")
 def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [tree(_fold(equation.primitive.name), operands[0], reduced_axes_of(equation))]

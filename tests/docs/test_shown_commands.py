@@ -41,8 +41,8 @@ def without_noise(line, command):
 @pytest.mark.parametrize("session", list(shown()))
 def test_a_shown_command_prints_what_is_shown(session, tmp_path, monkeypatch):
     shutil.copy(ROOT / "LICENSE", tmp_path)
-    if any(smollm2.path().name in arguments for arguments, _ in session):
-        (tmp_path / smollm2.path().name).symlink_to(smollm2.path())
+    if any(smollm2.FILE in arguments for arguments, _ in session):
+        (tmp_path / smollm2.FILE).symlink_to(smollm2.path())
     monkeypatch.chdir(tmp_path)
     for arguments, expected in session:
         with jax.enable_x64(arguments[0] == "verify"), jax.numpy_dtype_promotion("standard"):

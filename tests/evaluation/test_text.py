@@ -152,6 +152,7 @@ def test_what_faithfulness_keeps_depends_on_the_tokenizer_and_the_configuration(
         raise Kept(work)
 
     monkeypatch.setattr(deletion_study, "questions_of", lambda *_, **__: [])
+    monkeypatch.setattr(deletion_study, "drawn_texts", lambda *_, **__: [])
     monkeypatch.setattr(deletion_study, "Journal", keep)
 
     def work(model, tokenizer):

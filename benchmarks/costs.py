@@ -40,6 +40,10 @@ def fields(results: dict[str, Any]) -> Fields:
     shapes["SmolLM2"] = "SmolLM2-135M, 64 tokens"
     costs = {f"table {short}": _times(table[name]["with_neurons"]) for short, name in shapes.items()}
     costs |= {f"without neurons {short}": _times(table[name]["without_neurons"]) for short, name in shapes.items()}
+    for name in ("with_neurons", "without_neurons"):
+        counted = [table[shapes["128"]][program]["operations"] for program in (name, "forward")]
+        costs[f"operations {name.replace('_', ' ')}"] = f"{counted[0] / counted[1]:.2f}"
+    costs["table 128, short"] = f"{table[shapes['128']]['with_neurons']['median_of_ratio']:.1f}"
     for tokens in (1024, 4096):
         low, high = long[f"{tokens}_tokens"]["with_neurons"]["quartiles_of_ratio"]
         costs[f"long {tokens}"] = f"{low:.2f}–{high:.2f} ×"

@@ -99,6 +99,7 @@ def measure(
             "peak_mb": peak / 1e6,
             "temporary_mb": memory.temp_size_in_bytes / 1e6,
             "result_mb": memory.output_size_in_bytes / 1e6,
+            "operations": compiled[name].cost_analysis()["flops"],
         }
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     for repeat in track(range(repeats + 2), f"{tokens} tokens"):

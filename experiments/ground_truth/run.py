@@ -28,6 +28,10 @@ READ = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
 LEAST = 1e-6
 """The size below which numbers count as zero: a unit that moves by less doesn't move, and scores below are ties."""
+SORTING = "sort"
+"""The program in which attention patterns decide, and the word in the names of its like."""
+GRADIENTS = "integrated gradients, 10 steps", "gradient x change"
+"""Methods whose scores are tiny there."""
 KEPT = Path(__file__).parents[1] / "results" / "ground_truth.json"
 
 
@@ -114,23 +118,24 @@ def area_under_curve(scores: np.ndarray, truth: np.ndarray) -> float:
     return float((1 + higher).mean() / 2)
 
 
-def circuit_scores(compiled: Compiled, scores: Scores) -> tuple[np.ndarray, np.ndarray]:
+def circuit_scores(compiled: Compiled, scores: Scores, least: float = LEAST) -> tuple[np.ndarray, np.ndarray]:
     """Return a score and the role of each neuron and head that writes something.
 
     Args:
         compiled: the program.
         scores: of each pair, `[pairs, layers, tokens, units]`.
+        least: the size below which scores count as zero.
     """
     kinds = ((scores.neurons, compiled.neurons), (scores.heads, compiled.heads))
     scores_of_kinds = [np.abs(np.asarray(of_units)).sum(2).mean(0)[roles != NOTHING] for of_units, roles in kinds]
     sizes = np.concatenate(scores_of_kinds)
-    return np.where(sizes < LEAST, 0, sizes), np.concatenate([roles[roles != NOTHING] for _, roles in kinds])
+    return np.where(sizes < least, 0, sizes), np.concatenate([roles[roles != NOTHING] for _, roles in kinds])
 
 
 RUN = {name: jax.jit(jax.vmap(method, in_axes=(None, 0, 0, 0, 0))) for name, method in METHODS.items()}
 
 
-def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, float]:
+def areas(name: str, read: str, methods: Iterable[str] = METHODS, least: float = LEAST) -> dict[str, float]:
     """Return each method's area under the ROC curve for units that take part in a program.
 
     Units that have the same value in both texts of every pair are left out: nothing could tell what they are for.
@@ -139,14 +144,30 @@ def areas(name: str, read: str, methods: Iterable[str] = METHODS) -> dict[str, f
         name: the program.
         read: what is read, a name in `READ`.
         methods: names of methods.
+        least: the size below which scores count as zero.
     """
     compiled = load(name, read)
     arguments = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
     change, roles = circuit_scores(compiled, RUN["norm of change x W_out"](*arguments))
     moves = change > 0
     truth = (roles == OWN) | ((roles == LAST) & (read == "ignoring"))
-    scores = {method: circuit_scores(compiled, RUN[method](*arguments))[0] for method in methods}
+    scores = {method: circuit_scores(compiled, RUN[method](*arguments), least)[0] for method in methods}
     return {method: area_under_curve(unit_scores[moves], truth[moves]) for method, unit_scores in scores.items()}
+
+
+def tiny_gradients(name: str) -> dict[str, float]:
+    """Return the median gradient of a program's units that a gradient misses, and the secant's scores of these.
+
+    Args:
+        name: the program.
+    """
+    compiled = load(name, "alone")
+    arguments = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
+    gradient, roles = circuit_scores(compiled, RUN["gradient x change"](*arguments), 0)
+    secant = circuit_scores(compiled, RUN["secant"](*arguments))[0]
+    missed = (roles == OWN) & (gradient < LEAST) & (secant > 0)
+    sizes = {"smallest secant": secant[missed].min(), "largest secant": secant[missed].max()}
+    return {"median gradient": float(np.median(gradient[missed])), **{k: float(size) for k, size in sizes.items()}}
 
 
 def areas_table(areas_of: dict[str, dict[str, float]]) -> str:
@@ -173,7 +194,17 @@ def fields(results: dict[str, dict]) -> Fields:
         results: what was kept.
     """
     tables = {read: areas_table(results["areas"][read]) for read in READ}
-    return tables | cells("\n\n".join(f"# {read}\n\n{areas}" for read, areas in tables.items()))
+    behind = {
+        name: areas["secant"] - areas["integrated gradients, 10 steps"]
+        for name, areas in results["areas"]["alone"].items()
+    }
+    sizes = results["tiny gradients"]
+    tables["most behind but in sorting"] = f"{max(gap for name, gap in behind.items() if SORTING not in name):.2f}"
+    tables |= {
+        f"without ties, {method}": f"{np.mean(untied):.2f}" for method, untied in results["without ties"].items()
+    }
+    tables |= {name: f"{sizes[name]:{'.0e' if 'gradient' in name else '.2g'}}" for name in sizes}
+    return tables | cells("\n\n".join(f"# {read}\n\n{areas}" for read, areas in tables.items() if read in READ))
 
 
 def main() -> None:
@@ -187,6 +218,10 @@ def main() -> None:
         return {method: results[method] for method in METHODS}
 
     results["areas"] = {read: {name: measured(name, read) for name in track(names(), f"{read}: ")} for read in READ}
+    if "without ties" not in results:
+        untied = [areas(name, "alone", GRADIENTS, least=0) for name in track(names(), "without ties: ")]
+        results["without ties"] = {method: [each[method] for each in untied] for method in GRADIENTS}
+        results["tiny gradients"] = tiny_gradients(SORTING)
     KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_pages()
 

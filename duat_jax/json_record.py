@@ -97,4 +97,16 @@ def schema_of(kinds: tuple[type[Record], ...]) -> dict[str, object]:
     for definition in definitions.values():
         # From Python 3.13 on docstrings come without their indentation.
         definition["description"] = cleandoc(definition["description"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "anyOf": list(schemas), "$defs": definitions}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "anyOf": list(schemas),
+        "$defs": {name: _ordered(definition) for name, definition in definitions.items()},
+    }
+
+
+def _ordered(schema: Any) -> Any:
+    """Return a schema with its alternatives in one order, which versions of msgspec give in different ones."""
+    if isinstance(schema, dict):
+        parts = {name: _ordered(part) for name, part in schema.items()}
+        return parts | ({"anyOf": sorted(parts["anyOf"], key=str)} if "anyOf" in parts else {})
+    return [_ordered(part) for part in schema] if isinstance(schema, list) else schema

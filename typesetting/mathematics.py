@@ -28,6 +28,8 @@ FORMULA = re.compile(
     r"[Σ∂∇∘⋄σεγβαμκθλℓΔΛΦΨ⊗⊙·×−±≤≥≠≈∈→←↦⟨⟩‖⋯½ᵀ√⁻²₀₁₂₃\u0302-\u0304]|\b[A-Za-z]['′]|\b[A-Za-z]'?_(?:\{|[^\W_]\b)"
 )
 """Signs of a formula: a mathematical character, a prime, a letter with an index."""
+LETTERS = re.compile(r"(?=.*\w [=+\w])(?:\b[A-Za-z]\d?\b|\bvec\b|\bdiag\b|[()=+ ])+")
+"""Products and sums of single letters, such as `x W + b`."""
 CODE = re.compile(r"""^\[|"|(?<!\w)'|\w\.[a-z]|--|==|[a-z]=|:,|/\w+/|·[A-Za-z*(]|⏎|->""")
 """Signs of code, of a shape, or of a token."""
 
@@ -61,7 +63,8 @@ def is_formula(text: str) -> bool:
         >>> is_formula("c_j"), is_formula("x_L = P x_0 + q"), is_formula("[tokens − 1]"), is_formula("c_attn")
         (True, True, False, False)
     """
-    return bool(FORMULA.search(unicodedata.normalize("NFD", text))) and not CODE.search(text)
+    has_signs = FORMULA.search(unicodedata.normalize("NFD", text)) or LETTERS.fullmatch(text)
+    return bool(has_signs) and not CODE.search(text)
 
 
 def _argument(text: str, place: int) -> tuple[str, int]:

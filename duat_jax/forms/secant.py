@@ -98,11 +98,11 @@ def secant(
 ) -> Callable[[Any, Any], Secant]:
     """Transform a scalar function into one that splits the difference of its values at two inputs exactly.
 
-    Between two inputs every product is carried by its midpoint, `Δ(a b) = ā Δb + b̄ Δa`, every elementwise function by
-    its secant, softmax by the logarithmic means of its probabilities, so that the difference of the results is one
-    linear map of that of the inputs, `f(x) − f(y) = ⟨D, x − y⟩`, through attention, norms and gates.  Jumps, such
-    as a router's choice, are held, and their part is reported where they moved.  `D` is a property of the program: two
-    ways to write one function may split its difference differently.
+    Every product is replaced by its values at the midpoint, `Δ(a b) = ā Δb + b̄ Δa`, every elementwise function by its
+    slope between the two inputs, softmax by the logarithmic means of its probabilities. Then the difference of the
+    results is one linear map of that of the inputs, `f(x) − f(y) = ⟨D, x − y⟩`, through attention, norms and gates.
+    Discontinuities, such as a router's choice, are held, and where one differs it has a part of its own.  `D` depends
+    on the program: two ways to write one function may split its difference differently.
 
     It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
     a function that is asked more than once is compiled once for each shape, and under `jax.jit(secant(fn))` also traced

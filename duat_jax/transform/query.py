@@ -291,8 +291,8 @@ def _require_recorded(program: Program, seen: Seen) -> None:
 def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
     """Return the function in which held parameters and terms are provided, not computed: the closed form.
 
-    `replay(fn, dynamics)(x, activations, offsets)` is affine in its three arguments together; that is the theorem, and
-    it is proved on the function's program before anything is computed.  At the recorded input it equals `fn`.
+    The theorem says that `replay(fn, dynamics)(x, activations, offsets)` is affine in its three arguments together.
+    Before it computes anything, duat checks that your code has this form.  At the recorded input it equals `fn`.
 
     Args:
         fn: the function that was recorded.

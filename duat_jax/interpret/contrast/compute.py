@@ -57,9 +57,9 @@ def contrast(
 ) -> Contrast:
     """Split the difference of a number between two inputs, `f(x) − f(y)`, exactly, at every layer of a model.
 
-    Between two inputs every product is carried by its midpoint and every elementwise function by its secant. Carried
-    back from the number, each value `m` on the way has the part `⟨D_m, m(x) − m(y)⟩`, and over every cut of the network
-    the parts sum to the whole difference.
+    Every product is replaced by its values at the midpoint of the two inputs, every elementwise function by its slope
+    between them. Pulled back from the number, each value `m` on the way has the part `⟨D_m, m(x) − m(y)⟩`; the parts of
+    each layer's stream sum to the whole difference.
 
     Args:
         model: a loaded model.

@@ -1,4 +1,4 @@
-"""What every notebook begins with: a badge that opens it on Colab, and a cell that installs the package there.
+"""The beginning of every notebook: a badge that opens it on Colab, and a cell that installs the package there.
 
 Run `python -m notebooks.opening` after a change of the version or of the repository's address in `pyproject.toml`: it
 writes both into every notebook, and leads their links into the repository there.

@@ -151,15 +151,16 @@ def steer(
             return [Stream(layers).steer(0.0)]
 
         def check_texts(config: Any, tokenizer: Any) -> None:
-            from duat_jax.inputs.request import check
+            from duat_jax.inputs.request import check_one
 
             problems = []
             if layers > config.layers:
                 problems.append(f"--layers {layers} is more than the model's {config.layers}")
-            try:
-                check(config, [towards, away], tokenizer=tokenizer)
-            except BadText as error:
-                problems.append(str(error).replace("text 0", "--towards").replace("text 1", "--away"))
+            for option, given in (("--towards", towards), ("--away", away)):
+                try:
+                    check_one(config, given, tokenizer=tokenizer)
+                except BadText as error:
+                    problems.append(f"{option}: {error}")
             if problems:
                 raise BadText("; ".join(problems))
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ WIDTH = 110
 """The width of a table without a terminal."""
 
 
-class Displayed:
+class Displayed(ABC):
     """A result that `print` and a notebook show as its table.
 
     The table is made by `render` in `table.py` of the package in which the result's class stands; of a user's subclass,
@@ -42,10 +43,11 @@ class Displayed:
         """
         write_result(self, path)
 
+    @abstractmethod
     def arrays(self) -> Iterable[NamedArray]:
         """Return the result's numbers as arrays with named axes."""
-        raise NotImplementedError(f"{type(self).__name__} has no arrays")
 
+    @abstractmethod
     def as_dict(self, *given: Any, **fields: Any) -> dict[str, Any]:
         """Return the result as plain data for JSON.
 
@@ -53,7 +55,6 @@ class Displayed:
             given: what each kind of result says.
             fields: what the result itself doesn't know, such as the name of the model.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no plain data")
 
     def to_json(self, **fields: Any) -> str:
         """Return what `as_dict` gives as JSON, which `duat.records.read` reads; of neurons the largest.

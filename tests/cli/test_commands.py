@@ -180,7 +180,7 @@ MISTAKES = {
     "intervene, a target": (["intervene", "a b", "--change", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
     "steer, a layer and a text": (
         ["steer", "a b", "--towards", "a", "--away", "", "--layers", "9"],
-        ["--layers 9 is more than the model's 6", "--away is empty"],
+        ["--layers 9 is more than the model's 6", "--away: the text is empty"],
     ),
     "steer, a strength": (
         ["steer", "a b", "--towards", "a", "--away", "b", "--layers", "1", "--strength", "nan"],

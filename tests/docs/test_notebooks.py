@@ -1,4 +1,4 @@
-"""What notebooks begin with and import: installed from the one address, JAX left alone, public names alone."""
+"""The beginning and the imports of notebooks: one address, no change of the runtime's JAX, public names alone."""
 
 import ast
 import json

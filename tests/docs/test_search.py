@@ -37,7 +37,7 @@ SEARCHED = {
     "TPU": "how-it-works.md",
     "transcoder": "neighbours.md",
 }
-"""What readers look for, and the page that treats it."""
+"""Words that readers look for, and the page that treats each."""
 
 
 def says(page, word):

@@ -34,7 +34,7 @@ class Attention(nnx.Module):
     """Standard multi-head attention: `MHA(x) = Σ_h H_h x W_{V,h} W_{O,h} + bias`, scores scaled by `1/√head_features`.
 
     With fewer key/value heads than query heads, neighbouring query heads share one. The pattern is held; in texts of
-    more than `LONGEST_STORED` tokens queries and keys are held instead, and `pattern` computes it from them.
+    more than 512 tokens queries and keys are held instead, and `pattern` computes it from them.
 
     Args:
         features: width of the residual stream.

@@ -9,15 +9,15 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.nn.linear import PRECISION, alike, initial
+from duat_jax.nn.linear import PRECISION, Biased, alike, initial
 from duat_jax.nn.mlp import ACTIVATIONS
-from duat_jax.transform.marks import offset, term
+from duat_jax.transform.marks import term
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 @final
-class Convolution(nnx.Module):
+class Convolution(Biased):
     """Apply `y_p = Σ_k x_{s p + k} W_k + b` at every pixel `p` of an image, with zeros beyond its border.
 
     Acting on `vec(x)` this is a block Toeplitz matrix, which is never formed: `Σ_k T_k ⊗ W_kᵀ`, where `T_k` takes pixel
@@ -83,14 +83,6 @@ class Convolution(nnx.Module):
             precision=PRECISION,
         )
         return y.reshape(*x.shape[:-3], *y.shape[1:])
-
-    def add_bias(self, y: Float[Array, "... rows columns outputs"]) -> Float[Array, "... rows columns outputs"]:
-        """Return `y + b`, the bias marked as an offset.
-
-        Args:
-            y: `[..., rows, columns, outputs]`.
-        """
-        return y if self.bias is None else y + offset(alike(self.bias[...], y), f"{self.name}.bias")
 
     def __call__(self, x: Float[Array, "... rows columns inputs"]) -> Float[Array, "... _ _ outputs"]:
         """Return `Σ_k x_{s p + k} W_k + b`.

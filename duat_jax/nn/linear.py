@@ -76,8 +76,23 @@ def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block
     return jnp.pad(rows, ((0, missing), *[(0, 0)] * (rows.ndim - 1))).reshape(-1, block, *rows.shape[1:])
 
 
+class Biased(nnx.Module):
+    """A linear layer whose bias is added apart from its product, so that a term can stand between them."""
+
+    name: str
+    bias: nnx.Param | None
+
+    def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
+        """Return `y + b`, the bias marked as an offset.
+
+        Args:
+            y: `[..., outputs]`.
+        """
+        return y if self.bias is None else y + offset(alike(self.bias[...], y), f"{self.name}.bias")
+
+
 @final
-class Linear(nnx.Module):
+class Linear(Biased):
     """Apply `y = x W + b` to the last axis.
 
     Acting on `vec(x)` this is `W' = I_N ⊗ Wᵀ` (Wang & Li, Eq. 5, for features instead of rows).
@@ -112,14 +127,6 @@ class Linear(nnx.Module):
             x: `[..., inputs]`.
         """
         return jnp.matmul(x, alike(self.kernel[...], x), precision=PRECISION)
-
-    def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
-        """Return `y + b`, the bias marked as an offset.
-
-        Args:
-            y: `[..., outputs]`.
-        """
-        return y if self.bias is None else y + offset(alike(self.bias[...], y), f"{self.name}.bias")
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Return `x W + b`.

@@ -197,7 +197,8 @@ CLAIMS = (
         _covariance,
         notation=heads.ATTENTION,
         readings={
-            "a Gram form: products of tokens with one another, x W_{QK} x^T, neither centred nor averaged": _gram
+            "'covariance' means a Gram form: products of tokens with one another, x W_{QK} x^T, neither centred nor"
+            " averaged": _gram
         },
         correct=rf"\mathbf{{H}}_{{i}}={_softmax(_W_QK)}",
         correction=_gram,

@@ -13,7 +13,7 @@ from symbolic.audit import (
     theory,
     transformer,
 )
-from symbolic.audit.claim import Claim, Finding
+from symbolic.audit.claim import VERDICTS, Claim, Finding
 from symbolic.errors import SymbolicError
 
 
@@ -46,17 +46,21 @@ CLAIMS = (
 )
 
 
-def audit(equation: str | int | None = None) -> tuple[Finding, ...]:
+def audit(
+    equation: str | int | None = None, *, verdict: str | None = None, version: str | None = None
+) -> tuple[Finding, ...]:
     """Decide the claims of the papers.
 
     Args:
-        equation: only the claims of this number or name, from every version; all if absent.
+        equation: only the claims of this number or name; all if absent.
+        verdict: only the claims that are found to be so, such as `does not hold`.
+        version: only the claims of this version of the paper: `000`, `001` or `003`.
 
     Returns:
         A finding for every claim; its verdict is computed now.
 
     Raises:
-        SymbolicError: if there is no such equation.
+        SymbolicError: if there is no such equation, verdict or version.
 
     Example:
         >>> for finding in audit(31):
@@ -71,7 +75,12 @@ def audit(equation: str | int | None = None) -> tuple[Finding, ...]:
         raise SymbolicError(
             f"there is no equation {wanted!r}: give a number from {numbers[0]} to {numbers[-1]}, or one of {names}"
         )
-    return tuple(claim.decide() for claim in claims)
+    versions = sorted({claim.source for claim in CLAIMS})
+    for name, value, known in (("verdict", verdict, VERDICTS), ("version", version, versions)):
+        if value is not None and value not in known:
+            raise SymbolicError(f"there is no {name} {value!r}: give one of {', '.join(map(repr, known))}")
+    findings = (claim.decide() for claim in claims if version in (None, claim.source))
+    return tuple(finding for finding in findings if verdict in (None, finding.verdict))
 
 
 def as_dicts(findings: tuple[Finding, ...]) -> list[dict[str, str]]:

@@ -35,7 +35,12 @@ def both(*outcomes: Outcome) -> Outcome:
         outcomes: of several checks.
     """
     doubtful = [outcome for outcome in outcomes if not outcome.holds]
-    return doubtful[0] if doubtful else Outcome(True, "; ".join(dict.fromkeys(outcome.how for outcome in outcomes)))
+    if doubtful:
+        return doubtful[0]
+    how, sizes = (
+        "; ".join(filter(None, dict.fromkeys(part))) for part in zip(*((o.how, o.sizes) for o in outcomes), strict=True)
+    )
+    return Outcome(True, how, sizes)
 
 
 def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Definition] = ()) -> Outcome:
@@ -154,7 +159,8 @@ def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcom
             before = f"right up to depth {depth - 1}, " if depth > depths[0] else ""
             doubt = "wrong" if outcome.holds is False else "undecided"
             return Outcome(outcome.holds, f"{before}{doubt} at depth {depth} ({outcome.how})")
-    return Outcome(True, f"right at depths {depths[0]} to {depths[-1]}")
+    checked = f"depths {depths[0]} to {depths[-1]}"
+    return Outcome(True, f"right at {checked}", checked)
 
 
 def scalar(expression: MatrixExpr, values: Mapping[Parameter, Any], stack: ResidualStack) -> Expr:

@@ -15,9 +15,13 @@ from symbolic.expressions.latex import escaped
 
 _WIDTH = 110  # characters of prose in a line under a formula
 
-PROVED, DEFINED, CITED = "proved", "definition", "cited"
+PROVED, CHECKED, CITED = "proved", "checked at sizes", "cited"
 
-READING, FAILS, UNDECIDED = "holds under a stated reading", "does not hold", "undecided"
+DEFINED, MISPRINTED = "definition", "definition with a misprint"
+
+READING, FAILS, UNDECIDED = "false as printed, true in a stated reading", "does not hold", "undecided"
+
+VERDICTS = (PROVED, CHECKED, DEFINED, MISPRINTED, CITED, READING, FAILS, UNDECIDED)
 
 Check = Callable[["Claim"], Outcome]
 
@@ -30,8 +34,9 @@ class Finding:
         equation: its number, or a name for a claim without a number.
         source: `000`, `001` or `003`: the newest version of the paper, the first, and the second.
         printed: its LaTeX as printed.
-        verdict: `proved`; `definition`, which the rest of the theory uses as it stands; `cited`, a theorem of others
-            that isn't proved here; `holds under a stated reading`; `does not hold`; or `undecided`.
+        verdict: `proved`; `checked at sizes`, which are named, and not proved for all; `definition`, which the rest of
+            the theory uses as it stands; `definition with a misprint`; `cited`, a theorem of others that isn't proved
+            here; `false as printed, true in a stated reading`; `does not hold`; or `undecided`.
         reason: why, in words.
         corrected: LaTeX of the smallest correction; empty if none is needed.
         check: how it was decided, and how the correction was proved.
@@ -91,7 +96,7 @@ class Claim:
         literal: decides the claim with every symbol meaning one thing.
         source: the version of the paper.
         notation: the expressions that its letters stand for.
-        readings: other fair readings, in words, with their checks.
+        readings: other fair readings, in words that follow "true when", with their checks.
         kind: its verdict if its check holds: `PROVED`; `DEFINED` for a definition, whose check is that the rest of the
             theory uses just that; or `CITED` for a theorem of others.
         unprimed: names that are printed without the prime that they have elsewhere, once for every place.
@@ -163,16 +168,22 @@ class Claim:
         outcome = self.run(self.literal)
         parts = [f"as printed: {outcome.how}"]
         verdict = {True: self.kind, False: FAILS, None: UNDECIDED}[outcome.holds]
+        decisive = outcome
         reasons = ["A definition."] if self.kind == DEFINED else []
         for words, check in self.readings.items() if not outcome.holds else ():
             read_so = self.run(check)
             parts.append(f"{words}: {read_so.how}")
             if read_so.holds:
-                verdict = READING
-                reasons.append(f"Reading: {words}.")
+                if outcome.holds is not None:
+                    verdict = MISPRINTED if self.kind == DEFINED else READING
+                decisive = read_so
+                reasons.append(f"{'It fits' if self.kind == DEFINED else 'True'} when {words}.")
                 break
             if read_so.holds is None:
                 verdict = UNDECIDED
+        if decisive.holds and decisive.sizes and self.kind == PROVED:
+            verdict = CHECKED if decisive is outcome else verdict
+            reasons.append(f"Checked at {decisive.sizes}; not proved in general.")
         if self.remark:
             reasons.append(self.remark)
         if self.unprimed:

@@ -91,7 +91,8 @@ def _terms_inside(claim: Claim, fewer: int, layer: int = 4) -> Outcome:
     terms = normal_form(S.c(layer), S.recursions).expression()
     count = sum(isinstance(part, Activation) or isinstance(part.args[-1], Activation) for part in terms.args)
     named = stated.subs(j, layer) - fewer
-    return Outcome(count == named, f"c_{layer} contains the terms of {count} layers; stated: {named}")
+    how = f"c_{layer} contains the terms of {count} layers; stated: {named}"
+    return Outcome(count == named, how, f"j = {layer}")
 
 
 _RULES = bold(
@@ -214,7 +215,7 @@ CLAIMS = (
         + bold(r"x_{0}\text{ as input}"),
         partial(_terms_inside, fewer=0),
         readings={
-            "the UAT that stands inside layer j, which has the terms of j − 1 layers": partial(_terms_inside, fewer=1)
+            "the UAT is the one inside layer j, which has the terms of j − 1 layers": partial(_terms_inside, fewer=1)
         },
         remark="It equals an affine map of what j − 1 layers compute, exactly.",
         correct=bold(r"c_{j}=b'_{j,2}+W'_{j,2}(q_{j-1}+UAT_{j-1})"),
@@ -236,7 +237,7 @@ CLAIMS = (
         _PRINTED_BIAS,
         _bias_own,
         readings={
-            "as Eq. 12; for j = 1, which the text adds here, b'_{0,3} is 0 and the sum is empty": bias_two_indices
+            "read as Eq. 12 is, with b'_{0,3} = 0 and an empty sum for j = 1, which the text adds": bias_two_indices
         },
         correct=_BIAS,
         correction=bias_in_two_indices,

@@ -87,10 +87,12 @@ class Outcome:
     Args:
         holds: whether what was checked holds: True is proved, False refuted, None neither.
         how: how that was decided, with the numbers of a counterexample.
+        sizes: the sizes at which it was checked, in words, if it is checked at those only; empty for a proof.
     """
 
     holds: bool | None
     how: str
+    sizes: str = ""
 
 
 def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> Outcome:

@@ -68,6 +68,7 @@ def _generic_density(which: str) -> Outcome:
     return Outcome(
         set(counted.values()) == {Fraction(1)},
         f"every entry is a polynomial other than 0, at {len(counted)} sizes: density 1",
+        f"(N, M, h) = {', '.join(map(str, counted))}",
     )
 
 
@@ -107,7 +108,8 @@ def _with_a_mask(claim: Claim) -> Outcome:
 
 def _without_a_mask() -> Outcome:
     good = all(_sees(False, *pair) for pair in _PAIRS)
-    return both(Outcome(good, "every token contains every token, at N = 3"), _generic_density("whole"))
+    seen = Outcome(good, "every token contains every token, at N = 3", "N = 3, M = 2")
+    return both(seen, _generic_density("whole"))
 
 
 def _preceding_only(claim: Claim) -> Outcome:
@@ -153,7 +155,7 @@ def _kronecker_sum(claim: Claim) -> Outcome:
     expect(left == _WHOLE, "W'_{HVO}")
     return both(
         identity(left, right.xreplace({index("h"): heads.HEADS})),
-        Outcome(good, "the products of elements agree entry by entry, at N = M = 2 and one head"),
+        Outcome(good, "the products of elements agree entry by entry, at N = M = 2 and one head", "N = M = 2, h = 1"),
     )
 
 
@@ -168,7 +170,7 @@ CLAIMS = (
         _special_values,
         notation=heads.WHOLE,
         readings={
-            "'essentially': for all but special values, and without a mask": independent(
+            "'essentially' means for all but special values, and there is no mask": independent(
                 partial(_generic_density, "whole")
             )
         },
@@ -181,7 +183,7 @@ CLAIMS = (
         r"\text{It can be observed that }\mathbf{W}'_{HVi}\text{ is a dense matrix}",
         _special_head,
         notation=table({"W'_HV,i": _ONE_HEAD, "N": N}),
-        readings={"for all but special values, and without a mask": _generic("value")},
+        readings={"special values are left out, and there is no mask": _generic("value")},
         remark="Versions 001 and 003 say the same.",
         correct=_SHARES,
         correction=partial(_densities_as_stated, which="value"),
@@ -192,9 +194,7 @@ CLAIMS = (
         r"\text{ elements are highly correlated)}",
         _uncorrelated,
         notation=heads.PATTERNS,
-        readings={
-            "'correlated': not independent, since (NM)² elements are made of h (N² + M²) numbers": _kronecker_sum
-        },
+        readings={"'correlated' means not independent: (NM)² elements are made of h (N² + M²) numbers": _kronecker_sum},
         remark="Each head is H_k ⊗ V_k^T with V_k = S_k W_{V,k} S_k^T W_O.",
         correct=bold(r"W'_{HVO}=\sum_{k=1}^{h}H_{k}^{T}\otimes V_{k}"),
         correction=_kronecker_sum,
@@ -205,7 +205,7 @@ CLAIMS = (
         r"\text{ preceding and subsequent contexts}",
         _with_a_mask,
         notation=heads.WHOLE,
-        readings={"without a mask, as in Eq. 8, and for all but special values": independent(_without_a_mask)},
+        readings={"there is no mask, as in Eq. 8, and special values are left out": independent(_without_a_mask)},
         remark="A model that predicts the next token has a causal mask, and sees preceding tokens only.",
         correct=r"\text{token }n\text{ contains all tokens without a mask, and tokens }m\le n\text{ with a causal one}",
         correction=_preceding_only,

@@ -76,7 +76,8 @@ def _diamond_shape(claim: Claim, m: int = 3, n: int = 2) -> Outcome:
 
 def _columns_are_summed(claim: Claim) -> Outcome:
     w, x = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))
-    return Outcome(same(column_sums(w, x), w.T * x), "column sums and W^T x are equal entry by entry")
+    good = same(column_sums(w, x), w.T * x)
+    return Outcome(good, "column sums and W^T x are equal entry by entry", "m = 3, n = 2")
 
 
 _diamond_is_transposed = every(row_agrees(), _columns_are_summed)

@@ -64,4 +64,9 @@ def diamond_derivation() -> Derivation:
             diamond(w1, diamond(w2, x)), w1.T * w2.T * x, "from the right: A ⋄ (B ⋄ x) = A^T B^T x, another vector"
         ),
     )
-    return Derivation("The diamond product", steps, "It is not associative, so the identities need their brackets.")
+    remark = "It is not associative, so the identities need their brackets."
+    definition = (
+        "Entry i of W ⋄ x is the sum over k of W_{k,i} x_k, so that A ⋄ B = A^T B; matrices are square, where no size"
+        " is named."
+    )
+    return Derivation("The diamond product", steps, remark, hypotheses=(definition,))

@@ -84,7 +84,7 @@ def dynamic_parameters(
             tolerated = [k for k in moving if closed_one.xreplace({j: k}) in left_out]
         names = " and ".join(map(str, waiting))
         how = f"of {depth} layers, attention is in {names} for j in {sorted(moving)}; stated: {sorted(stated)}"
-        outcomes.append(Outcome(moving == {*stated, *tolerated}, how))
+        outcomes.append(Outcome(moving == {*stated, *tolerated}, how, f"{depth} layers"))
         waiting = []
     expect(sorted(kinds) == ["B", "C", "P"] and not waiting, "three parameters, with a range behind them")
     return both(*outcomes)
@@ -99,7 +99,7 @@ CLAIMS = (
         ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
         partial(dynamic_parameters, own=True),
         readings={
-            "the symbols are the updated ones, and the ranges name parameters that move, but not W'_{1,3}": partial(
+            "the symbols are the updated ones, and the ranges needn't name every parameter that moves": partial(
                 dynamic_parameters, left_out=(S.C(1, K),)
             )
         },

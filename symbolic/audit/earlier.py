@@ -62,7 +62,7 @@ def _columns_as_printed(claim: Claim) -> Outcome:
     good = columns == _printed_columns(claim.printed) and on_rows.agree
     return both(
         identity(Vec(value), image),
-        Outcome(good, "its first columns are the printed ones, N = M = 3, and W' fits"),
+        Outcome(good, "its first columns are the printed ones, N = M = 3, and W' fits", "N = M = 3"),
     )
 
 
@@ -72,7 +72,8 @@ def _share(claim: Claim) -> Outcome:
     good = all(
         claim.row.sides[0].subs(heads.M, m) == density(linear_on_rows(n, m).matrix) == Fraction(1, m) for n, m in sizes
     )
-    return Outcome(good, "the share of entries that aren't zero is 1/M, counted at three sizes")
+    counted = f"(N, M) = {', '.join(map(str, sizes))}"
+    return Outcome(good, "the share of entries that aren't zero is 1/M, counted at three sizes", counted)
 
 
 def _sparsity(claim: Claim) -> Outcome:
@@ -207,7 +208,7 @@ CLAIMS = (
         + r"\text{, and can be directly regarded as parameters matrix now}",
         _pattern_is_parameter,
         notation=heads.ATTENTION,
-        readings={"held at its value on this input": independent(held_pattern)},
+        readings={"H_i is held at its value on this input": independent(held_pattern)},
         remark="Its Section 3.5 says itself that H should be regarded as generated in response to the input.",
         correct=r"\mathbf{H}_{i}=\operatorname{softmax}\left(\frac{\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}}{\sqrt{M}}\right)"
         r"\text{, held at its value on this input}",
@@ -229,6 +230,7 @@ CLAIMS = (
         + r"\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
         _columns_as_printed,
         notation=_LINEAR,
+        remark="Its columns are compared there; the equation around the matrix is proved for all sizes.",
     ),
     _claim_001(
         "sparsity of Linear",

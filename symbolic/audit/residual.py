@@ -184,7 +184,9 @@ CLAIMS = (
         bold(r"x'_{i}=(W'_{i,1}x'_{i-1}+b'_{i,3})+W'_{i,3}σ(W'_{i,2}x'_{i-1}+b'_{i,2})"),
         _eq_20,
         kind=DEFINED,
-        remark="Every block type is an instance of it, with its patterns and scales held.",
+        remark="The residual term from which B.2 starts. A convolutional block is one with constant parameters; a"
+        " Transformer's block is one with dynamic parameters, which contain its attention patterns, norm scales and"
+        " gates at this input.",
     ),
     Claim(
         "21", bold(r"x'_{1}=(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"), row_agrees(S.equation_20)
@@ -229,7 +231,7 @@ CLAIMS = (
         "25",
         bold(rf"{_UAT_2},\quad x'_{{2}}=(W'_{{2,1}}x'_{{0}}+b'_{{2,1}})+UAT_{{2}}"),
         partial(_after_lets, run=in_order),
-        readings={"as Eq. 23, all symbols set at once": partial(_after_lets, run=all_at_once)},
+        readings={"all symbols are set at once, as in Eq. 23": partial(_after_lets, run=all_at_once)},
         correct=bold(r"x'_{2}=P_{2}x'_{0}+q_{2}+UAT_{2}"),
         correction=at_two,
     ),

@@ -209,8 +209,8 @@ CLAIMS = (
         _parameters_of_the_input,
         notation=_DYNAMIC,
         kind=DEFINED,
-        remark="Eq. 1 with parameters that depend on the input. By itself it says little, since b(x) alone can carry"
-        " much; its content is Eq. 20–34, which say which parameters move and how.",
+        remark="DUAT is Eq. 1 with parameters that are functions of the input. Which parameters these are, and which"
+        " functions of the input, Eq. 20–34 say for residual networks and Transformers.",
     ),
     *generality.CLAIMS,
     Claim(
@@ -246,7 +246,9 @@ CLAIMS = (
         r"\text{LoRA essentially fine-tunes the DUAT parameters layer by layer}",
         _layer_by_layer,
         readings={
-            "each layer's own parameters W'_{j,k}, not those of the closed form": independent(_theorem_with_adapters)
+            "the parameters are each layer's own W'_{j,k}, not those of the closed form": independent(
+                _theorem_with_adapters
+            )
         },
         remark="In the closed form an adapter also moves the terms of all later layers.",
         correct=bold(

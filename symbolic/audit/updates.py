@@ -284,4 +284,5 @@ def reach(rules: Rules, reading: str) -> Outcome:
             failure = identity(S.x(depth), form, [layer])
             doubt = "undecided" if failure.holds is None else "wrong"
             return Outcome(failure.holds, f"right up to depth {depth - 1}, {doubt} at depth {depth} ({failure.how})")
-    return Outcome(True, f"right at depths {DEPTHS[0]} to {DEPTHS[-1]}")
+    depths = f"depths {DEPTHS[0]} to {DEPTHS[-1]}"
+    return Outcome(True, f"right at {depths}", depths)

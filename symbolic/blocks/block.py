@@ -14,7 +14,8 @@ from symbolic.equality.normal_form import equal
 from symbolic.errors import NumbersDiffer, SymbolicError
 from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, dotted, parameters_replaced
 from symbolic.expressions.vec import Vec
-from symbolic.proof.derivation import Derivation
+from symbolic.proof.derivation import Derivation, Hypothesis
+from symbolic.proof.hypotheses import ANY, NOTHING_HELD, held_parameters
 from symbolic.proof.legend import kind_of
 from symbolic.proof.step import Step, equality, let
 from symbolic.proof.typesetting import article
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 class Block:
     """One layer, written as an expression of the stream: its residual terms read off, proved and unrolled.
 
-    Every parameter is a layer's own, and gets the layer's index; what moves with the input (patterns, scales, gates) is
-    held at its value, as a parameter.
+    Every parameter is a layer's own, and gets the layer's index. A parameter that depends on the input (a pattern, a
+    scale, a gate) is held: it is treated as a constant, with its value on this input.
 
     Args:
         layer: a function from the stream to what the layer makes of it.
@@ -53,7 +54,7 @@ class Block:
         >>> print(block.residual_terms().verdict)
         1 of 1 checks hold, with 6 definitions
         >>> print(block.prove().verdict)
-        8 of 8 checks hold, with 1 hypothesis
+        8 of 8 checks hold, by induction, with 9 definitions
 
     Source: Wang & Li, Eq. 20 and 28–34.
     """
@@ -145,12 +146,12 @@ class Block:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        """The parameters of one layer that move with the input and are held at their values on it."""
+        """The parameters of one layer that depend on the input and are treated as constants, at their values on it."""
         return tuple(sorted(self.written.atoms(Held), key=str))
 
     @property
     def weights(self) -> tuple[Parameter, ...]:
-        """The parameters of one layer that stand still."""
+        """The constant parameters of one layer."""
         moved = {self.stream, *self.held, *self.written.atoms(Ones)}
         return tuple(sorted(self.written.atoms(Parameter) - moved, key=str))
 
@@ -164,16 +165,25 @@ class Block:
             steps.append(Step(s.x(k), self.layer.right, "on x' = vec(x)", equal(Vec(self.written), whole)))
         steps += [let(entry.left, entry.right, "read off") for entry in self.parameters]
         steps.append(equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters)))
-        remark = self._held_remark()
+        meanings = []
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
-            remark += f" {stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}."
-        terms = Derivation(f"The residual terms of the {self.name}", tuple(steps), remark.strip())
+            meanings.append(f"{stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}.")
+        hypotheses = held_parameters(self.held), ANY
+        title = f"The residual terms of the {self.name}"
+        terms = Derivation(title, tuple(steps), " ".join(meanings), hypotheses=hypotheses)
         return self._printed(self._explained(terms))
 
-    def _held_remark(self) -> str:
-        held = ", ".join(map(str, self.held))
-        return f"Held at their values on this input: {held}." if held else ""
+    @property
+    def _hypotheses(self) -> tuple[Hypothesis, ...]:
+        """What theorems on a stack of such layers assume."""
+        layer = Step(self.stream.xreplace({i: i + 1}), self.written, f"Every layer is the {self.name}", None)
+        return layer, held_parameters(self.held), ANY
+
+    @property
+    def _with_letters(self) -> tuple[Hypothesis, ...]:
+        """The same, where the layer's parameters stay the letters that its residual terms define."""
+        return *self._hypotheses, f"W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}."
 
     def _meanings(self) -> dict[str, str]:
         """Return the meaning of every letter of a block that was read from a program, in words."""
@@ -187,9 +197,15 @@ class Block:
 
     def _instance(self, derivation: Derivation, title: str) -> Derivation:
         """Return a derivation with this block's parameters put in where the general ones stand."""
-        table = {entry.left: entry.right for entry in self.parameters}
-        instance = derivation.with_parameters(lambda parameter: table.get(parameter, parameter))
-        return self._explained(replace(instance, title=title))
+        table = {(entry.left.letter, *entry.left.lower[1:]): entry.right for entry in self.parameters}
+
+        def put(parameter: Parameter) -> MatrixExpr:
+            """Return what a parameter of any layer is in this block."""
+            right = None if parameter.of_layer else table.get((parameter.letter, *parameter.lower[1:]))
+            return parameter if right is None else right.xreplace({i: parameter.lower[0] - 1})
+
+        instance = derivation.with_parameters(put)
+        return self._explained(replace(instance, title=title, hypotheses=self._hypotheses))
 
     def on_paper(self, parameter: Parameter) -> Parameter:
         """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
@@ -215,7 +231,8 @@ class Block:
         """
         title = f"The closed form at every depth, for the {self.name}"
         proof = prove(self.stack, layer=self.layer, parameters=self.parameters, title=title)
-        return self._printed(self._explained(proof) if letters else self._instance(proof, title))
+        lettered = replace(proof, hypotheses=self._with_letters)
+        return self._printed(self._explained(lettered) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
         """Return the closed form at a depth, compared with the network of such blocks.
@@ -225,7 +242,7 @@ class Block:
         """
         title = f"The unrolled form of the {self.name}"
         unrolled = unroll(depth, self.stack, self.layer, self.parameters, title)
-        return self._printed(self._explained(unrolled))
+        return self._printed(self._explained(replace(unrolled, hypotheses=self._with_letters)))
 
     def collapse(self) -> Derivation:
         """Return the collapse to one affine map, with this block's parameters put in."""
@@ -238,6 +255,7 @@ class Block:
     def difference(self) -> Derivation:
         """Return the difference form of two inputs, between which held parameters change, for this block."""
         theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
+        theorem = replace(theorem, hypotheses=(self._hypotheses[0], NOTHING_HELD, ANY))
         return self._printed(with_moving_parameters(theorem, self.parameters))
 
     def verify(
@@ -302,7 +320,7 @@ class Block:
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
-        parts = [replace(self.residual_terms(), remark=self._held_remark()), self.prove(letters=True)]
+        parts = [replace(self.residual_terms(), remark=""), self.prove(letters=True)]
         parts += [] if depth is None else [self.unroll(depth)]
         return article(*parts)
 

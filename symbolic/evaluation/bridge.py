@@ -152,8 +152,8 @@ def _sizes(given: Mapping[Parameter, Array]) -> dict[Symbol, Expr]:
 
 
 def to_jax(
-    expression: MatrixExpr | Mapping[str, MatrixExpr],
-    activation: Activate | Mapping[str, Activate],
+    expression: "MatrixExpr | Mapping[str, MatrixExpr]",
+    activation: "Activate | Mapping[str, Activate]",
     definitions: Iterable[Definition] = (),
 ) -> Callable[[Mapping[Any, Array]], Any]:
     """Return an expression as a function of its parameters' arrays, which composes with `jax.jit`, `grad` and `vmap`.
@@ -165,7 +165,7 @@ def to_jax(
         definitions: definitions of parameters; their arrays needn't be given.
 
     Returns:
-        A function of a mapping from names (`name_of`), or from parameters, to arrays, matrices `[rows, columns]` and
+        A function of a mapping from parameters, or from their names, to arrays, matrices `[rows, columns]` and
         vectors `[rows]`; it returns a matrix, or a vector where the expression is one; a dictionary of them for several
         expressions.
 

@@ -73,7 +73,9 @@ def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
 
 
 def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
-    """Return a parameter that depends on the input and is held at its value on it: a pattern, a scale, a gate.
+    """Return a held parameter: it depends on the input and is treated as a constant, with its value on this input.
+
+    An attention pattern, a norm's scale and a gate are held.
 
     Args:
         letter: its letter.
@@ -100,7 +102,7 @@ def scalar(letter: str, *indices: Any) -> Entry:
 
 
 def held_scalar(letter: str, *indices: Any) -> Entry:
-    """Return a number that depends on the input and is held at its value on it.
+    """Return a held number: it depends on the input and is treated as a constant, with its value on this input.
 
     Args:
         letter: its letter.

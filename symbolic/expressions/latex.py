@@ -68,7 +68,8 @@ _GLYPHS = {
     "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
     "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",
     "Λ": r"\Lambda", "α": r"\alpha", "≈": r"\approx", "θ": r"\theta", "Ĥ": r"\hat{H}", "|": "|", "<": "<", ">": ">",
-    "²": "^2", "′": "'", "*": r"\ast",
+    "²": "^2", "′": "'", "*": r"\ast", "κ": r"\kappa", "μ": r"\mu", "γ": r"\gamma", "ρ": r"\rho",
+    "Φ": r"\Phi", "Ψ": r"\Psi",
 }  # fmt: skip
 
 _INDEXED = re.compile(r"(?:[^\W\d_]+|\))'?(?:[_^](?:\{[^}]*\}|[^\W\d_]+|\d+))+")
@@ -94,7 +95,26 @@ def _formula(text: str) -> str:
     return "$" + "".join(_GLYPHS[c] + " " if c in _GLYPHS and c not in "'*" else c for c in text) + "$"
 
 
+_POWER = re.compile(r"(\d+)\^\(([^)]*)\)")
+
+_NEGATIVE = re.compile(r"(?<![\w$])-(?=\d)")
+
+# A letter that is a word: no article, no section such as B.2; the letter A where an operator or a letter follows.
+_ALONE = re.compile(r"(?<![\w\\'’$.])(Δ?)(?:([B-Zb-z])|(A)(?=\s?[⋄⊗+=−,)]|\s[B-Z]\b))('?)(?![\w'’$]|\.\w)")
+
+
+def _letter(match: re.Match) -> str:
+    change = r"\Delta " if match[1] else ""
+    return f"${change}{match[2] or match[3]}{match[4]}$"
+
+
 def _words(text: str) -> str:
+    text = _NEGATIVE.sub("−", _ALONE.sub(_letter, text))
+    text = _POWER.sub(lambda match: f"${match[1]}^{{{match[2].replace('−', '-')}}}$", text)
+    return "".join(part if part.startswith("$") else _plain(part) for part in re.split(r"(\$[^$]*\$)", text))
+
+
+def _plain(text: str) -> str:
     for character, replacement in (
         ("&", r"\&"),
         ("%", r"\%"),
@@ -117,6 +137,8 @@ def escaped(text: str) -> str:
     Example:
         >>> print(escaped("W'_{i,1} is 50 % of C₁⁽²⁾ if ε ≤ 1"))
         $W'_{i,1}$ is 50 \% of $C_{1}^{(2)}$ if $\varepsilon $ $\le $ 1
+        >>> print(escaped("A norm's scale r and ΔW', e.g. 10^(−6)"))
+        A norm's scale $r$ and $\Delta W'$, e.g. $10^{-6}$
     """
     text = _SMALL.sub(_with_ascii_indices, text)
     parts, end = [], 0

@@ -138,13 +138,13 @@ class Variable(Parameter):
 
 
 class Weight(Parameter):
-    """A parameter of a user's layer that stands still."""
+    """A constant parameter of a user's layer."""
 
     of_layer = True
 
 
 class Held(Parameter):
-    """A parameter that moves with the input and is held at its value on it: a pattern, a scale, a gate."""
+    """A parameter that depends on the input and is treated as a constant: a pattern, a scale, a gate."""
 
     of_layer = True
 

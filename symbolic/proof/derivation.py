@@ -1,7 +1,9 @@
 """Represent a derivation: equations, each with its rule and whether the normal form confirms it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from textwrap import wrap
 from typing import Any
 
 from sympy import MatrixExpr, sstr
@@ -32,6 +34,8 @@ def equation_rows(step: Step) -> list[str]:
     relation = _LATEX_RELATION[step.relation]
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
+    elif step.sizes:
+        relation = rf"\overset{{\circ}}{{{relation}}}"
     left, room, above = "" if step.left is None else typeset(step.left), ROOM - _RELATION, []
     if width(left) > _LEFT * ROOM:
         first, *following = broken(left, ROOM)
@@ -43,10 +47,46 @@ def equation_rows(step: Step) -> list[str]:
 
 def _latex_lines(step: Step) -> list[str]:
     rows = equation_rows(step)
-    return [*rows, rf"&\qquad\qquad \text{{{escaped(step.rule)}}}"] if step.rule else rows
+    return [*rows, rf"&\qquad\qquad \text{{{escaped(explanation(step))}}}"] if step.rule else rows
 
+
+def explanation(step: Step) -> str:
+    """Return the rule of an equation, with the sizes at which it was checked if it is checked at those only.
+
+    Args:
+        step: the equation.
+    """
+    return f"{step.rule}; {CHECKED_AT} {step.sizes}" if step.sizes else step.rule
+
+
+CHECKED_AT = "not proved, checked at"
 
 _MARKS = {True: "✓", False: "✗", None: " "}
+
+_CITED = re.compile(r"\bEq\. \d")
+
+_SOURCE = "Equation numbers are those of Wang & Li, arXiv:2407.00958, in its newest version."
+
+_TEXT_WIDTH = 100  # characters of prose in a line
+
+Hypothesis = str | Step
+"""A sentence, or an equation whose rule says what it is."""
+
+
+def sentence(hypothesis: Hypothesis) -> str:
+    """Return a hypothesis as a sentence in LaTeX.
+
+    Args:
+        hypothesis: a sentence in plain words, or an equation.
+    """
+    if isinstance(hypothesis, str):
+        return escaped(hypothesis)
+    rows = " \\\\\n".join(equation_rows(hypothesis))
+    return f"{escaped(hypothesis.rule)}:\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -57,8 +97,9 @@ class Derivation:
         title: its title.
         steps: the equations, in order.
         remark: one sentence on what it says or assumes.
-        given: definitions that the steps rest on, which a document states before them.
+        given: definitions that the steps rest on, which are stated before them.
         words: the meanings of letters that the table of letters doesn't know.
+        hypotheses: what is assumed, in sentences and equations, which are stated before everything else.
     """
 
     title: str
@@ -66,23 +107,47 @@ class Derivation:
     remark: str = ""
     given: tuple[Step, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict, compare=False)
+    hypotheses: tuple[Hypothesis, ...] = ()
 
     @property
     def verified(self) -> bool:
-        """Whether every check holds."""
+        """Whether every check holds, those at some sizes only too."""
         return all(step.verified is not False for step in self.steps)
 
     @property
+    def proved(self) -> bool:
+        """Whether there is a check, and every one is a proof for all sizes."""
+        return self.verified and any(step.proved for step in self.steps) and not any(step.sizes for step in self.steps)
+
+    @property
+    def source(self) -> str:
+        """A sentence on the paper whose equations are named by their numbers; empty if none is."""
+        stated = (*self.hypotheses, *self.steps)
+        return _SOURCE if any(_CITED.search(each if isinstance(each, str) else each.rule) for each in stated) else ""
+
+    @property
+    def inductions(self) -> tuple[Step, ...]:
+        """The equations that are proved for every `i` by induction, as they stand at `i`."""
+        return tuple(step for step in self.steps if step.by_induction)
+
+    @property
     def verdict(self) -> str:
-        """The number of checks that hold, of definitions and of hypotheses, in words."""
-        checks = [step.verified for step in self.steps if step.verified is not None]
-        stated = [step.relation for step in self.steps if step.verified is None]
-        definitions = stated.count(":=")
-        counts = {"definition": definitions, "hypothesis": len(stated) - definitions}
-        plural = {"definition": "definitions", "hypothesis": "hypotheses"}
-        given = [f"{count} {name if count == 1 else plural[name]}" for name, count in counts.items() if count]
+        """The number of checks that hold, of definitions and of assumptions, in words."""
+        checks = [step for step in self.steps if step.verified is not None]
+        proofs = [step for step in checks if not step.sizes]
+        counts = {
+            "definition": len(self.given) + sum(s.verified is None and s.relation == ":=" for s in self.steps),
+            "assumption": sum(step.assumed for step in self.steps),
+        }
+        given = [_counted(number, noun) for noun, number in counts.items() if number]
+        parts = []
+        if proofs or not checks:
+            parts.append(f"{sum(map(bool, (step.verified for step in proofs)))} of {len(proofs)} checks hold")
+        if at_sizes := [step.verified for step in checks if step.sizes]:
+            parts.append(f"{sum(map(bool, at_sizes))} of {len(at_sizes)} hold at the sizes checked, and aren't proved")
         return (
-            f"{sum(checks)} of {len(checks)} checks hold"
+            "; ".join(parts)
+            + (", by induction" if self.inductions else "")
             + (f", with {' and '.join(given)}" if given else "")
             + ("" if self.verified else ": NOT PROVED")
         )
@@ -97,25 +162,46 @@ class Derivation:
         def put_in(step: Step) -> Step:
             return replace(step, left=parameters_replaced(step.left, put), right=parameters_replaced(step.right, put))
 
-        return replace(self, steps=tuple(map(put_in, self.steps)), given=tuple(map(put_in, self.given)))
+        return replace(
+            self,
+            steps=tuple(map(put_in, self.steps)),
+            given=tuple(map(put_in, self.given)),
+            hypotheses=tuple(each if isinstance(each, str) else put_in(each) for each in self.hypotheses),
+        )
 
     def rows(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
-        return " \\\\\n".join(line for step in self.steps for line in _latex_lines(step))
+        return " \\\\\n".join(line for step in (*self.given, *self.steps) for line in _latex_lines(step))
 
     def latex(self) -> str:
-        """Return the steps as LaTeX for a formula: an `aligned` environment, with a `?` over what isn't verified."""
+        """Return the definitions and the steps as LaTeX for a formula: an `aligned` environment.
+
+        A `?` stands over the relation of what isn't verified, a circle over that of what is checked at some sizes only.
+        """
         return f"\\begin{{aligned}}\n{self.rows()}\n\\end{{aligned}}"
 
     def unicode(self) -> str:
-        """Return the derivation as plain text."""
-        lefts = ["" if step.left is None else sstr(step.left) for step in self.steps]
-        width = max((len(left) for left in lefts if len(left) <= _ALIGNED), default=0)
+        """Return the derivation as plain text: hypotheses, definitions, what is proved, and the steps."""
+        written = [("" if s.left is None else sstr(s.left), s) for s in (*self.given, *self.steps)]
+        width = max((len(left) for left, _ in written if len(left) <= _ALIGNED), default=0)
+        equations = []
+        for left, step in written:
+            mark = "○" if step.verified and step.sizes else _MARKS[step.verified]
+            rule = f"    [{explanation(step)}]" if step.rule else ""
+            equations.append(f"{mark} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
         rows = [self.title, "─" * len(self.title)]
-        for step, left in zip(self.steps, lefts, strict=True):
-            rule = f"    [{step.rule}]" if step.rule else ""
-            rows.append(f"{_MARKS[step.verified]} {left:>{width}} {step.relation} {sstr(step.right)}{rule}")
-        return "\n".join([*rows, *([self.remark] if self.remark else []), self.verdict])
+        rows += ["Hypotheses:"] if self.hypotheses else []
+        for each in self.hypotheses:
+            words = each if isinstance(each, str) else f"{each.rule}:"
+            rows += wrap(words, _TEXT_WIDTH, initial_indent="· ", subsequent_indent="  ", break_on_hyphens=False)
+            rows += [] if isinstance(each, str) else [f"    {sstr(each.left)} = {sstr(each.right)}"]
+        rows += equations[: len(self.given)]
+        if self.inductions:
+            rows.append(
+                "Claim, for every i ≥ 0: " + " and ".join(f"{sstr(s.left)} = {sstr(s.right)}" for s in self.inductions)
+            )
+        rows += equations[len(self.given) :]
+        return "\n".join([*rows, *filter(None, (self.remark, self.source)), self.verdict])
 
     def __str__(self) -> str:
         return self.unicode()
@@ -124,6 +210,13 @@ class Derivation:
         printer.text(str(self))
 
     def _repr_latex_(self) -> str:
-        foot = [rf"\text{{{escaped(words)}}}" for words in (self.remark, self.verdict) if words]
-        rows = [rf"\textbf{{{escaped(self.title)}}}", self.latex(), *foot]
+        def prose(words: str) -> list[str]:
+            return [rf"\text{{{escaped(line)}}}" for line in wrap(words, _TEXT_WIDTH, break_on_hyphens=False)]
+
+        rows = [rf"\textbf{{{escaped(self.title)}}}"]
+        for each in self.hypotheses:
+            rows += prose(each if isinstance(each, str) else f"{each.rule}:")
+            if not isinstance(each, str):
+                rows.append("\\begin{aligned}\n" + " \\\\\n".join(equation_rows(each)) + "\n\\end{aligned}")
+        rows += [self.latex(), *prose(self.remark), *prose(self.source), *prose(self.verdict)]
         return "$$\\begin{gathered}\n" + " \\\\\n".join(rows) + "\n\\end{gathered}$$"

@@ -1,9 +1,9 @@
 """Make a table of the letters that occur in a derivation, with their meanings."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from sympy import Basic, Identity, Integer, MatrixBase, Symbol, ZeroMatrix
+from sympy import Basic, Identity, Integer, MatrixBase, Symbol, ZeroMatrix, sstr
 
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
@@ -19,19 +19,19 @@ i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
 
 _CLOSED_FORM = {
     "x'": "the residual stream after layer i, as a vector; that of index 0 is the input",
-    "W'1": "the linear path of layer i",
-    "W'2": "what layer i multiplies the stream by inside its activation",
-    "W'3": "what layer i multiplies its activation by",
-    "W'4": "what carries the activation of an earlier term of layer i into a later one",
+    "W'1": "the matrix on the linear path of layer i",
+    "W'2": "the matrix inside the activation of layer i",
+    "W'3": "the matrix that multiplies the activation of layer i",
+    "W'4": "the matrix from the activation of one term of layer i to a later term of it",
     "b'1": "the bias on the linear path of layer i",
     "b'2": "the bias inside the activation of layer i",
     "b'3": "the bias on the linear path of layer i",
-    "P": "carries the input to layer i",
-    "q": "the biases, carried to layer i",
-    "B": "carries the input into the activation of layer i",
-    "c": "the bias inside the activation of layer i, with all earlier terms in it",
-    "C": "carries the activation of layer j to layer i",
-    "UAT": "the sum of the terms of all layers up to i",
+    "P": "the matrix that multiplies the input in the closed form of layer i",
+    "q": "the bias in the closed form of layer i",
+    "B": "the matrix that multiplies the input inside the activation of layer i",
+    "c": "the bias inside the activation of layer i; it contains the terms of all earlier layers",
+    "C": "the matrix that multiplies the activation of layer j in the closed form of layer i",
+    "UAT": "the sum of the terms of layers 1 to i",
 }
 
 _CONSEQUENCES = {
@@ -39,19 +39,19 @@ _CONSEQUENCES = {
     "t": "the offsets of the activation of layer i, held",
     "J": "layer i as a matrix, its slopes held",
     "Wbar": "the network up to layer i as one matrix",
-    "bbar": "the network up to layer i: its bias",
+    "bbar": "the bias of the network up to layer i",
     "u": "the read-out, pulled back to layer i",
     "y": "the number that the read-out reads after layer i",
     "z": "the pre-activation of layer i",
     "h": "the activation of layer i",
-    "Φ": "carries a change from layer j to layer i",
-    "Phi": "carries a change from layer j to layer i",
-    "Ψ": "carries a change through layer i",
-    "Psi": "carries a change through layer i",
+    "Φ": "the matrix that takes a change after layer j to its effect after layer i",
+    "Phi": "the matrix that takes a change after layer j to its effect after layer i",
+    "Ψ": "the matrix that takes a change before layer i to its effect after it",
+    "Psi": "the matrix that takes a change before layer i to its effect after it",
     "κ": "the slopes of the secants of the activation of layer i",
     "kappa": "the slopes of the secants of the activation of layer i",
-    "μ": "what the moved parameters of layer i bring",
-    "mu": "what the moved parameters of layer i bring",
+    "μ": "the effect of the changed parameters of layer i",
+    "mu": "the effect of the changed parameters of layer i",
 }
 
 _OF_TITLE = {
@@ -134,20 +134,37 @@ _NUMBERS = {
 _INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
 
 _DECORATED = {
-    "Δ": (r"\Delta", "the change of what stands behind it"),
-    "\u0304": (r"\overline{\phantom{x}}", "the mean of what stands below it, at two inputs"),
-    "\u0303": (r"\widetilde{\phantom{x}}", "what stands below it, at another input or for another network"),
-    "\u0302": (r"\widehat{\phantom{x}}", "the papers' letter for the parameter of the unrolled form"),
+    "Δ": (r"\Delta", "Δ", "the change of what stands behind it"),
+    "\u0304": (r"\overline{\phantom{x}}", "◌\u0304", "the mean of what stands below it, at two inputs"),
+    "\u0303": (r"\widetilde{\phantom{x}}", "◌\u0303", "what stands below it, at another input or for another network"),
+    "\u0302": (r"\widehat{\phantom{x}}", "◌\u0302", "the papers' letter for the parameter of the unrolled form"),
 }
 
 _OPERATIONS = {
-    Identity: (r"\mathbf{I}", "the identity"),
-    ZeroMatrix: (r"\mathbf{0}", "zero"),
-    Diagonal: (r"\operatorname{diag}", "the diagonal matrix with a vector on its diagonal"),
-    Vec: (r"\operatorname{vec}", "the entries of a matrix as a vector, row by row"),
-    Kronecker: (r"\otimes", "the Kronecker product"),
-    Hadamard: (r"\odot", "the product entry by entry"),
+    Identity: (r"\mathbf{I}", "I", "the identity"),
+    ZeroMatrix: (r"\mathbf{0}", "0", "zero"),
+    Diagonal: (r"\operatorname{diag}", "diag", "the diagonal matrix with a vector on its diagonal"),
+    Vec: (r"\operatorname{vec}", "vec", "the entries of a matrix as a vector, row by row"),
+    Kronecker: (r"\otimes", "⊗", "the Kronecker product"),
+    Hadamard: (r"\odot", "⊙", "the product entry by entry"),
 }
+
+
+class Letter(NamedTuple):
+    """A letter or a sign with its meaning.
+
+    Args:
+        latex: its LaTeX.
+        text: it as plain text.
+        shape: rows and columns of a matrix; empty for anything else.
+        words: its meaning.
+    """
+
+    latex: str
+    text: str
+    shape: tuple[Any, ...]
+    words: str
+
 
 Row = tuple[str, str, str]
 
@@ -177,13 +194,14 @@ def kind_of(parameter: Parameter) -> str:
     """
     what = "vector" if parameter.shape[1] == 1 else "matrix"
     if isinstance(parameter, Held):
-        return f"a {what} that moves with the input, held at its value on it"
-    return f"data, a {what}" if isinstance(parameter, Variable) else f"a {what} that stands still"
+        return f"a {what} that depends on the input, held at its value on this one"
+    return f"data, a {what}" if isinstance(parameter, Variable) else f"a constant {what}"
 
 
 def _parts(derivation: Derivation) -> Iterator[Any]:
     """Yield the parts of a derivation; of a parameter's indices the letters that count, of its shape the symbols."""
-    sides = (side for step in (*derivation.given, *derivation.steps) for side in (step.left, step.right))
+    stated = (each for each in derivation.hypotheses if not isinstance(each, str))
+    sides = (side for step in (*stated, *derivation.given, *derivation.steps) for side in (step.left, step.right))
     waiting = [side for side in sides if isinstance(side, Basic | MatrixBase)][::-1]
     while waiting:
         part = waiting.pop()
@@ -223,12 +241,46 @@ def _counts(symbol: Symbol) -> bool:
     return bool(symbol.is_integer and not symbol.is_positive)
 
 
-def _number(symbol: Symbol, derivation: Derivation) -> Row:
+def _number(symbol: Symbol, derivation: Derivation) -> Letter:
     """Return the row of a size, an index, a number, or an entry of an explicit matrix."""
     stem, entry, _ = symbol.name.partition("_")
     known = _OF_TITLE.get(derivation.title, {}) if entry else _INDICES if _counts(symbol) else _NUMBERS
     otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"
-    return typeset(Symbol(stem)), "", known.get(stem, otherwise)
+    words = known.get(stem, otherwise)
+    return Letter(typeset(Symbol(stem)), stem, (), f"{words}: an entry" if entry and stem in known else words)
+
+
+def letters(derivations: Iterable[Derivation]) -> list[Letter]:
+    """Return every letter and sign that occurs with its meaning, each once.
+
+    Args:
+        derivations: the derivations.
+    """
+    found: dict[tuple[str, tuple[Any, ...], str], Letter] = {}
+    signs: list[Letter] = []
+    for derivation in derivations:
+        for part in _parts(derivation):
+            if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
+                signs.append(Letter(r"\mathbf{1}", "1", (), "the vector of ones"))
+            elif isinstance(part, Parameter):
+                letter, marks = _bare(part.letter)
+                explained, words = _explained(part, letter, derivation)
+                shape = explained.shape
+                found.setdefault((letter, shape, words), Letter(typeset(explained), sstr(explained), shape, words))
+                signs += [
+                    Letter(latex, text, (), words) for latex, text, words in map(_DECORATED.__getitem__, sorted(marks))
+                ]
+                signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
+            elif isinstance(part, Activation):
+                name = part.function
+                signs.append(Letter(part.latex_name.rstrip("'"), name, (), "an activation function, entry by entry"))
+                signs += [Letter(part.latex_name, f"{name}′", (), "its derivative")] * part.order
+            elif isinstance(part, Symbol):
+                signs.append(_number(part, derivation))
+            elif type(part) in _OPERATIONS:
+                latex, text, words = _OPERATIONS[type(part)]
+                signs.append(Letter(latex, text, (), words))
+    return list(dict.fromkeys([*found.values(), *signs]))
 
 
 def rows(derivations: Iterable[Derivation]) -> list[Row]:
@@ -237,28 +289,27 @@ def rows(derivations: Iterable[Derivation]) -> list[Row]:
     Args:
         derivations: the derivations.
     """
-    letters: dict[tuple[str, str, str], Row] = {}
-    signs: list[Row] = []
-    for derivation in derivations:
-        for part in _parts(derivation):
-            if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
-                signs.append((r"\mathbf{1}", "", "the vector of ones"))
-            elif isinstance(part, Parameter):
-                letter, marks = _bare(part.letter)
-                explained, words = _explained(part, letter, derivation)
-                shape = r" \times ".join(map(typeset, explained.shape))
-                letters.setdefault((letter, shape, words), (typeset(explained), shape, words))
-                signs += [(latex, "", words) for latex, words in map(_DECORATED.__getitem__, sorted(marks))]
-                signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
-            elif isinstance(part, Activation):
-                signs.append((part.latex_name.rstrip("'"), "", "an activation function, entry by entry"))
-                signs += [(part.latex_name, "", "its derivative")] * part.order
-            elif isinstance(part, Symbol):
-                signs.append(_number(part, derivation))
-            elif type(part) in _OPERATIONS:
-                latex, words = _OPERATIONS[type(part)]
-                signs.append((latex, "", words))
-    return list(dict.fromkeys([*letters.values(), *signs]))
+    each = (
+        (letter.latex, r" \times ".join(map(typeset, letter.shape)), letter.words) for letter in letters(derivations)
+    )
+    return list(dict.fromkeys(each))
+
+
+def letters_in_text(*derivations: Derivation) -> str:
+    """Return a table of exactly the letters that occur in derivations, as plain text.
+
+    Args:
+        derivations: the derivations.
+
+    Example:
+        >>> from symbolic.theorems.lemma import lemma_1
+        >>> print(letters_in_text(lemma_1()).splitlines()[2])
+        β      r × k  the matrix before the sum
+    """
+    cells = [(letter.text, " × ".join(map(str, letter.shape)), letter.words) for letter in letters(derivations)]
+    first, second = (max((len(row[column]) for row in cells), default=0) for column in (0, 1))
+    lines = [f"{text:<{first}}  {shape:<{second}}  {words}" for text, shape, words in dict.fromkeys(cells)]
+    return "\n".join(["Letters", "───────", *lines])
 
 
 def letters_section(*derivations: Derivation) -> str:

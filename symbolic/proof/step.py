@@ -1,7 +1,7 @@
 """Represent one equation of a derivation, and decide whether it holds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sympy import MatrixExpr
@@ -19,8 +19,10 @@ class Step:
         left: left side; None continues the line above.
         right: right side.
         rule: the rule that gives it, in words.
-        verified: whether a check confirmed it; None for a definition and a hypothesis, which need none.
+        verified: whether a check confirmed it; None for a definition, an assumption and an induction hypothesis.
         relation: `=`, `:=` for a definition, `≈` for a first order, `≤` or `<`.
+        by_induction: whether it is an induction hypothesis, which the induction discharges: no assumption.
+        sizes: the sizes at which it was checked, in words, if it is checked at those only; empty for a proof.
     """
 
     left: Any
@@ -28,6 +30,18 @@ class Step:
     rule: str
     verified: bool | None
     relation: str = "="
+    by_induction: bool = False
+    sizes: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is proved, for all sizes."""
+        return bool(self.verified) and not self.sizes
+
+    @property
+    def assumed(self) -> bool:
+        """Whether it is an assumption: neither checked, nor a definition, nor an induction hypothesis."""
+        return self.verified is None and self.relation != ":=" and not self.by_induction
 
 
 def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
@@ -37,7 +51,7 @@ def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Def
         left: left side.
         right: right side.
         rule: the rule that gives it, in words.
-        using: the definitions and hypotheses that it rests on.
+        using: the definitions, assumptions and induction hypotheses that it rests on.
     """
     return Step(left, right, rule, equal(left, right, using))
 
@@ -57,8 +71,8 @@ def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition") -> Step:
     return Step(left, right, rule, None, ":=")
 
 
-def suppose(left: MatrixExpr, right: MatrixExpr, rule: str = "hypothesis") -> Step:
-    """Return a step that assumes an equation, as an induction does at a symbolic depth.
+def suppose(left: MatrixExpr, right: MatrixExpr, rule: str) -> Step:
+    """Return a step that assumes an equation.
 
     Args:
         left: left side.
@@ -72,6 +86,20 @@ def suppose(left: MatrixExpr, right: MatrixExpr, rule: str = "hypothesis") -> St
     return Step(left, right, rule, None)
 
 
+def induction_hypothesis(left: MatrixExpr, right: MatrixExpr, rule: str = "induction hypothesis") -> Step:
+    """Return the step that an induction supposes at a symbolic depth, and discharges.
+
+    Args:
+        left: left side.
+        right: right side.
+        rule: a word on it.
+
+    Raises:
+        ShapeMismatch: if the two don't have the same shape.
+    """
+    return replace(suppose(left, right, rule), by_induction=True)
+
+
 def let_each(*definitions: Definition, rule: str = "definition") -> tuple[Step, ...]:
     """Return the steps that state definitions.
 
@@ -79,4 +107,5 @@ def let_each(*definitions: Definition, rule: str = "definition") -> tuple[Step, 
         definitions: the definitions.
         rule: a word on them.
     """
-    return tuple(let(d.left, d.right, rule) for d in definitions)
+    where = {d: "".join(f", for {a} ≤ {b}" for a, b in d.where) for d in definitions}
+    return tuple(let(d.left, d.right, rule + words) for d, words in where.items())

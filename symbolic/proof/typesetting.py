@@ -6,7 +6,7 @@ from itertools import groupby
 
 from symbolic.expressions.latex import escaped
 from symbolic.proof.characters import compilable
-from symbolic.proof.derivation import ROOM, Derivation, equation_rows
+from symbolic.proof.derivation import ROOM, Derivation, equation_rows, explanation, sentence
 from symbolic.proof.legend import letters_section
 from symbolic.proof.line_breaks import width
 from symbolic.proof.step import Step
@@ -62,7 +62,7 @@ def _sentence(rule: str) -> str:
 def _equations(steps: Sequence[Step], place: int, first: int) -> str:
     """Return equations in a row, with the rule of neighbours that have the same before them."""
     parts, number = [], first
-    for rule, group in groupby(steps, key=lambda step: "" if step.rule in _EVIDENT else step.rule):
+    for rule, group in groupby(steps, key=lambda step: "" if step.rule in _EVIDENT else explanation(step)):
         together = list(group)
         parts.append((f"{_sentence(rule)}\n" if rule else "") + _display(together, place, number))
         number += len(together)
@@ -86,18 +86,23 @@ def _references(numbers: Sequence[int], place: int) -> str:
     )
 
 
+def _premises(derivation: Derivation) -> str:
+    """Return the hypotheses as sentences of a paragraph."""
+    sentences = [*map(sentence, derivation.hypotheses), *filter(None, [escaped(derivation.source)])]
+    return " ".join(sentences) + "\n\n" if sentences else ""
+
+
 def _theorem(derivation: Derivation, place: int) -> str:
-    """Return the statement: the equation of an induction, and by their numbers those that are proved and assumed."""
+    """Return the statement: hypotheses, the equations of an induction, and the numbers of those that are proved."""
     numbered = list(enumerate(derivation.steps, len(derivation.given) + 1))
-    checked = [number for number, step in numbered if step.verified]
-    assumed = [number for number, step in numbered if step.verified is None and step.relation == "="]
-    inductions = [step for step in derivation.steps if step.verified is None and step.rule == "hypothesis"]
-    statement = ""
-    if len(inductions) == 1:
-        rows = " \\\\\n".join(map(_fitted, equation_rows(inductions[0])))
-        statement = f"For every $i \\ge 0$,\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
-    elif assumed:
-        statement = f"With the hypotheses {_references(assumed, place)}: "
+    checked = [number for number, step in numbered if step.proved]
+    assumed = [number for number, step in numbered if step.assumed]
+    statement = _premises(derivation)
+    if assumed:
+        statement += f"Assume {_references(assumed, place)}. "
+    if derivation.inductions:
+        rows = " \\\\\n".join(_fitted(row) for step in derivation.inductions for row in equation_rows(step))
+        statement += f"For every $i \\ge 0$,\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
     plural = "s" if len(checked) > 1 else ""
     verb = "hold" if plural else "holds"
     return (
@@ -116,12 +121,11 @@ def section(derivation: Derivation, place: int = 1) -> str:
     remark = "\n\\medskip\\noindent " + escaped(derivation.remark) + "\n" if derivation.remark else ""
     given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if derivation.given else ""
     body = _equations(derivation.steps, place, len(derivation.given) + 1)
-    proved = derivation.verified and any(step.verified for step in derivation.steps)
     verdict = f"\\emph{{{derivation.verdict}.}}\n"
-    if proved:
+    if derivation.proved:
         body = f"{_theorem(derivation, place)}\\begin{{proof}}\n{body}{verdict}\\end{{proof}}\n"
     else:
-        body = f"{body}\\noindent{verdict}"
+        body = f"{_premises(derivation)}{body}\\noindent{verdict}"
     return f"\\section*{{{escaped(derivation.title)}}}\n{given}{body}{remark}"
 
 

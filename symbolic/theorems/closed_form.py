@@ -10,7 +10,8 @@ from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let_each, suppose
+from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.step import Step, equality, induction_hypothesis, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, i
 
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
@@ -59,7 +60,7 @@ def prove(
 
     Example:
         >>> print(prove().verdict)
-        8 of 8 checks hold, with 1 hypothesis
+        8 of 8 checks hold, by induction, with 9 definitions
 
     Source: Wang & Li, Eq. 26, 27 and 31–34.
     """
@@ -84,9 +85,9 @@ def prove(
     carried = s.P(k) * s.x(0) + s.q(k) + (s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1))
     steps = [
         equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", known),
-        suppose(s.x(i), s.form(i)),
+        induction_hypothesis(s.x(i), s.form(i)),
         equality(s.x(k), s.general_term(k), "the layer is a residual term, Eq. 20", (layer, *parameters)),
-        equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "hypothesis, Eq. 26", (hypothesis, *parameters)),
+        equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "induction hypothesis, Eq. 26", (hypothesis, *parameters)),
         Step(None, carried, "recursions of P and q, Eq. 26", equal(path, carried, (hypothesis, *known))),
     ]
     for t in s.terms:
@@ -96,7 +97,7 @@ def prove(
         put_in = s.W(k, 2, t) * s.P(i) * s.x(0) + rest
         activations = s.activated(inside, t), s.activated(argument, t)
         steps += [
-            equality(inside, put_in, "hypothesis, Eq. 27", (hypothesis, *parameters)),
+            equality(inside, put_in, "induction hypothesis, Eq. 27", (hypothesis, *parameters)),
             equality(*activations, "recursions of B and c, Eq. 27", (hypothesis, *known)),
         ]
     if s.sizes:
@@ -105,5 +106,5 @@ def prove(
     whole = equal(s.x(k), s.form(k), (hypothesis, layer, *known))
     steps.append(Step(s.x(k), s.form(k), "Eq. 33 at depth i + 1", whole))
     remark = "So it holds at every depth: at 0, and at i + 1 whenever it holds at i."
-    proof = Derivation(title, tuple(steps), remark, given=let_each(*rules))
+    proof = Derivation(title, tuple(steps), remark, given=let_each(*rules), hypotheses=of_a_held_stack(s.equation_20))
     return proof if proof.verified else replace(proof, remark="")

@@ -10,7 +10,8 @@ from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let, suppose
+from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.step import Step, equality, induction_hypothesis, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
 
@@ -74,14 +75,19 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
     one_step = equal(x(k), whole(k) * x(0) + rest(k), (hypothesis, layer, *rules))
     steps = (
         Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), ":="),
-        *(let(rule.left, rule.right) for rule in rules if rule.variables),
+        *let_each(*rules),
         equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
-        suppose(x(i), hypothesis.right),
+        induction_hypothesis(x(i), hypothesis.right),
         Step(x(k), whole(k) * x(0) + rest(k), "step", one_step),
         equality(whole(0), s.P(0) + IndexedSum(shares(j, 0), j, 1, 0), "base", (*rules, *s.recursions)),
-        suppose(whole(i), split.right, "hypothesis: the linear path, and each term's share"),
+        induction_hypothesis(whole(i), split.right, "induction hypothesis: the linear path, and each term's share"),
         equality(whole(k), s.P(k) + IndexedSum(shares(j, k), j, 1, k), "step", (split, *rules, *s.recursions)),
     )
+    slopes = (
+        "The pre-activation z_i of this input has slopes s_i and offsets t_i with σ(z_i) = diag(s_i) z_i + t_i, such as"
+        " t_i = σ(0); they are held too."
+    )
+    given = let_each(*(rule for rule in s.recursions if rule.left.letter in "PC"))
     return Derivation(
-        "The collapse to one affine map", steps, "The slopes s and offsets t are held at their values on this input."
+        "The collapse to one affine map", steps, given=given, hypotheses=(*of_a_held_stack(s.equation_20), slopes)
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import ImmutableMatrix, MatrixExpr, Transpose
+from sympy import MatrixExpr, Transpose
 
 from symbolic.equality.definition import Definition
 from symbolic.expressions.constructors import ones
@@ -10,16 +10,9 @@ from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let, suppose
+from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.step import Step, equality, induction_hypothesis, let, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
-from symbolic.vectorisation.entries import entries, same
-
-
-def _split_over_neurons(width: int = 2, neurons: int = 3) -> bool:
-    """Tell, entry by entry, whether `uᵀ W s` is the sum of the entries of `(Wᵀ u) ⊙ s`."""
-    u, w, s = (entries(Parameter(*p)) for p in (("u", (), width, 1), ("W", (), width, neurons), ("s", (), neurons, 1)))
-    shares = [(w.T * u)[k] * s[k] for k in range(neurons)]
-    return same(u.T * w * s, ImmutableMatrix([[sum(shares)]]))
 
 
 def contributions(stack: ResidualStack | None = None) -> Derivation:
@@ -54,7 +47,7 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     def over_neurons(t: int) -> Step:
         neurons = Transpose(ones(s.sizes[t - 1])) * (Diagonal(Transpose(s.W(k, 3, t)) * u(k)) * term(k, t))
         whole = Transpose(u(k)) * s.W(k, 3, t) * term(k, t)
-        return Step(whole, neurons, "split over neurons, entry by entry", _split_over_neurons())
+        return equality(whole, neurons, "split over neurons: the sum of the entries of a vector")
 
     pulled = Definition(u(i), Transpose(s.W(k, 1)) * u(k))
     read = Definition(y(i), Transpose(u(i)) * s.x(i), (i,))
@@ -71,7 +64,7 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
             (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
         ),
         equality(y(0), start.right + IndexedSum(share(j), j, 1, 0), "base", (start,)),
-        suppose(hypothesis.left, hypothesis.right),
+        induction_hypothesis(hypothesis.left, hypothesis.right),
         equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
         *(
             equality(
@@ -84,6 +77,8 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
         ),
         *(over_neurons(t) for t in s.terms),
     )
-    return Derivation(
-        "Contributions, and their sum", steps, "Every share is exact; together with the biases they are the output."
-    )
+    remark = "So the shares of the input, of the terms and of the biases sum to the output, exactly."
+    read_out = "The read-out u of the last layer is any vector."
+    hypotheses = (*of_a_held_stack(s.equation_20), read_out)
+    carried = let_each(*(rule for rule in s.recursions if rule.left.letter == "C"))
+    return Derivation("Contributions, and their sum", steps, remark, given=carried, hypotheses=hypotheses)

@@ -13,13 +13,14 @@ from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Held, Parameter, parameters_replaced
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import equality, let, suppose
+from symbolic.proof.hypotheses import ANY, NOTHING_HELD, residual_layers
+from symbolic.proof.step import equality, induction_hypothesis, let, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
 _RULES = (
-    "carries a change through one layer",
-    "what its moved parameters bring",
-    "carries from a layer to itself",
+    "a change before a layer, after it",
+    "the effect of the layer's own changed parameters",
+    "from a layer to itself",
     "and from layer j to one layer more, for j ≤ i",
 )
 
@@ -171,7 +172,7 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
 
     Example:
         >>> print(difference().verdict)
-        9 of 9 checks hold, with 9 definitions and 2 hypotheses
+        9 of 9 checks hold, by induction, with 9 definitions and 1 assumption
 
     Source: Wang & Li, Eq. 4 and 20, on parameters that move with the input; the secants are those of Shrikumar,
         Greenside & Kundaje, "Learning Important Features Through Propagating Activation Differences", 2017.
@@ -189,28 +190,32 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
     still = [Definition(change(p), ZeroMatrix(*p.shape)) for p in form.parameters]
     steps = [
         *(let(rule.left, rule.right, "at one input; so at the other") for rule in values[::2]),
-        equality(s.x(k), s.general_term(k), "that is Eq. 20", values),
+        equality(s.x(k), s.general_term(k), "together they are Eq. 20", values),
         equality(
-            second_value(s.x(k)), at_second_input(s.general_term(k)), "where every parameter may be another one", values
+            second_value(s.x(k)),
+            at_second_input(s.general_term(k)),
+            "and so at the other input, where every parameter may be another one",
+            values,
         ),
         let(change(x), difference_of(x), "the change, and so of every letter"),
         let(midpoint(x), mean_of(x), "the midpoint, and so of every letter"),
-        equality(difference_of(product), _product(s.W(k, 1), x), "a product moves in two parts", moved),
-        *(equality(rule.left, rule.right, "so does a pre-activation", (*moved, *values)) for rule in inside),
-        *(suppose(rule.left, rule.right, "hypothesis: the slopes of σ's secants") for rule in secants),
-        equality(layer.left, layer.right, "one line of Eq. 20 minus the other", (*moved, *values)),
+        equality(difference_of(product), _product(s.W(k, 1), x), "the change of a product has two parts", moved),
+        *(equality(rule.left, rule.right, "and so has that of a pre-activation", (*moved, *values)) for rule in inside),
+        *(suppose(rule.left, rule.right, "assumption: κ are the slopes of σ's secants") for rule in secants),
+        equality(layer.left, layer.right, "Eq. 20 at one input minus Eq. 20 at the other", (*moved, *values)),
         *(let(rule.left, rule.right, name) for rule, name in zip(rules, _RULES, strict=True)),
         equality(carried.left, carried.right, "one layer, with the secants", (layer, *secants, *inside, *rules)),
         equality(change(x0), form.unrolled(0), "base", rules),
-        suppose(hypothesis.left, hypothesis.right),
+        induction_hypothesis(hypothesis.left, hypothesis.right),
         equality(change(s.x(k)), form.unrolled(k), "step", (hypothesis, carried, *rules)),
-        equality(form.mu(k), ZeroMatrix(s.width, 1), "where all parameters stand still", (*rules, *still)),
+        equality(form.mu(k), ZeroMatrix(s.width, 1), "where no parameter changes", (*rules, *still)),
     ]
     return Derivation(
         "The difference of two inputs",
         tuple(steps),
-        "The first part is what the moved input brings, the sum what the moved parameters of each layer bring. Where z"
-        " doesn't move, any slope will do; the limit is the derivative.",
+        "The first summand is the effect of the changed input, the sum that of the changed parameters of every layer."
+        " Where an entry of z doesn't change, any slope will do; the limit is the derivative.",
+        hypotheses=(residual_layers(s.equation_20), NOTHING_HELD, ANY),
     )
 
 
@@ -243,7 +248,9 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
             Definition(second_value(entry.left), held_moved, entry.variables),
         )
         steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
-        steps.append(equality(change(entry.left), moved, "moves with what is held" if held else "stands still", rules))
+        steps.append(
+            equality(change(entry.left), moved, "changes with what depends on the input" if held else "constant", rules)
+        )
         put_in[second_value(entry.left)] = held_moved
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 

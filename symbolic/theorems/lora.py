@@ -20,7 +20,8 @@ from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, let
+from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.step import Step, equality, let, let_each
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.residual_stack import ResidualStack, check_depth, i
 
@@ -202,10 +203,30 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
             "so ΔW' = I_N ⊗ (L R)^T",
         ),
         let(s.x(k), adapted.general_term(k), "Eq. 20 with adapters in all three places"),
-        Step(s.x(i), adapted.form(i), "the same theorem, with W' + ΔW' in the recursions", prove(adapted).verified),
+        Step(
+            s.x(i),
+            _adapted(s.form(i)),
+            "the same theorem, with W' + ΔW' for W' in the recursions of P + ΔP, q + Δq, B + ΔB, c + Δc and C + ΔC",
+            prove(adapted).verified,
+        ),
         *changes,
         Step(s.x(depth), form, f"against the adapted network at depth {depth}", closed),
     )
+    terms = (
+        z,
+        Definition(activation, Activation(pre_activation), (i,)),
+        Definition(s.UAT(0), ZeroMatrix(s.width, 1)),
+        uat,
+    )
+    adapters = (
+        "An adapter changes a matrix W'_{i,k} by ΔW'_{i,k}, which may be zero, and no bias. Δ of another letter is its"
+        " change; s_i is the activation of layer i, z_i its pre-activation. Where a held value moves with the adapters,"
+        " that is part of ΔW'_{i,k}."
+    )
     return Derivation(
-        "LoRA, carried through every layer", steps, "Drop the lines marked exact to get the first order alone."
+        "LoRA, carried through every layer",
+        steps,
+        "Drop the lines marked exact to get the first order alone.",
+        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), *terms),
+        hypotheses=(*of_a_held_stack(s.equation_20), adapters),
     )

@@ -8,6 +8,7 @@ from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.hypotheses import of_a_held_stack
 from symbolic.proof.step import Step, equality, let, let_each
 from symbolic.theorems.residual_stack import ResidualStack
 
@@ -77,4 +78,15 @@ def pruning() -> Derivation:
         equality(s.x(2) - without, effect, "its difference: the later term moves too", (s.equation_20, pruned, *names)),
     )
     remark = "Held and run again differ by how later terms move: a small S_2 alone doesn't bound the second."
-    return Derivation("What pruning costs", steps, remark)
+    sums = (
+        "S_1 is the sum of the kept terms at an input, S_2 that of the dropped ones, f the value there of the function"
+        " that they approximate: real numbers."
+    )
+    again = "Run again without term 1, the network has the same parameters; a tilde marks what its two layers return."
+    return Derivation(
+        "What pruning costs",
+        steps,
+        remark,
+        given=let_each(*s.recursions),
+        hypotheses=(sums, *of_a_held_stack(s.equation_20), again),
+    )

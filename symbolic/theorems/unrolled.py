@@ -11,6 +11,7 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.ordered_product import OrderedProduct, written_out
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.hypotheses import of_a_held_stack
 from symbolic.proof.step import Step, equality
 from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
@@ -114,4 +115,4 @@ def unroll(
         + (f" plus {terms} term{'s' if terms > 1 else ''}." if terms else ".")
         + (f" Every line holds for every layer j from 1 to {depth}." if depth > _EACH else "")
     )
-    return Derivation(f"{title} at depth {depth}", tuple(steps), remark)
+    return Derivation(f"{title} at depth {depth}", tuple(steps), remark, hypotheses=of_a_held_stack(s.equation_20))

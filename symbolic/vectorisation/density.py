@@ -71,10 +71,18 @@ def _count(name: str, tokens: int, second: int) -> Fraction:
     return attention(tokens, second, 1, causal="causal" in name).whole.density
 
 
+def _sizes(name: str) -> tuple[tuple[int, int], ...]:
+    return _KERNELS if name == "1D convolution" else _COUNTED
+
+
+def _written_sizes(name: str) -> str:
+    second = "k" if name == "1D convolution" else "M"
+    return f"(N, {second}) = {', '.join(map(str, _sizes(name)))}"
+
+
 def _agrees(name: str, formula: Rational) -> bool:
-    sizes = _KERNELS if name == "1D convolution" else _COUNTED
     second = _K if name == "1D convolution" else _M
-    return all(formula.subs({_N: tokens, second: size}) == _count(name, tokens, size) for tokens, size in sizes)
+    return all(formula.subs({_N: tokens, second: size}) == _count(name, tokens, size) for tokens, size in _sizes(name))
 
 
 def density_derivation() -> Derivation:
@@ -86,6 +94,13 @@ def density_derivation() -> Derivation:
 
     Source: Wang & Li, version 001, Appendix B (1/M for Linear); the others are not in the papers.
     """
-    steps = (Step(Symbol("rho"), formula, name, _agrees(name, formula)) for name, formula in densities().items())
-    remark = "Counted on explicit matrices at several sizes; N tokens, M features, kernel width k ≤ N, odd."
-    return Derivation("Densities of the matrices on vec(x)", tuple(steps), remark)
+    steps = (
+        Step(Symbol("rho"), formula, name, _agrees(name, formula), sizes=_written_sizes(name))
+        for name, formula in densities().items()
+    )
+    hypotheses = (
+        "The density is the share of entries that aren't zero, of matrices with generic entries: an entry counts as"
+        " zero if it is zero whatever the parameters are.",
+        "There are N tokens, M features and one head; a kernel has an odd width k ≤ N.",
+    )
+    return Derivation("Densities of the matrices on vec(x)", tuple(steps), hypotheses=hypotheses)

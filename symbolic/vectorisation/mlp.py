@@ -1,6 +1,6 @@
 """Derive the matrix-vector form of the MLP, in both orientations."""
 
-from sympy import Identity, ImmutableMatrix, symbols
+from sympy import Identity, symbols
 
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.diagonal import Diagonal
@@ -9,8 +9,8 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality
-from symbolic.vectorisation.entries import entries, same
+from symbolic.proof.hypotheses import ON_VEC
+from symbolic.proof.step import equality
 
 
 def mlp_derivation() -> Derivation:
@@ -35,11 +35,9 @@ def mlp_derivation() -> Derivation:
     rows_inner = Activation(Kronecker(r1, eye_m) * Vec(x) + Vec(c1))
     gate = Parameter("g'", (), n * p, 1)
     s = Parameter("s'", (), n * p, 1)
-    g3, s3 = (entries(Parameter(letter, (), 3, 1)) for letter in "gs")
-    hadamard = same(ImmutableMatrix.diag(*g3) * s3, ImmutableMatrix([a * b for a, b in zip(g3, s3, strict=True)]))
     steps = (
         equality(Vec(features), Kronecker(eye_n, w2.T) * inner + Kronecker(ones, b2), "acting on features"),
         equality(Vec(rows), Kronecker(r2, eye_m) * rows_inner + Vec(c2), "acting on rows, as printed in Eq. 6"),
-        Step(Hadamard(gate, s), Diagonal(gate) * s, "a gate, entry by entry: g ⊙ s = diag(g) s", hadamard),
+        equality(Hadamard(gate, s), Diagonal(gate) * s, "a gate, entry by entry: g ⊙ s = diag(g) s"),
     )
-    return Derivation("The MLP on vec(x)", steps)
+    return Derivation("The MLP on vec(x)", steps, hypotheses=(ON_VEC,))

@@ -8,6 +8,7 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import equality, let
 
 
@@ -43,4 +44,5 @@ def normalisation_derivation() -> Derivation:
         equality(Vec(layer), matrix * Vec(x) + Kronecker(ones_n, shift), "D' and d' of LayerNorm", (mean,)),
         equality(Vec(rms), Kronecker(Diagonal(scale), Diagonal(gain)) * Vec(x), "D' of RMSNorm"),
     )
-    return Derivation("Normalisation with its scale held", steps)
+    held = "The scale r of every token is held: it is treated as a constant, at its value on this input."
+    return Derivation("Normalisation with its scale held", steps, hypotheses=(held, ON_VEC))

@@ -12,6 +12,7 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Ones, Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import Step, equality, let, suppose
 from symbolic.vectorisation.entries import check_sizes, matrix
 
@@ -100,20 +101,20 @@ def attention_difference(keys: int = 3) -> Derivation:
         let(log_p, row[0].right, "a row of the pattern, in logarithms: z is that of the sum of exponentials"),
         let(p, row[1].right, "the row"),
         let(total, row[2].right, "its sum"),
-        suppose(total, unit, "hypothesis: this is what z is for, at both inputs"),
-        equality(logarithms.left, logarithms.right, "the logarithms move", known),
-        suppose(means.left, means.right, "hypothesis: slopes of the secants of exp, the logarithmic means"),
-        equality(change(total), ones.T * change(p), "the row's sum would move by this", known),
-        equality(change(total), ZeroMatrix(1, 1), "but stands still", sums_to_one),
-        suppose(inverse * ones.T * weights * ones, unit, "hypothesis: w is one over the sum of L, all positive"),
+        suppose(total, unit, "assumption: this is what z is for, at both inputs"),
+        equality(logarithms.left, logarithms.right, "the change of the logarithms", known),
+        suppose(means.left, means.right, "assumption: L are the slopes of the secants of exp, the logarithmic means"),
+        equality(change(total), ones.T * change(p), "the change of the row's sum", known),
+        equality(change(total), ZeroMatrix(1, 1), "which is zero, since the sum is 1 at both inputs", sums_to_one),
+        suppose(inverse * ones.T * weights * ones, unit, "assumption: w is one over the sum of L, all positive"),
         equality(
             divided.right - divided.left,
             inverse * ones.T * change(p) + (inverse * ones.T * weights * ones - unit) * divided.left,
-            "both summands are zero, so this is how z moves",
+            "both summands are zero, which gives the change of z",
             (means, logarithms),
         ),
         let(secant.left, secant.right, "the secant's matrix"),
-        equality(change(p), secant.left * change(s), "the pattern moves", (means, logarithms, divided, secant)),
+        equality(change(p), secant.left * change(s), "the change of the pattern", (means, logarithms, divided, secant)),
         Step(
             Parameter("S", (), keys, keys),
             softmax_secant(symbols(f"L_1:{keys + 1}")).applyfunc(factor),
@@ -123,11 +124,18 @@ def attention_difference(keys: int = 3) -> Derivation:
         equality(
             difference_of(queries * keys_.T),
             midpoint(queries) * change(keys_).T + change(queries) * midpoint(keys_).T,
-            "the scores move",
+            "the change of the scores",
             moves(queries, keys_),
         ),
-        equality(difference_of(pattern * x) * value, output, "the output moves", moves(pattern, x)),
+        equality(difference_of(pattern * x) * value, output, "the change of the output", moves(pattern, x)),
         equality(Vec(output), on_vec[0] * Vec(change(x)) + on_vec[1] * Vec(midpoint(x)), "on x', by the change of A'"),
     )
-    remark = "With several heads, their outputs are added. A score's factor and a mask stand still."
-    return Derivation("Attention between two inputs", steps, remark)
+    remark = (
+        "With several heads, their outputs are added. The factor of the scores and a mask are the same at both inputs."
+    )
+    hypotheses = (
+        "Nothing is held: H, Q, K and x may be others at the other input, which a tilde marks; the matrices W stay.",
+        "A row of the pattern is the softmax of a row s of scores.",
+        ON_VEC,
+    )
+    return Derivation("Attention between two inputs", steps, remark, hypotheses=hypotheses)

@@ -87,7 +87,9 @@ def test_attention_moves_as_it_is_derived(causal):
     layer, mask = stack.blocks[0].attention, attention_mask(5, causal=causal)
     value = layer.value.kernel[...].reshape(x.shape[1], layer.heads, -1).transpose(1, 0, 2)
     output = layer.output.kernel[...].reshape(layer.heads, -1, x.shape[1])
-    scores_move, output_moves = (to_jax(ATTENTION[rule], jnp.exp) for rule in ("the scores move", "the output moves"))
+    scores_move, output_moves = (
+        to_jax(ATTENTION[rule], jnp.exp) for rule in ("the change of the scores", "the change of the output")
+    )
     visible = jnp.ones((5, 5), bool) if mask is None else mask
     moved = jnp.zeros_like(x)
     for h in range(layer.heads):

@@ -10,7 +10,8 @@ import symbolic.audit.checks as checks
 import symbolic.audit.counterexample as numbers
 import symbolic.audit.figure as figure
 from symbolic.audit.audit import CLAIMS, as_dicts, audit
-from symbolic.audit.claim import CITED, DEFINED, FAILS, PROVED, READING, UNDECIDED, Claim
+from symbolic.audit.checks import both
+from symbolic.audit.claim import CHECKED, CITED, DEFINED, FAILS, MISPRINTED, PROVED, READING, UNDECIDED, VERDICTS, Claim
 from symbolic.audit.closed_form import rules_as_printed
 from symbolic.audit.counterexample import Outcome, counterexample, identity
 from symbolic.audit.figure import figure_2
@@ -25,7 +26,7 @@ from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import ResidualStack
 
 FINDINGS = audit()
-HOLDS = (PROVED, DEFINED, CITED)
+HOLDS = (PROVED, CHECKED, DEFINED, CITED)
 BY_NAME = {(f.equation, f.source): f for f in FINDINGS}
 
 
@@ -50,7 +51,7 @@ def test_the_unnumbered_claims_and_earlier_versions_are_there():
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda f: f"{f.source}-{f.equation}")
 def test_a_finding_says_what_it_rests_on(finding):
-    assert finding.verdict in (*HOLDS, READING, FAILS), "undecided"
+    assert finding.verdict in (*HOLDS, MISPRINTED, READING, FAILS), "undecided"
     assert finding.printed
     assert finding.reason
     assert finding.check.startswith("as printed: ")
@@ -66,14 +67,17 @@ def test_a_finding_says_what_it_rests_on(finding):
         assert finding.corrected
         assert "corrected: " in finding.check
     if finding.verdict == READING:
-        assert "Reading: " in finding.reason
+        assert finding.reason.startswith("True when ")
 
 
 # The verdicts that rest on a choice of words, each with the reason that it has to print.
 JUDGED = {
+    ("4", "000"): (DEFINED, "DUAT is Eq. 1 with parameters that are functions of the input"),
+    ("20", "000"): (DEFINED, "is one with dynamic parameters"),
+    ("4", "001"): (MISPRINTED, "It fits when W is square"),
     ("pruning of layers", "000"): (READING, "its linear path stays"),
     ("small share of the output", "000"): (READING, "with all else held"),
-    ("dense head", "000"): (READING, "without a mask"),
+    ("dense head", "000"): (READING, "there is no mask"),
     ("dense matrix", "000"): (READING, "With a causal mask (N + 1)/(2 N)"),
     ("whole context", "000"): (READING, "sees preceding tokens only"),
     ("26", "000"): (READING, "symbols of index i are the updated ones"),
@@ -112,7 +116,7 @@ def test_removing_a_layer_of_tiny_parameters_moves_the_output():
 
 def test_the_verdicts_are_counted():
     verdicts = [finding.verdict for finding in FINDINGS]
-    assert [verdicts.count(v) for v in (*HOLDS, READING, FAILS, UNDECIDED)] == [24, 8, 2, 34, 16, 0]
+    assert [verdicts.count(v) for v in VERDICTS] == [22, 2, 8, 2, 2, 32, 16, 0]
 
 
 def test_definitions_say_so():
@@ -170,11 +174,11 @@ def test_a_claim_takes_the_first_reading_that_holds_and_proves_its_correction():
     readings = (("first", no), ("second", yes), ("third", no))
     finding = claim(no, readings, correct="y", correction=no).decide()
     assert finding.verdict == READING
-    assert "Reading: second." in finding.reason
+    assert "True when second." in finding.reason
     assert "the correction isn't proved: no" in finding.check
     assert claim(yes, readings).decide().verdict == PROVED
     assert claim(yes, readings, kind=DEFINED).decide().verdict == DEFINED
-    assert claim(no, readings, kind=DEFINED).decide().verdict == READING
+    assert claim(no, readings, kind=DEFINED).decide().verdict == MISPRINTED
     assert claim(no, readings[:1]).decide().verdict == FAILS
 
 
@@ -182,7 +186,36 @@ def test_what_is_neither_proved_nor_refuted_is_undecided():
     assert claim(perhaps).decide().verdict == UNDECIDED
     assert claim(perhaps, (("other", no),)).decide().verdict == UNDECIDED
     assert claim(no, (("other", perhaps),)).decide().verdict == UNDECIDED
-    assert claim(perhaps, (("other", yes),)).decide().verdict == READING
+    assert claim(perhaps, (("other", yes),)).decide().verdict == UNDECIDED
+
+
+def test_what_is_checked_at_sizes_is_not_said_to_be_proved():
+    def some(_):
+        return Outcome(True, "yes", "N = 2")
+
+    assert claim(some).decide().verdict == CHECKED
+    assert claim(no, (("other", some),)).decide().verdict == READING
+    for found in (claim(some).decide(), claim(no, (("other", some),)).decide()):
+        assert "Checked at N = 2; not proved in general." in found.reason
+    assert both(yes(0), some(0)).sizes == "N = 2"
+
+
+@pytest.mark.parametrize(
+    "claim", [c for c in CLAIMS if BY_NAME[c.equation, c.source].verdict == READING], ids=lambda c: c.equation
+)
+def test_what_is_said_to_be_false_as_printed_is_refuted(claim):
+    as_printed = claim.run(claim.literal)
+    assert as_printed.holds is not None and not as_printed.holds
+
+
+def test_findings_are_chosen_by_verdict_and_version():
+    refuted = audit(verdict=FAILS, version="001")
+    assert refuted == tuple(f for f in FINDINGS if (f.verdict, f.source) == (FAILS, "001")) != ()
+    assert audit(31, version="003") == ()
+    with pytest.raises(SymbolicError, match="no verdict 'wrong': give one of 'proved'"):
+        audit(verdict="wrong")
+    with pytest.raises(SymbolicError, match="no version '002': give one of '000', '001', '003'"):
+        audit(version="002")
 
 
 def test_the_product_of_two_vectors_is_never_said_not_to_commute():

@@ -122,14 +122,14 @@ def test_a_blocks_parameters_are_letters_beside_their_table():
 def test_a_letter_of_a_block_never_has_a_theorems_meaning():
     block = Block(lambda x: x + matrix("F", 4, 4) * diag(held("g", 4)) * activation(matrix("G", 4, 4) * x), (4, 1))
     words = {letter: words for letter, _, words in rows([block.residual_terms()])}
-    assert words[r"\mathbf{g}_{i}"] == "a vector that moves with the input, held at its value on it"
-    assert words[r"\mathbf{F}_{i}"] == "a matrix that stands still"
+    assert words[r"\mathbf{g}_{i}"] == "a vector that depends on the input, held at its value on this one"
+    assert words[r"\mathbf{F}_{i}"] == "a constant matrix"
 
 
 def test_a_program_names_its_arrays_in_the_legend():
     legend = letters_section(*DOCUMENTS["read from a program"]())
     assert "attention.pattern (held)" in legend
-    assert "a matrix that stands still" not in legend
+    assert "a constant matrix" not in legend
 
 
 @pytest.mark.parametrize("room", [120, 240, 415])

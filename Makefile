@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,18 @@ test: $(VENV)/.test  ## everything but the slow rest
 PART ?= 1/1
 slow: $(VENV)/.test $(VENV)/.smollm2  ## the slow rest: great depths, every case of the lies; PART=2/3 is the second third of it
 	$(BIN)/python -m pytest -n auto -m slow --part $(PART)
+
+tests/browser/node_modules/.package-lock.json: tests/browser/package-lock.json  # axe-core, TypeScript
+	npm ci --prefix tests/browser --loglevel=error --no-audit --no-fund
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	@touch $@
+
+browser: $(VENV)/.browser $(VENV)/.smollm2 tests/browser/node_modules/.package-lock.json  ## the pages of results in a real browser (needs Chromium, node and npm)
+	tests/browser/node_modules/.bin/tsc --project tests/browser
+	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from textwrap import wrap
 from typing import Any, ParamSpec
 
 import matplotlib
@@ -16,6 +15,7 @@ from matplotlib.image import AxesImage
 
 from duat_jax.display.colours import DIVERGING
 from duat_jax.display.fonts import families, warn_of_missing
+from duat_jax.display.tables import wrapped_lines
 from duat_jax.inputs.images import SeenImage
 
 P = ParamSpec("P")
@@ -76,9 +76,7 @@ def wrapped(text: str, inches: float) -> str:
         text: the text.
         inches: the width that it has.
     """
-    width = max(8, int(CHARACTERS * inches))
-    lines = [part for line in text.split("\n") for part in wrap(line, width, replace_whitespace=False) or [""]]
-    return "\n".join(lines).replace("$", r"\$")
+    return wrapped_lines(text, max(8, int(CHARACTERS * inches))).replace("$", r"\$")
 
 
 def colour_scale(*tables: Float[np.ndarray, "..."]) -> Normalize:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
 from duat_jax.errors import DuatError
+from duat_jax.files import write_file
 from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
@@ -112,6 +113,60 @@ class Plotted(Displayed):
             raise DuatError(f"ax is {ax!r}: give Matplotlib axes; plot().savefig(path) writes a file")
         view.draw_panel(ax, self)
         return ax.figure.figure  # of a subfigure the whole figure
+
+
+class Paged(Plotted):
+    """A result with an interactive page too, of what `view` returns in `page.py` of the same package."""
+
+    def html(self, path: Path | str) -> None:
+        """Write the result as a page to one file, which a browser opens without a network.
+
+        Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
+
+        Args:
+            path: the file; it is written completely or not at all.
+
+        Raises:
+            OSError: if the file can't be written.
+
+        Example:
+            >>> import duat_jax as duat
+            >>> from tempfile import TemporaryDirectory
+            >>> model, tokenizer = duat.load(tokenizer=True)
+            >>> with TemporaryDirectory() as folder:
+            ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
+        """
+        write_file(Path(path), self.to_html().encode())
+
+    def to_html(self) -> str:
+        """Return the page as HTML."""
+        from duat_jax.display.page.document import document
+
+        return document(_view(self, "page").view(self))
+
+    def _repr_html_(self) -> str:
+        from duat_jax.display.page.document import frame
+
+        return frame(self.to_html(), super()._repr_html_())
+
+
+class ResultList(list):
+    """Several results of one class, or lists of them, that `print` and a notebook show as a table with a row for each.
+
+    The table is made by `render_many` in `table.py` of the package in which the results' class stands.
+    """
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> "RenderableType":
+        first = self[0]
+        while isinstance(first, list):
+            first = first[0]
+        return _view(first, "table").render_many(self)
 
 
 def _view(result: Displayed, name: str) -> ModuleType:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from textwrap import wrap
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -27,6 +26,20 @@ def token_label(token: str) -> str:
     """
     visible = token.replace("\n", "⏎").replace("\t", "⇥")
     return "·" * (len(visible) - len(visible.lstrip(" "))) + visible.lstrip(" ")
+
+
+def wrapped_lines(text: str, width: int) -> str:
+    r"""Return a text with its lines wrapped by their width on screen, where a Chinese character has two columns.
+
+    Args:
+        text: the text.
+        width: the largest number of columns of a line.
+
+    Example:
+        >>> wrapped_lines("logit of '你好世界'", 10).split("\n")
+        ['logit of', "'你好世界'"]
+    """
+    return "\n".join(line.plain.rstrip() for line in Text(text).wrap(Console(), width))
 
 
 def number(value: float) -> Text:
@@ -72,8 +85,7 @@ class NumberTable(Table):
         """
         if settings.get("justify") == "right":
             settings.setdefault("no_wrap", True)
-            lines = (header.plain if isinstance(header, Text) else str(header)).split("\n")
-            header = Text("\n".join(part for line in lines for part in wrap(line, TITLE) or [""]))
+            header = Text(wrapped_lines(header.plain if isinstance(header, Text) else str(header), TITLE))
         super().add_column(header, *arguments, overflow="fold", **settings)
 
     def blocks(self, console: Console, options: ConsoleOptions) -> list[Table]:

@@ -1,0 +1,368 @@
+// @ts-check
+// The page of a result. `render({ model, el })` fills an element with what `model.get("view")` returns, the data of
+// view.py; the end of this file does that for the numbers in a document.
+
+/** @typedef {{name: string, value: number, predictions: [string, number][]}} Said */
+/** @typedef {{name: string, note: string, parts: number[]}} Colouring */
+/** @typedef {{top: number[][][], rest: number[]}} Units */
+/** @typedef {{name: string, columns: string[], note: string, others: string | null}} UnitsKind */
+/** @typedef {{name: string, parts: number[], units: (Units | null)[]}} Row */
+/** @typedef {{value: number, sum: number, error: number, tolerance: number, verdict: string, note?: string}} Completeness */
+/**
+ * @typedef {object} View
+ * @property {number} format
+ * @property {string} kind
+ * @property {string} target
+ * @property {string} exact
+ * @property {string} value_name
+ * @property {Completeness} completeness
+ * @property {Said[]} said
+ * @property {string[]} tokens
+ * @property {string[] | null} others
+ * @property {number[]} line_ends
+ * @property {Colouring[]} colourings
+ * @property {Row[]} rows
+ * @property {boolean} row_sums
+ * @property {string} beside
+ * @property {UnitsKind[]} kinds
+ * @property {{title: string, entries: [string, number][]}[]} added
+ * @property {string[]} notes
+ */
+
+/** What the reader chose; it stands in the address.
+ * @typedef {{colouring: number, columns: number, row: number, token: number}} State
+ */
+
+const FORMAT = 1;
+/** Tokens that have columns of their own at most; the others stand in one column, as their sum. */
+const COLUMNS = [10, 20, 40, 80, 160, 320];
+/** A text of more tokens never has a column for each: a browser would be slow. */
+const MOST = 1024;
+
+/** Make an element; texts are only ever text, never markup.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Record<string, string>} attributes
+ * @param {...(Node | string)} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** @param {number[]} numbers */
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+/** @param {number[]} numbers */
+const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
+
+/** A number with its sign and with as many decimals as the largest beside it has in four digits.
+ * @param {number} number
+ * @param {number} most
+ */
+function short(number, most) {
+  const decimals = most > 0 ? Math.min(Math.max(3 - Math.floor(Math.log10(most)), 0), 8) : 0;
+  const text = Math.abs(number).toFixed(decimals);
+  return Number(text) === 0 ? text : (number < 0 ? "−" : "+") + text;
+}
+
+/** Seven digits of a number. @param {number} number */
+const seven = (number) => full(Number(number.toPrecision(7)));
+
+/** All digits of a number. @param {number} number */
+const full = (number) => (number < 0 ? "−" : "+") + String(Math.abs(number));
+
+/** Colour an element by a signed number.
+ * @param {HTMLElement} element
+ * @param {number} number
+ * @param {number} most
+ */
+function shade(element, number, most) {
+  const share = most > 0 ? Math.min(Math.abs(number) / most, 1) : 0;
+  const colour = number < 0 ? "var(--negative)" : "var(--positive)";
+  element.style.background = share < 0.004 ? "" : `color-mix(in srgb, ${colour} ${(58 * share).toFixed(1)}%, transparent)`;
+}
+
+/** The tokens that have a column of their own: those whose largest number in any row is largest.
+ * @param {View} view
+ * @param {number} count
+ */
+function shown(view, count) {
+  const sizes = view.tokens.map((_, token) => view.rows.reduce((most, row) => Math.max(most, Math.abs(row.parts[token])), 0));
+  return [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, count).sort((a, b) => a - b);
+}
+
+/** @param {View} view @param {number} token */
+function tokenName(view, token) {
+  const [one, other] = [view.tokens[token], view.others?.[token]];
+  return other === undefined || other === one ? one : `${one} (${other})`;
+}
+
+/** A table of named numbers with its total.
+ * @param {string[]} titles
+ * @param {[string, ...(number | undefined)[]][]} entries
+ * @param {[string, number] | null} total
+ */
+function partsTable(titles, entries, total) {
+  const columns = titles.slice(1).map((_, column) => largest(entries.map((entry) => Number(entry[column + 1] ?? 0))));
+  /** @param {string} name @param {(number | undefined)[]} numbers */
+  const line = (name, numbers) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...numbers.map((number, column) =>
+    number === undefined ? make("td") : make("td", { title: full(number), class: number < 0 ? "negative" : "positive" }, short(number, columns[column]))));
+  const table = make("table", { class: "parts" },
+    make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, ...entries.map(([name, ...numbers]) => line(name, /** @type {(number | undefined)[]} */ (numbers)))));
+  if (total) {
+    const last = line(total[0], [total[1]]);
+    last.className = "total";
+    table.append(make("tfoot", {}, last));
+  }
+  return table;
+}
+
+/** Who said what: the number and the predictions on each input. @param {View} view */
+function saidTable(view) {
+  return make("table", { class: "said" }, make("tbody", {}, ...view.said.map((said) => make("tr", {},
+    make("th", { scope: "row" }, make("bdi", {}, said.name)),
+    make("td", { title: full(said.value) }, seven(said.value)),
+    make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, JSON.stringify(text)), ` ${(100 * probability).toFixed(1)} %   `]))))));
+}
+
+/** What is exact, and whether the sum holds; always in sight. @param {View} view */
+function verdict(view) {
+  const { value, sum: total, error, tolerance, verdict } = view.completeness;
+  return make("div", {},
+    make("p", {}, `${view.value_name} ${seven(value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")}: `,
+      make("span", { class: `verdict ${verdict}` }, verdict)),
+    ...(view.completeness.note ? [make("p", {}, view.completeness.note)] : []),
+    ...view.notes.map((note) => make("p", {}, note)),
+    make("p", { class: "faint" }, view.exact));
+}
+
+/** The text, coloured.
+ * @param {View} view
+ * @param {State} state
+ * @param {(token: number) => void} choose
+ * @param {(sentence: string) => void} say
+ */
+function textPanel(view, state, choose, say) {
+  const { parts, note } = view.colourings[state.colouring];
+  const most = largest(parts);
+  const text = make("div", { class: "text", tabindex: "0", role: "group", "aria-label": "the text, token by token" });
+  view.tokens.forEach((label, token) => {
+    const other = view.others?.[token];
+    const changed = other !== undefined && other !== label;
+    const span = make("span", { class: `token${changed ? " other" : ""}${token === state.token ? " chosen" : ""}`, dir: "auto", ...(changed ? { "data-other": other } : {}) }, label);
+    shade(span, parts[token], most);
+    span.addEventListener("pointerenter", () => say(`token ${token} ${JSON.stringify(tokenName(view, token))}: ${full(parts[token])}`));
+    span.addEventListener("click", () => choose(token));
+    text.append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
+  });
+  return make("div", {}, make("p", { class: "faint" }, note), text);
+}
+
+/** The table of rows and tokens, with its sums.
+ * @param {View} view
+ * @param {State} state
+ * @param {(row: number, token: number) => void} choose
+ * @param {(sentence: string) => void} say
+ */
+function grid(view, state, choose, say) {
+  const columns = shown(view, state.columns);
+  const alone = new Set(columns);
+  const others = [...view.tokens.keys()].filter((token) => !alone.has(token));
+  const most = largest(view.rows.flatMap((row) => columns.map((token) => row.parts[token])));
+  const sums = view.rows.map((row) => sum(row.parts));
+  const value = view.completeness.value;
+  const heads = ["row", ...columns.map((token) => tokenName(view, token)), ...(others.length ? [`${others.length} others`] : []), ...(view.beside ? [view.beside] : []), "sum"];
+  const body = make("tbody");
+  /** @param {string} sentence @param {number} number @param {string} kind @returns {HTMLTableCellElement} */
+  const cell = (sentence, number, kind) => {
+    const element = make("td", { class: kind, tabindex: "-1", "data-say": `${sentence}: ${full(number)}` }, short(number, most));
+    if (Number(element.textContent?.replace("−", "-")) === 0) element.classList.add("zero");
+    return element;
+  };
+  view.rows.forEach((row, index) => {
+    const line = make("tr", {}, make("th", { scope: "row" }, row.name));
+    for (const token of columns) {
+      const element = cell(`${row.name}, token ${token} ${JSON.stringify(tokenName(view, token))}`, row.parts[token], "");
+      shade(element, row.parts[token], most);
+      element.dataset.row = String(index);
+      element.dataset.token = String(token);
+      if (index === state.row && token === state.token) element.classList.add("chosen");
+      line.append(element);
+    }
+    if (others.length) line.append(cell(`${row.name}, ${others.length} other tokens`, sum(others.map((token) => row.parts[token])), ""));
+    if (view.beside) line.append(cell(`${row.name}, ${view.beside}`, value - sums[index], ""));
+    line.append(cell(`${row.name}, sum`, view.beside ? value : sums[index], "sum"));
+    body.append(line);
+  });
+  if (!view.row_sums) {
+    const total = make("tr", { class: "total" }, make("th", { scope: "row" }, "sum"));
+    const ofTokens = view.tokens.map((_, token) => sum(view.rows.map((row) => row.parts[token])));
+    for (const token of columns) total.append(cell(`sum, token ${token} ${JSON.stringify(tokenName(view, token))}`, ofTokens[token], ""));
+    if (others.length) total.append(cell(`sum, ${others.length} other tokens`, sum(others.map((token) => ofTokens[token])), ""));
+    total.append(cell("sum of all cells", sum(ofTokens), "sum"));
+    body.append(total);
+  }
+  const table = make("table", { class: "grid", role: "grid", "aria-label": `${view.target}: rows by tokens` },
+    make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", title, ...(title === "sum" ? { class: "sum" } : {}) }, title)))), body);
+
+  /** @param {EventTarget | null} target */
+  const told = (target) => target instanceof HTMLElement && target.closest("td");
+  table.addEventListener("pointerover", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
+  table.addEventListener("focusin", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
+  /** @param {HTMLElement} td */
+  const open = (td) => { if (td.dataset.row !== undefined) choose(Number(td.dataset.row), Number(td.dataset.token)); };
+  table.addEventListener("click", (event) => { const td = told(event.target); if (td) open(td); });
+  table.addEventListener("keydown", (event) => {
+    const td = told(event.target);
+    const line = td && td.parentElement;
+    if (!td || !(line instanceof HTMLTableRowElement)) return;
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+    if (event.key === "Enter" || event.key === " ") open(td);
+    else if (!down && !right) return;
+    event.preventDefault();
+    const next = body.rows[line.sectionRowIndex + down]?.cells[td.cellIndex + right];
+    if (next instanceof HTMLTableCellElement && next.tagName === "TD") next.focus();
+  });
+  body.querySelector("td")?.setAttribute("tabindex", "0");
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, table);
+}
+
+/** What a cell is made of.
+ * @param {View} view
+ * @param {State} state
+ */
+function cellPanel(view, state) {
+  const row = view.rows[state.row];
+  const panel = make("section", { class: "cell", "aria-live": "polite" });
+  if (!row || state.token < 0) return panel;
+  panel.append(make("h2", {}, `${row.name}, token ${state.token} `, make("bdi", {}, JSON.stringify(tokenName(view, state.token))), `: ${full(row.parts[state.token])}`));
+  const columns = make("div", { class: "columns" });
+  panel.append(columns);
+  row.units.forEach((units, index) => {
+    if (!units) return;
+    const { name, columns: titles, note, others } = view.kinds[index];
+    /** @type {[string, ...number[]][]} */
+    const entries = units.top[state.token].map(([unit, ...numbers]) => [String(unit), ...numbers]);
+    const rest = units.rest[state.token];
+    if (rest) entries.push([`all other ${name}s`, rest]);
+    const told = sum(entries.map((entry) => entry[1]));
+    if (others) entries.push([others, row.parts[state.token] - told]);
+    columns.append(make("div", {}, partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]]), make("p", { class: "faint" }, note)));
+  });
+  if (row.units.every((units) => !units)) panel.append(make("p", { class: "faint" }, "It has no neurons or heads."));
+  return panel;
+}
+
+/** The lists of what isn't at a token, and the account of the value.
+ * @param {View} view
+ */
+function addedPanels(view) {
+  const lists = view.added.map(({ title, entries }) => make("details", {}, make("summary", {}, `${title}: ${entries.length}, together ${seven(sum(entries.map((entry) => entry[1])))}`),
+    partsTable(["name", "part"], entries, ["all of them", sum(entries.map((entry) => entry[1]))])));
+  if (view.row_sums) return lists;
+  /** @type {[string, number][]} */
+  const account = [["all cells of the table", sum(view.rows.map((row) => sum(row.parts)))],
+    ...view.added.map(({ title, entries }) => /** @type {[string, number]} */ ([title.toLowerCase(), sum(entries.map((entry) => entry[1]))]))];
+  return [...lists, partsTable(["what", "sum"], account, [view.value_name, view.completeness.value])];
+}
+
+/** How many tokens can have columns of their own. @param {View} view */
+function choices(view) {
+  const count = view.tokens.length;
+  return [...COLUMNS.filter((few) => few < count), ...(count <= MOST ? [count] : [])];
+}
+
+/** @param {View} view @returns {State} */
+function stateOfAddress(view) {
+  const given = new URLSearchParams(location.hash.slice(1));
+  /** @param {string} name @param {number} most @param {number} otherwise */
+  const read = (name, most, otherwise) => {
+    const number = Number(given.get(name) ?? NaN);
+    return Number.isInteger(number) && number >= -1 && number < most ? number : otherwise;
+  };
+  const columns = read("columns", view.tokens.length + 1, 0);
+  return {
+    colouring: Math.max(read("colouring", view.colourings.length, 0), 0),
+    columns: choices(view).includes(columns) ? columns : Math.min(view.tokens.length, 40),
+    row: read("row", view.rows.length, -1),
+    token: read("token", view.tokens.length, -1),
+  };
+}
+
+/** Fill an element with a result's page.
+ * @param {{model: {get: (name: string) => any}, el: HTMLElement}} given
+ */
+export function render({ model, el }) {
+  /** @type {View} */
+  const view = model.get("view");
+  if (view.format > FORMAT) {
+    el.replaceChildren(make("p", {}, `These numbers are of format ${view.format}, and this page reads ${FORMAT}: write it again with one version of duat-jax.`));
+    return;
+  }
+  const state = stateOfAddress(view);
+  const readout = make("output", { class: "readout", "aria-live": "off" });
+  /** @param {string} sentence */
+  const say = (sentence) => { readout.textContent = sentence; };
+  const [text, table, cell] = [make("div"), make("div"), make("div")];
+  // A frame in a notebook has no address of its own.
+  const keep = () => location.protocol !== "about:" && history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state).map(([name, value]) => [name, String(value)]))}`);
+  const drawText = () => text.replaceChildren(textPanel(view, state, (token) => change({ token, row: state.row < 0 ? 0 : state.row }), say));
+  const drawTable = () => {
+    const [top, left] = [table.firstElementChild?.scrollTop ?? 0, table.firstElementChild?.scrollLeft ?? 0];
+    table.replaceChildren(grid(view, state, (row, token) => change({ row, token }), say));
+    table.firstElementChild?.scrollTo(left, top);
+  };
+  const drawCell = () => cell.replaceChildren(cellPanel(view, state));
+  /** @param {Partial<State>} changes */
+  const change = (changes) => {
+    Object.assign(state, changes);
+    keep();
+    if ("colouring" in changes || "token" in changes) drawText();
+    if ("columns" in changes) drawTable();
+    table.querySelector("td.chosen")?.classList.remove("chosen");
+    table.querySelector(`td[data-row="${state.row}"][data-token="${state.token}"]`)?.classList.add("chosen");
+    drawCell();
+  };
+
+  const colourings = make("fieldset", {}, make("legend", { class: "faint" }, "The text is coloured by"), ...view.colourings.map(({ name }, index) => {
+    const input = make("input", { type: "radio", name: "colouring", value: String(index), ...(index === state.colouring ? { checked: "" } : {}) });
+    input.addEventListener("change", () => change({ colouring: index }));
+    return make("label", {}, input, ` ${name}`);
+  }));
+  const counts = choices(view);
+  const select = make("select", { "aria-label": "columns of the table" }, ...counts.map((count) =>
+    make("option", { value: String(count), ...(count === state.columns ? { selected: "" } : {}) }, count === view.tokens.length ? "all tokens" : `the ${count} largest tokens`)));
+  select.addEventListener("change", () => change({ columns: Number(select.value) }));
+
+  el.replaceChildren(
+    make("h1", {}, view.target, ` = ${seven(view.completeness.value)}`),
+    saidTable(view),
+    verdict(view),
+    make("h2", {}, "The text"), ...(view.colourings.length > 1 ? [colourings] : []), text,
+    make("h2", {}, "Every layer at every token"),
+    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : "All cells and what stands below them sum to the value. Choose a cell to see its neurons."),
+    make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
+    table, cell, ...addedPanels(view), readout);
+  drawText(); drawTable(); drawCell();
+}
+
+/** The numbers that a document keeps: JSON, compressed by gzip, in base64. @param {string} text */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(JSON.parse(text)), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+const [page, kept] = ["page", "numbers"].map((id) => document.getElementById(id));
+if (page && kept) {
+  try {
+    const view = await unpacked(kept.textContent ?? "");
+    render({ model: { get: () => view }, el: page });
+  } catch (error) {
+    page.replaceChildren(make("p", {}, `The numbers of this page can't be read (${error}): the file is damaged or cut; write it again.`));
+  }
+}

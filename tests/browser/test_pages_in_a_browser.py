@@ -1,0 +1,247 @@
+"""Pages in a real browser: their numbers are the result's, they sum on the screen, and hostile texts do nothing."""
+
+import base64
+import dataclasses
+import gzip
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import ENCODER
+
+import duat_jax as duat
+from duat_jax.display.result import Paged
+from duat_jax.models.targets.description import TargetDescription
+from experiments import smollm2
+from tests.helpers import near, relative
+
+PHONE = {"width": 390, "height": 844}
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+TEXT, OTHER = "def get(self, key, default=None): return", "def get(self, key, missing=None): return"
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "\"'&",
+    "\x00\x1b[31m",
+    "\u202eabc",
+    "x" * 10_000,
+)
+
+
+@cache
+def embedded():
+    return duat.load(tokenizer=True)
+
+
+@cache
+def language_model():
+    return duat.load(smollm2.path(), tokenizer=True)
+
+
+@cache
+def encoder():
+    return duat.load(ENCODER, tokenizer=True)
+
+
+def asked(ask, loaded, *arguments, **options):
+    """Return a function that asks a model once."""
+
+    @cache
+    def answer():
+        model, tokenizer = loaded()
+        return ask(model, *arguments, tokenizer=tokenizer, **options)
+
+    return answer
+
+
+RESULTS = {
+    "explanation": asked(duat.explain, embedded, TEXT),
+    "log-probability": asked(duat.explain, embedded, TEXT, duat.targets.LogProbability(7)),
+    "contrast": asked(duat.contrast, embedded, TEXT, OTHER),
+    "contrast with two": asked(duat.contrast, embedded, TEXT, [OTHER, "mean"]),
+    "SmolLM2": asked(duat.explain, language_model, "The capital of France is"),
+    "MiniLM": asked(duat.explain, encoder, "A cat sits.", against="A dog runs."),
+    "contrast of MiniLM": asked(duat.contrast, encoder, "A cat sits.", "mask", against="A dog runs."),
+}
+
+
+def cells(page):
+    """Return the numbers of the table, row by row, as they stand there in full."""
+    rows = page.eval_on_selector_all(
+        ".grid tbody tr", "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.dataset.say))"
+    )
+    return [[number(cell.rpartition(": ")[2]) for cell in row] for row in rows]
+
+
+def number(text):
+    """Return a number that the page shows."""
+    return float(text.replace("−", "-"))
+
+
+def view_of(html):
+    """Return the data of a page."""
+    kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
+    return json.loads(gzip.decompress(base64.b64decode(kept)))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_numbers_are_the_results_and_sum(opened, name):
+    result = RESULTS[name]()
+    page = opened(result.to_html())
+    table = np.array(cells(page))
+    if isinstance(result, duat.results.Contrast):
+        parts = result.flow
+        near(table[:, -1], result.difference, 4 * float(result.completeness.tolerance))
+    else:
+        parts = np.concatenate([result.embedding[None], result.term_tokens])
+        near(table[-1, :-1], parts.sum(0), 1e-6 * np.abs(parts).max() * len(parts))
+        total = table[-1, -1] + sum(result.biases.values())
+        near(total, result.value, 4 * float(result.completeness.tolerance))
+        table = table[:-1]
+    # Every number has the digits of its dtype.
+    np.testing.assert_array_equal(table[:, : len(result.tokens)].astype(parts.dtype), parts)
+    assert page.locator(".verdict").inner_text() == result.completeness.verdict
+
+
+@pytest.mark.parametrize("name", ["explanation", "contrast"])
+def test_a_cells_neurons_sum_to_it(opened, name):
+    result = RESULTS[name]()
+    page = opened(result.to_html(), address="#row=1&token=7")
+    shown = page.locator(".parts").last if name == "contrast" else page.locator(".cell .parts")
+    *parts, cell = [
+        number(t)
+        for t in shown.locator("tr:not(thead tr) td:nth-of-type(1)").evaluate_all("l => l.map(td => td.title)")
+    ]
+    relative(sum(parts), cell, 1e-5)
+    expected = result.flow[1, 7] if name == "contrast" else result.term_tokens[0, 7]
+    relative(cell, expected, 1e-6)
+    if name == "explanation":
+        largest = next(iter(result.terms.values()))[7]
+        relative(parts[0], largest[np.abs(largest).argmax()], 1e-6)
+
+
+def test_folded_tokens_stand_in_one_column_and_the_rows_still_sum(opened):
+    result = RESULTS["contrast"]()
+    page = opened(result.to_html(), address="#columns=10")
+    table = np.array(cells(page))
+    assert table.shape == (len(result.rows), 12)
+    relative(table[:, :-1].sum(1), table[:, -1], 1e-5)
+    page.get_by_label("columns of the table").select_option("all tokens")
+    assert np.array(cells(page)).shape == (len(result.rows), len(result.tokens) + 1)
+    assert f"columns={len(result.tokens)}" in page.url
+
+
+def test_a_click_and_the_keyboard_open_a_cell_and_the_address_keeps_it(opened):
+    page = opened(RESULTS["explanation"]().to_html())
+    page.locator(".grid td").first.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert "layer 0, token 2" in page.locator(".cell h2").inner_text()
+    assert "row=1&token=2" in page.url
+    page.locator('td[data-row="2"][data-token="3"]').click()
+    assert "layer 1, token 3" in page.locator(".cell h2").inner_text()
+    page.get_by_label("collapse").check()
+    assert "colouring=1" in page.url
+    page.reload()
+    assert "layer 1, token 3" in page.locator(".cell h2").inner_text()
+    assert page.get_by_label("collapse").is_checked()
+
+
+@pytest.mark.parametrize("name", ["explanation", "contrast"])
+def test_hostile_tokens_are_only_text(opened, name):
+    result = RESULTS[name]()
+    tokens = (*HOSTILE, *result.tokens[len(HOSTILE) :])
+    changed = dataclasses.replace(result, tokens=tokens, target=TargetDescription(f"logit of {HOSTILE[0]!r}", "Logit"))
+    page = opened(changed.to_html(), viewport=PHONE, address="#row=1&token=1")
+    assert page.locator("script").count() == 2
+    assert page.locator("img").count() == 0
+    assert page.locator(".token").first.inner_text() == HOSTILE[0]
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize(
+    "address", ["#row=99&token=-7&columns=x&colouring=9", "#columns=0", "#" + "a" * 5000, "#row=0&token=999"]
+)
+def test_a_wrong_address_opens_the_page(opened, address):
+    result = RESULTS["explanation"]()
+    page = opened(result.to_html(), address=address)
+    assert len(cells(page)[0]) == len(result.tokens) + 1
+
+
+def test_a_damaged_or_newer_file_says_so(opened):
+    html = RESULTS["contrast"]().to_html()
+    kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
+    assert "damaged" in opened(html.replace(kept, kept[:200])).locator("main").inner_text()
+    newer = base64.b64encode(gzip.compress(json.dumps(view_of(html) | {"format": 99}).encode())).decode()
+    assert "format 99" in opened(html.replace(kept, newer)).locator("main").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["explanation", "contrast"])
+def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
+    page = opened(RESULTS[name]().to_html(), address="#row=1&token=7", color_scheme=scheme, bypass_csp=True)
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_phone_shows_everything_without_scrolling_sideways(opened, name):
+    page = opened(RESULTS[name]().to_html(), viewport=PHONE, address="#row=1&token=1")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize("name", ["explanation", "contrast"])
+def test_a_notebook_shows_the_page_in_a_frame(opened, name):
+    shown = f"<!doctype html><meta charset=utf-8><h1>A notebook</h1>{RESULTS[name]()._repr_html_()}"
+    page = opened(shown)
+    frame = page.frame_locator("iframe")
+    frame.locator('td[data-row="1"][data-token="2"]').click()
+    assert "layer 0, token 2" in frame.locator(".cell h2").inner_text()
+    assert page.locator("details").count() == 1
+
+
+def test_the_same_numbers_give_the_same_file():
+    result = RESULTS["explanation"]()
+    assert result.to_html() == result.to_html()
+
+
+def test_a_page_refuses_scripts_that_are_not_its_own(opened):
+    html = RESULTS["explanation"]().to_html()
+    page = opened(html)
+    policy = page.locator("meta[http-equiv]").get_attribute("content")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(("tokens", "most"), [(64, 1.5e6), (512, 12e6)])
+def test_a_page_of_thirty_layers_is_small(opened, tokens, most):
+    real, random = RESULTS["SmolLM2"](), np.random.default_rng(0)
+
+    def draw(*shape):
+        return random.standard_normal(shape).astype(np.float32)
+
+    coefficients = {key: draw(tokens, part.shape[-1]) for key, part in real.coefficients.items()}
+    result = dataclasses.replace(
+        real,
+        tokens=tuple(f" word{i}" for i in range(tokens)),
+        embedding=draw(tokens),
+        collapse=draw(tokens),
+        coefficients=type(real.coefficients)(coefficients),
+        activations=type(real.coefficients)({key: draw(*part.shape) for key, part in coefficients.items()}),
+    )
+    assert len(coefficients) == 30
+    html = result.to_html()
+    assert len(html.encode()) <= most
+    page = opened(html)
+    assert page.locator(".grid tbody tr").count() == 32
+
+
+def test_every_result_with_a_page_is_opened():
+    def below(of):
+        return {of}.union(*map(below, of.__subclasses__()))
+
+    assert {type(answer()) for answer in RESULTS.values()} == below(Paged) - {Paged}

@@ -1,0 +1,93 @@
+"""Pages: what they are given sums, is the result's, and stands in the file; the site's are of the module as it is."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import duat_jax as duat
+from duat_jax.display.page.view import TOP, largest_units, numbers
+from duat_jax.display.result import Paged
+from tests.every_result import every_result
+from tests.helpers import near
+
+ROOT = Path(__file__).parent.parent.parent
+MODULE = ROOT / "duat_jax" / "display" / "page"
+PAGES = [kind for kind in every_result() if issubclass(kind, Paged)]
+
+
+def read(html):
+    """Return the data of a page."""
+    kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
+    return json.loads(gzip.decompress(base64.b64decode(kept)))
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_rows_and_what_is_added_sum_to_the_value(kind):
+    result = every_result()[kind]
+    view = read(result.to_html())
+    sums = [sum(row["parts"]) for row in view["rows"]]
+    added = sum(part for each in view["added"] for _, part in each["entries"])
+    value, tolerance = float(result.completeness.value), float(result.completeness.tolerance)
+    if view["row_sums"]:
+        near(sums[0] + added, value, 4 * tolerance)
+        assert view["beside"] or all(abs(each - value) <= 4 * tolerance for each in sums)
+    else:
+        near(sum(sums) + added, value, 4 * tolerance)
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_neurons_and_their_rest_sum_to_the_cell(kind):
+    result = every_result()[kind]
+    view = read(result.to_html())
+    place = [each["name"] for each in view["kinds"]].index("neuron")
+    found = [row["units"][place] for row in view["rows"] if row["units"][place]]
+    assert len(found) == result_layers(result)
+    of_layer = result.terms if isinstance(result, duat.results.Explanation) else result.neurons
+    for units, parts in zip(found, of_layer.values(), strict=True):
+        for token, (top, rest) in enumerate(zip(units["top"], units["rest"], strict=True)):
+            assert len(top) == TOP
+            near(sum(entry[1] for entry in top) + rest, float(parts[token].sum()), 1e-5)
+            assert all(entry[1] == pytest.approx(float(parts[token, int(entry[0])]), rel=1e-6) for entry in top)
+            assert abs(top[0][1]) == pytest.approx(float(np.abs(parts[token]).max()), rel=1e-6)
+
+
+def result_layers(result):
+    """Return how many layers a result has."""
+    return len(result.terms) if isinstance(result, duat.results.Explanation) else len(result.flow) - 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_have_the_digits_of_their_dtype(dtype):
+    given = np.random.default_rng(0).standard_normal((3, 4)).astype(dtype)
+    np.testing.assert_array_equal(np.array(numbers(given)).astype(dtype), given)
+    assert max(len(repr(each)) for row in numbers(given) for each in row) <= (16 if dtype == np.float32 else 25)
+
+
+def test_few_units_have_no_rest():
+    units = largest_units(np.array([[1.0, -3.0, 2.0]]))
+    assert units.top == [[[1, -3.0], [2, 2.0], [0, 1.0]]] and units.rest == [0.0]
+
+
+def test_the_module_and_its_style_are_small():
+    assert sum(len((MODULE / name).read_bytes()) for name in ("page.js", "page.css")) <= 80_000
+
+
+@pytest.mark.parametrize("page", ["explanation", "contrast", "capital"])
+def test_the_sites_pages_have_the_module_as_it_is(page):
+    """After a change of the module run `python -m experiments.live_pages`."""
+    html = (ROOT / "docs" / "live" / f"{page}.html").read_text(encoding="utf-8")
+    assert len(html) <= 1_000_000
+    for name in ("page.js", "page.css"):
+        assert (MODULE / name).read_text(encoding="utf-8") in html
+    assert read(html)["completeness"]["verdict"] == "holds"
+
+
+def test_no_character_of_a_text_stands_in_the_file_as_it_is():
+    model, tokenizer = duat.load(tokenizer=True)
+    html = duat.explain(model, "</script><b>&", tokenizer=tokenizer).to_html()
+    assert html.count("</script>") == 2 and "<b>" not in html

@@ -1,5 +1,7 @@
 """Circuits: which units carry a task, ranked by attribution methods and measured by corrupting the other units."""
 
+from duat_jax.evaluation.circuit_curve import FRACTIONS as FRACTIONS
+from duat_jax.evaluation.circuit_curve import STATISTICS as STATISTICS
 from duat_jax.evaluation.circuit_curve import Curve as Curve
 from duat_jax.evaluation.circuit_study import Study as Study
 from duat_jax.evaluation.circuit_study import study as study

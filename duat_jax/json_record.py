@@ -1,10 +1,11 @@
 """Records: results as plain data for JSON, each kind with its own schema."""
 
+import re
 from collections.abc import Mapping
 from functools import reduce
 from inspect import cleandoc
 from operator import or_
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -15,13 +16,12 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
     """A result as plain data: what stands in a file of JSON, beside its `kind`.
 
     Args:
-        version: of the format of this kind; a field that is renamed or removed makes a new one.
+        version: of the format of this kind; a field that is renamed, removed or of another type makes a new one.
     """
 
+    VERSION: ClassVar[int] = 1
+
     version: int
-
-
-VERSION = 1
 
 
 def plain(value: Any) -> Any:
@@ -64,7 +64,7 @@ def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:
     names = [field.encode_name for field in info.fields if field.required and field.name != "version"]
     values = {name: plain(fields[name] if name in fields else getattr(result, name)) for name in names}
     values |= {name: plain(value) for name, value in fields.items() if name not in values}
-    return msgspec.to_builtins(msgspec.convert({"kind": info.tag, "version": VERSION, **values}, kind))
+    return msgspec.to_builtins(msgspec.convert({"kind": info.tag, "version": kind.VERSION, **values}, kind))
 
 
 def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record:
@@ -75,13 +75,15 @@ def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record
         kinds: the kinds.
 
     Raises:
-        BadText: if it isn't the JSON of a record, or one of a newer version.
+        BadText: if it isn't the JSON of a record, or one of another version.
     """
     try:
         values = msgspec.json.decode(content)
-        version = values.get("version") if isinstance(values, dict) else None
-        if isinstance(version, int) and version > VERSION:
-            raise BadText(f"this JSON has version {version}, which is newer than {VERSION}: install a newer duat-jax")
+        kind, version = (values.get("kind"), values.get("version")) if isinstance(values, dict) else (None, None)
+        known = {each.__struct_config__.tag: each.VERSION for each in kinds}.get(kind)
+        if known is not None and isinstance(version, int) and version != known:
+            remedy = "install a newer duat-jax" if version > known else "write it again with this duat-jax"
+            raise BadText(f"this JSON has version {version} of the kind {kind!r}, not version {known}: {remedy}")
         return msgspec.convert(values, reduce(or_, kinds))
     except msgspec.MsgspecError as error:
         raise BadText(f"this isn't the JSON of a result: {error}; give what --json or as_dict wrote") from None
@@ -94,14 +96,25 @@ def schema_of(kinds: tuple[type[Record], ...]) -> dict[str, object]:
         kinds: the kinds.
     """
     schemas, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    for definition in definitions.values():
-        # From Python 3.13 on docstrings come without their indentation.
-        definition["description"] = cleandoc(definition["description"])
+    bases = {kind.__name__: kind.__mro__ for kind in kinds}
+    for name, definition in definitions.items():
+        definition["description"], fields = _described(definition["description"])
+        for base in bases.get(name, ()):
+            fields = _described(base.__doc__ or "")[1] | fields
+        for field, described in definition["properties"].items():
+            described["description"] = "the kind of record." if field == "kind" else fields[field]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "anyOf": list(schemas),
         "$defs": {name: _ordered(definition) for name, definition in definitions.items()},
     }
+
+
+def _described(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return the text of a docstring before its list of fields, and the text of each field."""
+    text, _, fields = cleandoc(docstring).partition("\n\nArgs:\n")  # until Python 3.12 docstrings are indented
+    pairs = (field.partition(":") for field in re.split(r"^ {4}(?=\w)", fields, flags=re.MULTILINE)[1:])
+    return " ".join(text.split()), {name: " ".join(described.split()) for name, _, described in pairs}
 
 
 def _ordered(schema: Any) -> Any:

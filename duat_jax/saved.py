@@ -15,8 +15,8 @@ from safetensors.numpy import load, save
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
 
-VERSION = 1
-"""The version of the format; what an older duat-jax couldn't read makes a new one."""
+VERSION = 2
+"""The version of the format and of the results' fields; what an older duat-jax couldn't read makes a new one."""
 
 FORMAT = "duat-jax result"
 
@@ -29,7 +29,8 @@ TYPES = frozenset(
         *("interpret.explain.result:Explanation", "interpret.intervene.result:Effect"),
         *("interpret.intervene.result:Intervention", "lora.result:Columns", "lora.result:Effect"),
         *("lora.result:LoraChange", "lora.result:Parts", "forms.completeness:Completeness"),
-        *("inputs.images:SeenImage", "inputs.labels:Prediction", "transform.keys:Key", "transform.keys:Marked"),
+        *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
+        *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
     )
 )
 """The types of results and of their parts, by module and name: no other is made from a file."""
@@ -57,13 +58,13 @@ def read_result(path: Path | str) -> Any:
     """Read a result from a file.
 
     Args:
-        path: a file that `write_result` wrote.
+        path: a file that the `save` of a result wrote.
 
     Returns:
         The result. What it would compute by its model, such as an attention score's neurons, it doesn't have.
 
     Raises:
-        BadText: if it is no such file, or one of a newer version.
+        BadText: if it is no such file, or one of another version.
 
     Example:
         >>> import tempfile
@@ -78,8 +79,9 @@ def read_result(path: Path | str) -> Any:
         length = int.from_bytes(content[:8], "little")
         head = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["duat"])
         format, version = head["format"], head["version"]
-        if format == FORMAT and version > VERSION:
-            raise BadText(f"{path} has version {version}, newer than {VERSION}: install a newer duat-jax to open it")
+        if format == FORMAT and version != VERSION:
+            remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
+            raise BadText(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
         if format != FORMAT:
             raise KeyError(format)
         return _read(head["result"], load(content))
@@ -106,7 +108,7 @@ def _written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Return a value as JSON, its arrays put aside."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float):
+    if type(value) is float:  # a number of NumPy in float64 is one too, and keeps its dtype as an array
         return value if math.isfinite(value) else {"float": str(value)}
     if hasattr(value, "tolist"):  # an array, or one of its numbers
         array, name = np.ascontiguousarray(value).reshape(np.shape(value)), str(len(arrays))
@@ -142,7 +144,7 @@ def _read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if "computed" in value:
         return _not_kept
     if "array" in value:
-        array = arrays[value["array"]]
+        array = arrays[value["array"]][()]  # a number of an array without axes
         return array.view(_dtype(value["dtype"])) if "dtype" in value else array
     if "tuple" in value:
         return tuple(_read(part, arrays) for part in value["tuple"])

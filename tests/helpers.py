@@ -11,7 +11,7 @@ import duat_jax as duat
 from duat_jax.nn import BLOCKS, BlockConfig, Rotary, rotary_frequencies
 from duat_jax.nn import make_stack as stack_of
 from duat_jax.verification.networks import randomised
-from duat_jax.verification.tolerance import tolerance
+from duat_jax.verification.rounding_bound import rounding_bound
 
 FEATURES, HEADS, NEURONS = 6, 2, 10
 BLOCK_NAMES = tuple(BLOCKS)
@@ -73,7 +73,11 @@ def close(actual, expected, layers=3):
     dtype = np.result_type(expected, np.float32) if expected.dtype.kind in "iub" else expected.dtype
     size = max(1.0, np.abs(expected).max(initial=0)) * np.sqrt(max(1, expected.size))
     # One number may be what every entry is compared with; otherwise shapes may differ, the order of entries not.
-    near(actual.reshape(-1), expected.reshape(-1) if expected.ndim else expected, within=tolerance(dtype, layers, size))
+    near(
+        actual.reshape(-1),
+        expected.reshape(-1) if expected.ndim else expected,
+        within=rounding_bound(dtype, layers, size),
+    )
 
 
 def near(actual, expected, within, message=""):

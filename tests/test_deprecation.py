@@ -11,6 +11,7 @@ from cases import GOLDEN
 import duat_jax as duat
 from duat_jax.deprecation import NEW_NAMES
 from duat_jax.in_context.result import Ledger
+from duat_jax.interpret.contrast.result import Head
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import LoraChange
 
@@ -24,7 +25,15 @@ FUNCTIONS = {
     moved_parameters: {"given": "inputs"},
     duat.collapse: {"carries": "gate_rule"},
 }
-RESULTS = (duat.results.Secant, duat.results.Contrast, duat.results.Intervention, Ledger, LoraChange)
+FIELDS = [
+    *(
+        (result, "jumps", "discontinuities")
+        for result in (duat.results.Secant, duat.results.Contrast, duat.results.Intervention, Ledger, LoraChange)
+    ),
+    (duat.results.Explanation, "input_tokens", "collapse"),
+    (duat.results.Explanation, "input_bias", "collapse_bias"),
+    (Head, "part", "contribution"),
+]
 
 
 @pytest.mark.parametrize("name", NEW_NAMES)
@@ -53,21 +62,21 @@ def test_an_old_argument_gives_what_the_new_one_gives():
     with pytest.warns(FutureWarning):
         old = duat.explain(model, given=IDS, carries="gate")
     new, other = (duat.explain(model, inputs=IDS, gate_rule=rule) for rule in ("gate", "factor"))
-    np.testing.assert_array_equal(old.input_tokens, new.input_tokens)
-    assert (new.input_tokens != other.input_tokens).any()
+    np.testing.assert_array_equal(old.collapse, new.collapse)
+    assert (new.collapse != other.collapse).any()
     with pytest.raises(TypeError, match="given"):
         duat.explain(model, inputs=IDS, given=IDS)
 
 
-@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.__name__)
-def test_an_old_field_is_the_new_one(result):
+@pytest.mark.parametrize("result, old, new", FIELDS)
+def test_an_old_field_is_the_new_one(result, old, new):
     if issubclass(result, tuple):
         made = result(*({"a": 1.0} for _ in result._fields))
     else:
         made = object.__new__(result)
-        object.__setattr__(made, "discontinuities", {"a": 1.0})
-    with pytest.warns(FutureWarning, match="'jumps' is called 'discontinuities'") as seen:
-        assert made.jumps is made.discontinuities
+        object.__setattr__(made, new, {"a": 1.0})
+    with pytest.warns(FutureWarning, match=f"'{old}' is called '{new}'") as seen:
+        assert getattr(made, old) is getattr(made, new)
     assert seen[0].filename == __file__
 
 

@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 def attribute(
     model: Transformer,
-    inputs: OneInput,
-    other: OneInput | str | Sequence[OneInput | str] | None = None,
-    target: OneTarget = None,
+    inputs: "OneInput",
+    other: "OneInput | str | Sequence[OneInput | str] | None" = None,
+    target: "OneTarget" = None,
     *,
     method: str = "secant",
     unit: str = "token",
     contrast: int | str | None = None,
-    against: OneInput | None = None,
+    against: "OneInput | None" = None,
     position: int | None = None,
     alignment: Sequence[tuple[int, int]] | np.ndarray | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> Attribution:
-    """Score the units of a model by an attribution method: how much of a number, or of its difference, is each one's.
+    """Score each unit of a model by an attribution method: its share of a number, or of the number's difference.
 
-    Most methods multiply a coefficient by the change from a reference, `score = c Δ`; the table in the guide has the
-    formula and the source of each. `duat.explain` and `duat.contrast` say more of the two exact ones; this function is
-    for comparing methods on the same units.
+    Most methods multiply a coefficient by the change from a reference, `score = c Δ`; the page on attribution
+    methods has the formula and the source of each. `duat.explain` and `duat.contrast` give more detail for the two
+    exact methods; this function is for comparing methods on the same units.
 
     Args:
         model: a loaded model.
@@ -53,7 +53,7 @@ def attribute(
             an image's pixels.
         other: the reference, as in `duat.contrast`: another input, the name of a baseline, or a list of several, over
             which the scores are averaged. `None` for methods that multiply by no change.
-        target: what is asked for, as in `duat.explain`.
+        target: the explained number: a token, a class or a target, as in `duat.explain`.
         method: the name of a method that scores such units; an unknown one is answered with the list.
         unit: `"token"`; or `"neuron"`, `"head"` or `"stream"`, each at every token of every layer.
         contrast: the token or class whose logit is subtracted.

@@ -1,8 +1,8 @@
 """The record of an attribution."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-from duat_jax.forms.record import PredictionRecord, ReferenceRecord
+from duat_jax.forms.record import PredictionRecord, ReferenceRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -13,7 +13,7 @@ class AttributionRecord(Record, tag="attribution"):
         model: the name of the model.
         family: its checkpoint family.
         tokens: the text, token by token; the patches of an image.
-        target: the number, in words.
+        target: the target: in words, and by what it reads.
         method: the name of the method.
         unit: the kind of units: `"token"`, `"neuron"`, `"head"` or `"stream"`.
         score: the formula of a score.
@@ -25,10 +25,12 @@ class AttributionRecord(Record, tag="attribution"):
         scores: the scores, nested by layer, token and unit.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     tokens: list[str]
-    target: str
+    target: TargetRecord
     method: str
     unit: str
     score: str

@@ -13,6 +13,7 @@ from duat_jax.display.result import Displayed
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.json_record import as_record
+from duat_jax.models.targets.description import TargetDescription
 
 
 class Scored(NamedTuple):
@@ -41,7 +42,7 @@ class Attribution(Displayed):
     Args:
         family: the checkpoint family.
         tokens: the input's tokens, readable.
-        target: the number, in words.
+        target: the target, which prints as a sentence, with the outputs that it reads.
         method: the name of the method.
         unit: the kind of units: `"token"`, `"neuron"`, `"head"` or `"stream"`.
         score: the formula of a score.
@@ -56,7 +57,7 @@ class Attribution(Displayed):
 
     family: str
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     method: str
     unit: str
     score: str

@@ -20,11 +20,10 @@ from duat_jax.attribution.method import (
 from duat_jax.forms import affine_form
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.secant import secant
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
-from duat_jax.nn.block import Block
 from duat_jax.nn.linear import PRECISION, Linear, alike
-from duat_jax.nn.mlp import MLP, GatedMLP
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
@@ -211,10 +210,6 @@ def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rul
     return _times(coefficient, _minus(values, _values(read, y)))
 
 
-def _blocks(model: Transformer) -> list[Block]:
-    return [block for block in model.stack.blocks if isinstance(block, Block)]
-
-
 def _summed(rule: Callable[[Read, Array, Any], _Units]) -> Rule:
     """Return the rule that sums the scores of a unit's entries."""
 
@@ -228,8 +223,8 @@ def _summed(rule: Callable[[Read, Array, Any], _Units]) -> Rule:
 def _norm_of_change(model: Transformer, read: Read, x: Array, y: Array) -> Scores:
     """Return the norm of each unit's change of the residual stream; neurons of experts have no single output vector."""
     change = _minus(_values(read, x), _values(read, y))
-    mlps = [block.mlp.output for block in _blocks(model) if isinstance(block.mlp, MLP | GatedMLP)]
-    attentions = [block.attention.output for block in _blocks(model) if isinstance(block.attention, Attention)]
+    mlps = [mlp.output for mlp in layer_parts.mlps(model)]
+    attentions = [attention.output for attention in layer_parts.attentions(model) if isinstance(attention, Attention)]
     neurons = heads = None
     if len(mlps) == len(change.neurons):
         lengths = jnp.linalg.norm(_kernels(mlps, change.neurons), axis=-1)

@@ -1,12 +1,12 @@
 """The command `duat attends`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
+from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -31,11 +31,13 @@ def attends(
     dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest pairs to list.")] = 10,
     plot: Plot = None,
+    save: Save = None,
+    csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
     with one_line_errors():
-        check_options((text,), plot, json_file)
+        check_options((text,), plot, json_file, save, csv)
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp
@@ -68,4 +70,5 @@ def attends(
             require_holding("the score", score.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(score.as_dict(name, top))
-        deliver(content, render(score, top), figure=score.plot, plot=plot, json_file=json_file)
+        files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
+        deliver(content, render(score, top), figure=score.plot, result=score, **files)

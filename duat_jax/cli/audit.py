@@ -26,16 +26,16 @@ def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
     from rich.table import Table
 
     table = Table("equation", "version", "verdict", "why", box=None, pad_edge=False, show_edge=False)
-    table.columns[0].max_width, table.columns[2].max_width = 20, 14
+    table.columns[0].max_width, table.columns[2].max_width = 20, 18
     for f in findings:
         table.add_row(f.equation, f.source, f.verdict, f.reason)
     return table
 
 
-def _check_options(figure: int | None, equation: str | None, json_file: str | None, format: Format | None) -> None:
+def _check_options(figure: int | None, format: Format | None, **others: str | None) -> None:
     from symbolic.errors import SymbolicError
 
-    conflicts = [name for name, value in (("--equation", equation), ("--json", json_file)) if value is not None]
+    conflicts = [f"--{name}" for name, value in others.items() if value is not None]
     if figure is not None and conflicts:
         raise SymbolicError(f"--figure and {' and '.join(conflicts)} can't be combined: give one of them")
     if figure is None and format is not None:
@@ -48,11 +48,13 @@ def audit(
     figure: Annotated[
         int | None, typer.Option(help="A figure of the appendix, computed: 2, the parameters layer by layer.")
     ] = None,
+    verdict: Annotated[str | None, typer.Option(help="Only what is found to be so, such as 'does not hold'.")] = None,
+    version: Annotated[str | None, typer.Option(help="Only this version of the paper: 000, 001 or 003.")] = None,
     format: Annotated[Format | None, typer.Option(help="Format of the figure; unicode if absent.")] = None,
 ) -> None:
     """Check every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
     with one_line_errors():
-        _check_options(figure, equation, json_file, format)
+        _check_options(figure, format, equation=equation, verdict=verdict, version=version, json=json_file)
         check_outputs(None, json_file)
         if figure is not None:
             from symbolic.audit.figure import figure as compute
@@ -67,7 +69,7 @@ def audit(
         from symbolic.audit.audit import as_dicts
         from symbolic.audit.audit import audit as decide
 
-        findings = decide(equation)
+        findings = decide(equation, verdict=verdict, version=version)
         if json_file is not None:
             write_json(json_file, to_json(as_record(AuditRecord, None, findings=as_dicts(findings))))
         if json_file == "-":

@@ -91,8 +91,8 @@ def circuit(
     json_file: Json = None,
 ) -> None:
     """Find the units of a language model that carry a task, and measure them: keep or remove them, and run it again."""
-    with one_line_errors(work):
-        check_outputs(plot, json_file, work, csv=csv)
+    with one_line_errors(work, resumable=True):
+        check_outputs(plot, json_file, work, others=[csv])
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
         from duat_jax.evaluation.circuit_csv import to_csv

@@ -12,7 +12,7 @@ CODE = "'def get(self, key, default=None): return self.data.get(key,'"
 
 EXAMPLES = {
     "explain": (
-        f"duat explain {CODE}",
+        f"duat explain {CODE} --html page.html",
         'duat explain "The capital of France is" --versus "The capital of Italy is" --model DIR --plot flow.png',
     ),
     "attends": (

@@ -1,11 +1,12 @@
 """The command `duat context`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
+from duat_jax.cli.leading_space import space_lines
+from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -42,6 +43,8 @@ def context(
     model: Model = None,
     dtype: Kept = Dtype.float32,
     plot: Plot = None,
+    save: Save = None,
+    csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Split the effect of demonstrations on a language model's answer exactly, over what they move.
@@ -49,7 +52,7 @@ def context(
     They are compared with the same ones hidden, or with others, such as their answers exchanged.
     """
     with one_line_errors():
-        check_outputs(plot, json_file)
+        check_outputs(plot, json_file, save=save, table=csv)
         wrong = {
             "give a question or a --task, one of them": (question is None) == (task is None),
             f"the demonstrations and the answer of {task!r} are drawn: leave out other ones": task is not None
@@ -117,4 +120,6 @@ def context(
         title = f"{name}: {token_label(answer_text)!r} after {int(prompt.hidden.sum())} tokens of demonstrations"
         if other_prompt is not None:
             title += ", compared with others"
-        deliver(content, title, render(result), figure=result.plot, plot=plot, json_file=json_file)
+        files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
+        notes = space_lines(tokenizer, {"--answer": answer})
+        deliver(content, title, *notes, render(result), figure=result.plot, result=result, **files)

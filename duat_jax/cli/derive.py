@@ -1,11 +1,14 @@
 """The command `duat derive`."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duat_jax.cli.output import DOES_NOT_HOLD, one_line_errors
+
+if TYPE_CHECKING:
+    from symbolic.proof.derivation import Derivation
 
 
 class Format(StrEnum):
@@ -21,6 +24,15 @@ class Symbols(StrEnum):
 
     ours = "ours"
     papers = "papers"
+
+
+def _formula(derivation: "Derivation") -> str:
+    """Return a derivation as a LaTeX formula, with its title, verdict and hypotheses as comments."""
+    from symbolic.proof.derivation import sentence
+
+    hypotheses = "\n".join(f"hypothesis: {sentence(hypothesis)}" for hypothesis in derivation.hypotheses)
+    comments = f"{derivation.title}: {derivation.verdict}\n{hypotheses}\n{derivation.source}".splitlines()
+    return "\n".join([*(f"% {comment}" for comment in comments if comment), derivation.latex()])
 
 
 def derive(
@@ -48,6 +60,7 @@ def derive(
     with one_line_errors():
         from symbolic.catalogue import derive as derivations
         from symbolic.errors import SymbolicError
+        from symbolic.proof.legend import letters_in_text
         from symbolic.proof.typesetting import article
         from symbolic.theorems.notation import in_the_papers_letters
 
@@ -65,8 +78,8 @@ def derive(
             case Format.document:
                 typer.echo(article(*derived), nl=False)
             case Format.latex:
-                typer.echo("\n\n".join(f"% {d.title}: {d.verdict}\n{d.latex()}" for d in derived))
+                typer.echo("\n\n".join(map(_formula, derived)))
             case Format.unicode:
-                typer.echo("\n\n".join(map(str, derived)))
+                typer.echo("\n\n".join([letters_in_text(*derived), *map(str, derived)]))
         if not all(d.verified for d in derived):
             raise typer.Exit(DOES_NOT_HOLD)

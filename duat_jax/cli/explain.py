@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
+from duat_jax.cli.leading_space import space_lines
+from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from duat_jax.models.config import Config
+
+
+TOKENS = "next token", "masked token"
+"""The read-outs whose outputs are tokens."""
 
 
 class GateRule(StrEnum):
@@ -35,18 +40,30 @@ class Baseline(StrEnum):
     blur = "blur"
 
 
-def check_options(texts: tuple[str | None, ...], plot: Path | None, json_file: str | None) -> None:
+def check_options(
+    texts: tuple[str | None, ...],
+    plot: Path | None,
+    json_file: str | None,
+    save: Path | None = None,
+    table: Path | None = None,
+    html: Path | None = None,
+) -> None:
     """Validate what several commands take: files that can be written, and texts in UTF-8.
 
     Args:
         texts: the texts, where they are given.
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-`; none if absent.
+        save: file of the result; none if absent.
+        table: file of the result's table; none if absent.
+        html: file of the page; none if absent.
 
     Raises:
         BadText: naming what is wrong and what to do.
     """
-    check_outputs(plot, json_file)
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise BadText(f"--html {html} must end in .html")
+    check_outputs(plot, json_file, others=[html], save=save, table=table)
     for text in filter(None, texts):
         if not text.isascii() and text != text.encode(errors="ignore").decode():
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
@@ -169,6 +186,9 @@ def explain(
     dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")] = 10,
     plot: Plot = None,
+    html: Html = None,
+    save: Save = None,
+    csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Show one output of a model as a complete table of contributions, which sum to it exactly.
@@ -178,7 +198,8 @@ def explain(
     with one_line_errors():
         contrast_texts = versus or []
         baselines = [choice.value for choice in baseline or []]
-        check_options((text, pair, head, target, contrast, against, *contrast_texts), plot, json_file)
+        texts = text, pair, head, target, contrast, against, *contrast_texts
+        check_options(texts, plot, json_file, save, csv, html)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
         if carries is not None:
@@ -198,6 +219,7 @@ def explain(
         from duat_jax.inputs.request import check
         from duat_jax.interpret.contrast import table as contrast_table
         from duat_jax.interpret.explain import table
+        from duat_jax.interpret.memory import warn_of_memory
         from duat_jax.models.validation import require_gated
 
         config, gauge = duat.load_config(model, head=head), None if gate_rule is None else gate_rule.value
@@ -217,9 +239,10 @@ def explain(
         contrasted = [*contrast_inputs, *baselines]
         if contrasted:
             arguments["alignment"] = _read_pairs(align)
-            check_contrast(config, inputs, contrasted, **arguments)
+            checked = check_contrast(config, inputs, contrasted, **arguments).inputs
         else:
-            check(config, inputs, **arguments)
+            (checked,) = check(config, inputs, **arguments).inputs
+        warn_of_memory("contrast" if contrasted else "explain", config, len(checked.real), dtype.value)
         with loading_bar() as progress:
             loaded_model = duat.load(model, dtype=jnp.dtype(dtype.value), head=head, progress=progress)
         with np.errstate(all="ignore"):
@@ -236,4 +259,10 @@ def explain(
                 tables = table.render(result, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))
-        deliver(content, tables, figure=result.plot, plot=plot, json_file=json_file)
+            pages = {} if html is None else {html: result.to_html()}
+        for file, page in pages.items():
+            typer.echo(f"{file} is going to have {len(page.encode()) / 1e6:.2f} MB", err=True)
+        files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
+        tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
+        notes = space_lines(tokenizer, tokens, result.predictions)
+        deliver(content, *notes, tables, figure=result.plot, texts=pages, result=result, **files)

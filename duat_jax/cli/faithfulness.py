@@ -61,7 +61,7 @@ def faithfulness(
     json_file: Json = None,
 ) -> None:
     """Measure which methods find the tokens that matter: remove tokens in their order, and run the model again."""
-    with one_line_errors(work):
+    with one_line_errors(work, resumable=True):
         check_outputs(plot, json_file, work)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat

@@ -3,13 +3,14 @@
 import math
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
+from duat_jax.cli.leading_space import space_lines
+from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar, working
 from duat_jax.errors import BadText
@@ -54,7 +55,7 @@ def train(
     json_file: Json = None,
 ) -> None:
     """Train adapters on text, with the model frozen; the last tenth of the text is held out to measure them."""
-    with one_line_errors(work):
+    with one_line_errors(work, resumable=True):
         from duat_jax.files import check_new_directory
 
         check_outputs(plot, json_file, work, output)
@@ -139,13 +140,16 @@ def diff(
         int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
     ] = None,
     plot: Plot = None,
+    save: Save = None,
+    csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Show exactly what adapters change: by term of the closed form, by adapter, and by parameter."""
     with one_line_errors():
-        check_outputs(plot, json_file)
+        check_outputs(plot, json_file, save=save, table=csv)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
+        from duat_jax.cli.explain import TOKENS
         from duat_jax.inputs.request import check
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
@@ -195,7 +199,10 @@ def diff(
                 )
         moved = moved_parameters(base, adapters, ids)
         content = to_json(change.as_dict(_name(model), moved=moved))
-        deliver(content, render(change), "", render_moved(moved), figure=change.plot, plot=plot, json_file=json_file)
+        files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
+        tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
+        notes = space_lines(tokenizer, tokens, change.predictions[1])
+        deliver(content, *notes, render(change), "", render_moved(moved), figure=change.plot, result=change, **files)
 
 
 def merge(

@@ -21,4 +21,14 @@ Model = Annotated[
 ]
 Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with bfloat16 everything is computed in float32.")]
 Plot = Annotated[Path | None, typer.Option(help="Write the picture to this file: .png, .pdf or .svg.")]
+Save = Annotated[Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")]
+Csv = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write every number of the result to this CSV file, one in each row; needs duat-jax[dataframes]."
+    ),
+]
 Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")]
+Html = Annotated[
+    Path | None, typer.Option(help="Write an interactive page to this file, which opens without a network: .html.")
+]

@@ -6,8 +6,10 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
+    from duat_jax.display.result import Displayed
     from duat_jax.forms.completeness import Completeness
 
 MISTAKE, DOES_NOT_HOLD, NOT_WRITTEN, INTERRUPTED = 2, 3, 4, 130
@@ -46,30 +49,47 @@ class NotWritten(Exception):
 
 
 @contextmanager
-def one_line_errors(work: Path | None = None) -> Iterator[None]:
+def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Iterator[None]:
     """Turn the user's errors, and results that don't hold, into one line and an exit status.
 
     Args:
-        work: the file in which finished results are kept, for the message of an interrupted run.
+        work: the file in which finished results are kept, for the message of an interrupted or failed run.
+        resumable: whether the command has the option `--work`, which the same message names if it is absent.
     """
     from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
+    kept = "nothing is kept" + (": with --work FILE the same command continues from there" if resumable else "")
+    if work is not None:
+        kept = f"finished results are kept in {work}: the same command continues from there"
+
+    def show_warning(message: Warning | str, *place: Any) -> None:
+        typer.echo("duat: " + " ".join(str(message).split()), err=True)
+
     try:
-        yield
+        with warnings.catch_warnings():
+            module: Any = warnings
+            module.showwarning = show_warning
+            yield
+        sys.stdout.flush()  # a full disk is reported here rather than when Python ends
+    except BrokenPipeError:  # such as `duat audit | head -1`: the reader has seen enough
+        raise
     except (DuatError, SymbolicError, OSError, DoesNotHold, NotWritten, UnicodeEncodeError) as error:
         message = str(error)
         if isinstance(error, UnicodeEncodeError):
             message = (
                 f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
             )
-        typer.echo("duat: " + " ".join(message.split()), err=True)
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise typer.Exit(NOT_WRITTEN) from None
         statuses = {NotWritten: NOT_WRITTEN, DoesNotHold: DOES_NOT_HOLD, NotFinite: DOES_NOT_HOLD}
-        raise typer.Exit(next((n for kind, n in statuses.items() if isinstance(error, kind)), MISTAKE)) from None
+        status = next((n for kind, n in statuses.items() if isinstance(error, kind)), MISTAKE)
+        if isinstance(error, OSError) and error.errno in FULL:
+            status = NOT_WRITTEN
+            message = f"{error.filename or 'standard output'} couldn't be written: {error.strerror}"
+        if resumable and status != MISTAKE:
+            message += f"; {kept}"
+        typer.echo("duat: " + " ".join(message.split()), err=True)
+        raise typer.Exit(status) from None
     except KeyboardInterrupt:
-        kept = "nothing is kept" if work is None else f"what was finished is kept in {work}: the same command goes on"
         typer.echo(f"duat: interrupted; {kept}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
@@ -130,7 +150,10 @@ def check_outputs(
     json_file: str | None,
     work: Path | None = None,
     directory: Path | None = None,
-    csv: Path | None = None,
+    others: Iterable[Path | None] = (),
+    *,
+    save: Path | None = None,
+    table: Path | None = None,
 ) -> None:
     """Raise if a picture, JSON or finished work can't be written, before anything is computed.
 
@@ -139,7 +162,9 @@ def check_outputs(
         json_file: file of the JSON, or `-` for standard output; none if absent.
         work: file of finished work; none if absent.
         directory: a directory that is written and checked separately; none if absent.
-        csv: file of the CSV; none if absent.
+        others: other files; none for what is absent.
+        save: file of the result; none if absent.
+        table: file of the result's table, which pandas makes; none if absent.
 
     Raises:
         BadText: naming the file and what to do.
@@ -151,11 +176,13 @@ def check_outputs(
         if plot.suffix.lower() not in PICTURES:
             raise BadText(f"{plot} must end in .png, .pdf or .svg")
         written.append(plot)
-    written += [path for path in (csv, work) if path is not None]
+    if table is not None and find_spec("pandas") is None:
+        raise BadText("--csv needs pandas: pip install 'duat-jax[dataframes]'")
+    written += [path for path in (*others, table, work, save) if path is not None]
     for path in written:
         check_output(path)
-    if work is not None and _is_special(work):
-        raise BadText(f"{work} isn't a regular file, and finished work is read again: give a regular file")
+    if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
+        raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
     written += [] if directory is None else [directory]
     resolved = [path.resolve() for path in written]
     if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
@@ -238,6 +265,9 @@ def deliver(
     plot: Path | None = None,
     json_file: str | None = None,
     texts: Mapping[Path, str] | None = None,
+    result: "Displayed | None" = None,
+    save: Path | None = None,
+    table: Path | None = None,
 ) -> None:
     """Write a command's files, and print its tables unless the JSON goes to standard output.
 
@@ -248,6 +278,9 @@ def deliver(
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
         texts: other files and their contents.
+        result: the result, for the following two files.
+        save: file that `duat.open` reads; none if absent.
+        table: file of the result's table as CSV; none if absent.
     """
     if json_file != "-":
         show(*parts)
@@ -258,8 +291,12 @@ def deliver(
             write(plot, picture.getvalue())
         for path, text in (texts or {}).items():
             write(path, text.encode())
+        if save is not None and result is not None:
+            result.save(save)
+        if table is not None and result is not None:
+            write(table, result.to_dataframe().to_csv(index=False).encode())
         if json_file is not None:
             write_json(json_file, content)
     except OSError as error:
-        file = error.filename or plot or json_file
+        file = error.filename or plot or json_file or save or table
         raise NotWritten(f"{file} couldn't be written: {error.strerror or error}; the result was computed") from None

@@ -76,7 +76,7 @@ def prune(
     json_file: Json = None,
 ) -> None:
     """Prune a language model's neurons or layers by calibration text, and measure the loss on other pieces."""
-    with one_line_errors(work):
+    with one_line_errors(work, resumable=True):
         check_outputs(plot, json_file, work, output)
         methods, compensations = method or ["contributions"], compensate or ["refit"]
         start_jax()

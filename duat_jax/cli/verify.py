@@ -7,6 +7,7 @@ import typer
 
 from duat_jax.cli.options import Json
 from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.progress import progress_bar, working
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def _network(result: "Verification") -> dict[str, Any]:
     differences = [
-        {"with": d.route, "largest": d.largest, "tolerance": d.tolerance, "holds": d.holds} for d in result.differences
+        {"route": d.route, "largest": d.largest, "tolerance": d.tolerance, "holds": d.holds} for d in result.differences
     ]
     return {"name": result.name, "depth": result.depth, "holds": result.holds, "differences": differences}
 
@@ -24,9 +25,8 @@ def _network(result: "Verification") -> dict[str, Any]:
 def _table(results: "list[Verification]") -> "Table":
     from rich.table import Table
 
-    table = Table(
-        "network", "depth", "symbolic form and", "largest difference", "tolerance", "", box=None, pad_edge=False
-    )
+    columns = "network", "depth", "symbolic form and", "largest difference", "tolerance", "verdict"
+    table = Table(*columns, box=None, pad_edge=False)
     for result in results:
         for d in result.differences:
             ok = "holds" if d.holds else "FAILS"
@@ -51,10 +51,21 @@ def verify(
 
         jax.config.update("jax_enable_x64", True)
         from duat_jax.json_record import as_record
+        from duat_jax.nn import BLOCKS
         from duat_jax.verification.networks import networks
         from duat_jax.verification.record import VerificationRecord
 
-        results = list(networks(depth=depth, block=block, model=model))
+        compared, results = networks(depth=depth, block=block, model=model), []
+        if model is None:
+            total = len(BLOCKS) if block is None else 1
+            with progress_bar("Comparing", "networks") as progress:
+                progress(0, total)
+                for result in compared:
+                    results.append(result)
+                    progress(len(results), total)
+        else:
+            with working("Loading and comparing the model"):
+                results += compared
         record = as_record(VerificationRecord, None, networks=[_network(result) for result in results])
         deliver(to_json(record), _table(results), json_file=json_file)
         if not all(result.holds for result in results):

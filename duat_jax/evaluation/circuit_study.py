@@ -132,7 +132,7 @@ def study(
     units: Sequence[str],
     *,
     prompts: int,
-    progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    progress: "Callable[[str], AbstractContextManager[Callable[[int, int], None]]]",
     seed: int = 0,
     mean: bool = False,
     size: float | None = None,

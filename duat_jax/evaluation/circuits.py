@@ -271,7 +271,7 @@ def _runs(
 def measure(
     model: Transformer,
     prompts: Prompt,
-    methods: Mapping[str, Method],
+    methods: "Mapping[str, Method]",
     units: Iterable[str] = tuple(UNITS),
     *,
     mean: bool = False,

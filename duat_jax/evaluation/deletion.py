@@ -71,10 +71,10 @@ def questions_of(
     Args:
         model: a language model or a sentence encoder.
         tokenizer: its tokenizer.
-        texts: the texts, in order.
-        count: the number of drawn texts.
-        longest: the largest number of tokens of a language model's text; longer texts are truncated.
-        seed: the seed of the draw.
+        texts: as in `drawn_texts`.
+        count: the same.
+        longest: the same.
+        seed: the same.
 
     Raises:
         BadText: as `drawn_texts`.

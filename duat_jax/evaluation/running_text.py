@@ -103,7 +103,7 @@ def token_losses(model: Transformer, ids: Int[Array, "batch tokens"]) -> Float[A
 
 
 def mean_loss(model: Transformer, ids: Int[np.ndarray, "windows tokens"], *, batch: int = 8) -> float:
-    """Return the mean of `token_losses` over many texts of one length, a batch at a time.
+    """Return the mean cross-entropy of next tokens, in nats, over many texts of one length, a batch at a time.
 
     Args:
         model: a language model.

@@ -23,7 +23,7 @@ from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
 from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
-from duat_jax.transform.secant.slopes import slope
+from duat_jax.transform.secant.elementwise_secants import slope
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""

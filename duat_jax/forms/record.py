@@ -15,7 +15,7 @@ class CompletenessRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
         largest: the size of the largest part.
         verdict: `"holds"`; `"fails"` if the error exceeds the tolerance; `"inconclusive"` if a wrong part could hide
             within it.
-        note: a sentence if the forward pass itself is ill-conditioned.
+        note: a sentence if every part is zero, or if the forward pass itself is ill-conditioned.
     """
 
     sum: float
@@ -24,6 +24,41 @@ class CompletenessRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
     largest: float
     verdict: Literal["holds", "fails", "inconclusive"]
     note: str | None = None
+
+
+class OutputRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A token or a class that a target reads.
+
+    Args:
+        id: the id of the token, or the index of the class.
+        text: the token's text, or the class's name.
+    """
+
+    id: int
+    text: str
+
+
+class TargetRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The number of a model that a result is about.
+
+    Args:
+        headline: the target in words.
+        kind: its class in `duat.targets`: `"Logit"`, `"LogProbability"`, `"ClassLogit"`, `"Direction"`, `"Similarity"`,
+            or the name of a class of one's own.
+        output: the token or class that is read; none of a target that reads none.
+        contrast: the token or class that is subtracted; none if nothing is.
+        against: the text that a similarity compares with; none of every other target.
+        position: the index of the token at which it is read; none if it isn't read at one.
+        stream: the number of layers before the residual stream that is read; none of the model's output.
+    """
+
+    headline: str
+    kind: str
+    output: OutputRecord | None
+    contrast: OutputRecord | None
+    against: str | None
+    position: int | None
+    stream: int | None
 
 
 class PredictionRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,9 +81,11 @@ class ReferenceRecord(msgspec.Struct, forbid_unknown_fields=True):
         tokens: a text's tokens; empty for a baseline and an image.
         value: the number there.
         predictions: the most probable outputs there; empty for an encoder.
+        unpaired: the indices of the text's tokens that an alignment pairs with none of its own.
     """
 
     name: str
     tokens: list[str]
     value: float
     predictions: list[PredictionRecord]
+    unpaired: list[int]

@@ -98,7 +98,7 @@ def split_score(
     come directly along the stream.
 
     Args:
-        recording: a function's forward pass, with marks of all `KINDS`.
+        recording: a function's forward pass, from `duat.record`.
         queries: the point that marks the queries, `[tokens, heads, head_features]`.
         keys: the point that marks the keys, `[tokens, key_value_heads, head_features]`.
         query: the head and the weights `a` of the queries.

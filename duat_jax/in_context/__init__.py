@@ -14,3 +14,4 @@ from duat_jax.in_context.reach import Reach as Reach
 from duat_jax.in_context.reach import measure_reach as measure_reach
 from duat_jax.in_context.result import Ledger as Ledger
 from duat_jax.in_context.runs import Task as Task
+from duat_jax.inputs.few_shot_tasks import PAIRS as PAIRS

@@ -25,7 +25,7 @@ class Question(NamedTuple):
     """A tokenised question after demonstrations, with its answer.
 
     Args:
-        ids: token ids of `START`, the demonstrations and the question, `[tokens]`.
+        ids: token ids of a line break, the demonstrations and the question, `[tokens]`.
         hidden: true for the demonstrations' tokens, `[tokens]`.
         answer: the first token of the answer.
         text: the text.

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
+from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.block import Block
@@ -190,22 +191,21 @@ def measure_reach(
 
     Source: Wang & Li, Eq. 9 and Appendix C; Kobayashi et al., 2020.
     """
-    blocks = _blocks(model)
-    if len(blocks) < len(model.stack.blocks):
+    standard = _standard(model)
+    if len(standard) < len(model.stack.blocks):
         raise BadText("the reach is defined for standard attention: give a model that has it in every layer")
     if len(ids) > LONGEST_STORED:
         raise BadText(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     layers = _layers(model, jnp.asarray(ids), masked, weight)
-    weights = [_weights(attention) for _, attention in blocks]
+    weights = [_weights(attention) for _, attention in standard]
     dense = [density(*jax.device_get((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
     norms, along = (np.stack(arrays) for arrays in zip(*(parts for _, parts in layers), strict=True))
     return Reach(np.array(dense), norms, along)
 
 
-def _blocks(model: Transformer) -> list[tuple[Block, Attention]]:
+def _standard(model: Transformer) -> list[tuple[Block, Attention]]:
     """Return the blocks with standard attention, and their attention."""
-    blocks = [block for block in model.stack.blocks if isinstance(block, Block)]
-    return [(block, block.attention) for block in blocks if isinstance(block.attention, Attention)]
+    return [(block, block.attention) for block in blocks(model) if isinstance(block.attention, Attention)]
 
 
 def _weights(attention: Attention) -> tuple[Array, Array]:
@@ -241,11 +241,11 @@ def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> lis
     patterns = of_layers(marks.HOLD, "attention.pattern")
     if not masked:
         both = of_layers(marks.POINT, "attention.queries"), of_layers(marks.POINT, "attention.keys")
-        patterns = [_unmasked(attention, *pair) for (_, attention), *pair in zip(_blocks(model), *both, strict=True)]
+        patterns = [_unmasked(attention, *pair) for (_, attention), *pair in zip(_standard(model), *both, strict=True)]
     streams = [recording.seen[site] for site in recording.program.of_kind(marks.STREAM)]
     return [
         (pattern, _weighed(block, attention, pattern, x, weight))
-        for (block, attention), pattern, x in zip(_blocks(model), patterns, streams[:-1], strict=True)
+        for (block, attention), pattern, x in zip(_standard(model), patterns, streams[:-1], strict=True)
     ]
 
 

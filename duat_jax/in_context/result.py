@@ -79,9 +79,11 @@ class Ledger(Plotted):
 
     @property
     def layers(self) -> Float[np.ndarray, "rows 5"]:
-        """The parts of every layer in the columns of `COLUMNS`; the last row is the read-out.
+        """The sum of each layer's parts in five groups, `[layers + 1, 5]`; the last row is the read-out.
 
-        The first row includes the norm of the embeddings, if the model has one.
+        The groups are all dynamic parameters at the part's own tokens and, at later tokens, attention to the part,
+        attention to other tokens, norm scales, and gates and others. The first row includes the norm of the embeddings,
+        if the model has one.
         """
         rows = np.zeros((len(self.patterns) + 1, len(COLUMNS)))
         by_token = self.patterns.astype(np.float64).sum(1)

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.batching import padded
+from duat_jax.inputs.labels import readable
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
 from duat_jax.inputs.request import check_one
 from duat_jax.inputs.targets import MASKS
@@ -31,6 +32,9 @@ BASELINES = {
 """Baselines that can be made of an input, with their labels."""
 
 MEAN_IMAGE = "the image's mean"
+
+SHOWN = 8
+"""The largest number of tokens that a sentence lists."""
 
 
 class Reference(NamedTuple):
@@ -63,6 +67,8 @@ class ContrastRequest(NamedTuple):
         others: what it is contrasted with.
         names: what each of these is, in words.
         texts: of each, whether it is a text of its own, and no baseline and no image.
+        unpaired: of each, the places of the input that an alignment pairs with none of its tokens.
+        notes: a sentence for each alignment that leaves tokens out.
     """
 
     inputs: Inputs
@@ -70,6 +76,8 @@ class ContrastRequest(NamedTuple):
     others: tuple[Reference, ...]
     names: tuple[str, ...]
     texts: tuple[bool, ...]
+    unpaired: tuple[tuple[int, ...], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def check_contrast(
@@ -130,7 +138,8 @@ def check_contrast(
         raise BadText("; ".join(dict.fromkeys(problems)))
     texts = tuple(config.image is None and not isinstance(each, str) for each in read)
     names, references = zip(*named, strict=True)
-    return ContrastRequest(inputs, number, references, names, texts)
+    places, notes = zip(*(_unpaired(inputs, each, alignment, tokenizer) for each in read), strict=True)
+    return ContrastRequest(inputs, number, references, names, texts, places, tuple(filter(None, notes)))
 
 
 def _several(config: Config, other: Any) -> list[Any]:
@@ -235,6 +244,28 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
     ids = text.given.copy()
     ids[pairs[:, 0]] = other.given[pairs[:, 1]]
     return text._replace(given=ids)
+
+
+def _unpaired(
+    text: Inputs, other: Inputs | str, alignment: Any, tokenizer: "Tokenizer | None"
+) -> tuple[tuple[int, ...], str]:
+    """Return the places of a text that an alignment pairs with no token of the other one, and a sentence about both."""
+    if alignment is None or isinstance(other, str) or other.given.ndim > 1:
+        return (), ""
+    pairs = np.asarray(alignment)
+
+    def without(inputs: Inputs, paired: np.ndarray) -> tuple[list[int], str]:
+        places = np.setdiff1d(np.arange(len(inputs.given)), paired).tolist()
+        labels = readable(tokenizer, inputs.given.tolist())
+        more = len(places) - SHOWN
+        listed = ", ".join(f"{place} {labels[place]!r}" for place in places[:SHOWN])
+        return places, f"token{'s' * (len(places) > 1)} {listed}" + (f" and {more} more" if more > 0 else "")
+
+    places, kept = without(text, pairs[:, 0])
+    left_out, dropped = without(other, pairs[:, 1])
+    sentences = [f"the text's {kept}, which the aligned text has too"] * bool(places)
+    sentences += [f"the other text's {dropped}, not read"] * bool(left_out)
+    return tuple(places), f"Aligned, paired with nothing: {'; '.join(sentences)}." if sentences else ""
 
 
 def _same(inputs: Inputs, reference: Reference) -> bool:

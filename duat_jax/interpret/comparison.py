@@ -13,6 +13,7 @@ from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.labels import Prediction, labels_of
 from duat_jax.interpret.pipeline import Predicted, embedded, forward_from, read, readers_of, require_finite
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading
+from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ class Compared(NamedTuple):
         tokens: a text's tokens, readable; empty of a baseline and of an image.
         value: the number there, from the plain forward pass.
         predictions: what the model says there.
+        unpaired: the places of a text that an alignment pairs with none of its tokens: there the input's own stand.
     """
 
     name: str
     tokens: tuple[str, ...]
     value: float
     predictions: tuple[Prediction, ...]
+    unpaired: tuple[int, ...] = ()
 
 
 class Comparison(NamedTuple):
@@ -40,7 +43,7 @@ class Comparison(NamedTuple):
 
     Args:
         tokens: the input's tokens, readable.
-        target: the target, in words.
+        target: the target: in words, and by what it reads.
         value: its value on the input.
         predictions: what the model says on the input.
         others: the references.
@@ -53,7 +56,7 @@ class Comparison(NamedTuple):
     """
 
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     value: float
     predictions: tuple[Prediction, ...]
     others: tuple[Compared, ...]
@@ -91,14 +94,14 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     embeddings, reader, readings = run(model, None)
     read_out, predicted = jax.device_get(readings)
     values = read_out.value
-    target = request.target.label(row(read_out, 0), labels[0])
+    target = request.target.describe(row(read_out, 0), labels[0])
     places = ("on what was given", *(f"on {name}" for name in request.names))
     remedy = "check the model's weights, or compute in a dtype of a wider range"
-    require_finite(target, dict(zip(places, values.tolist(), strict=True)), remedy)
+    require_finite(target.headline, dict(zip(places, values.tolist(), strict=True)), remedy)
     says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
     others = tuple(
-        Compared(name, labels[i].names if text else (), float(values[i]), says[i])
-        for i, (name, text) in enumerate(zip(request.names, request.texts, strict=True), 1)
+        Compared(name, labels[i].names if text else (), float(values[i]), says[i], unpaired)
+        for i, (name, text, unpaired) in enumerate(zip(request.names, request.texts, request.unpaired, strict=True), 1)
     )
     return Comparison(
         tokens=labels[0].names,

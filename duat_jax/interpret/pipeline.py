@@ -183,6 +183,7 @@ def certified(completeness: Completeness, model: Model, recompute: Callable[[Mod
         model: the model.
         recompute: computes the number by a model; called with the model in double precision, if at all.
     """
+    completeness = completeness.on_host()
     if completeness.verdict != FAILS or completeness.dtype == jnp.float64:
         return completeness
     with jax.enable_x64(True):

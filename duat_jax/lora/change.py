@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 def lora_change(
     model: Transformer,
     adapters: Adapters,
-    inputs: OneInput,
-    target: OneTarget = None,
+    inputs: "OneInput",
+    target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
-    against: OneInput | None = None,
+    against: "OneInput | None" = None,
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> LoraChange:
@@ -106,9 +106,9 @@ def lora_change(
     after, predicted_after = _read(runs[1], text, of_adapted)
     readers = of_base.pinned(after), of_adapted.pinned(after)
     before, predicted_before = _read(runs[0], text, readers[0])
-    label = metric.label(jax.device_get(after), labels)
+    label = metric.describe(jax.device_get(after), labels)
     numbers = {"without adapters": float(before.value), "with them": float(after.value)}
-    require_finite(label, numbers, "check the weights of model and adapters")
+    require_finite(label.headline, numbers, "check the weights of model and adapters")
     difference = after.value - before.value
 
     readings = before, after
@@ -149,7 +149,7 @@ def lora_change(
         first_order_held=float(_first_order_held(model, adapters, text, held[0], before)),
         discontinuities={name: float(part) for name, part in split.discontinuities.items()},
         completeness=certified(whole, (model, adapters), recompute),
-        corners=tuple(corner.completeness for corner in corners.values()),
+        corners=tuple(corner.completeness.on_host() for corner in corners.values()),
         by_adapter=certified(split.completeness.against(difference), (model, adapters), recompute),
         notes=notes_of(split.unrecognised),
     )

@@ -40,7 +40,7 @@ class Moved(NamedTuple):
 
 @renamed_arguments(given="inputs")
 def moved_parameters(
-    model: Transformer, adapters: Adapters, inputs: OneInput, *, samples: int = 16, seed: int = 0
+    model: Transformer, adapters: Adapters, inputs: "OneInput", *, samples: int = 16, seed: int = 0
 ) -> Moved:
     """Return the relative change of every parameter of a text's closed form by adapters.
 

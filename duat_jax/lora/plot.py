@@ -64,7 +64,7 @@ def draw_panel(axes: Axes, change: LoraChange) -> None:
 
 def _finish(axes: Axes, change: LoraChange) -> None:
     axes.axvline(0, color="black", linewidth=0.6)
-    axes.set_xlabel(wrapped(f"change of the {change.target.split(' at token')[0]}", HEADING))
+    axes.set_xlabel(wrapped(f"change of the {change.target.headline.split(' at token')[0]}", HEADING))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)
 
 

@@ -1,10 +1,10 @@
 """The record of the change of a metric by adapters."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -71,7 +71,7 @@ class LoraChangeRecord(Record, tag="lora change"):
         model: the name of the model.
         family: its checkpoint family.
         tokens: the text, token by token.
-        target: the metric, in words.
+        target: the target: in words, and by what it reads.
         dtype: of everything computed.
         before: the metric without adapters.
         after: the metric with adapters.
@@ -91,10 +91,12 @@ class LoraChangeRecord(Record, tag="lora change"):
         moved: the relative changes of the parameters of the closed form, by name; only in the JSON of the command.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     tokens: list[str]
-    target: str
+    target: TargetRecord
     dtype: str
     before: float
     after: float

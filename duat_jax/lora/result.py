@@ -14,6 +14,7 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.json_record import as_record
 from duat_jax.lora.record import LoraChangeRecord
+from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Marked
 
 COLUMNS = ("moved", "adapter", "interaction")
@@ -76,11 +77,11 @@ class LoraChange(Plotted):
     Args:
         family: the checkpoint family.
         tokens: display labels of the text's tokens.
-        target: description of the metric.
+        target: the target, which prints as a sentence, with the outputs that it reads.
         before: the metric without adapters, from the plain forward pass.
         after: the metric with adapters.
         predictions: the model's predictions without and with adapters; empty for an encoder.
-        columns: the parts of the metric and of its change; each field is a `Parts`.
+        columns: the parts of the metric and of its change; each has `embedding`, `terms`, `biases` and `reader`.
         effects: the effect of each adapter.
         first_order: the whole change to first order in the adapters, at the base.
         first_order_held: the same with the base's dynamic parameters held: the first order of the column `adapter`.
@@ -94,7 +95,7 @@ class LoraChange(Plotted):
 
     family: str
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     before: float
     after: float
     predictions: tuple[tuple[Prediction, ...], tuple[Prediction, ...]]

@@ -25,7 +25,7 @@ def render(change: LoraChange) -> RenderableType:
         change: the result to show.
     """
     lines = [
-        Text.assemble(("Explained:  ", "bold"), change.target),
+        Text.assemble(("Explained:  ", "bold"), change.target.headline),
         Text.assemble(
             ("without adapters ", "bold"),
             f"{change.before:+.4f}",

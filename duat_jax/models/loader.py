@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -30,6 +31,13 @@ from duat_jax.models.transformer import Transformer
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
+
+
+LEAST_KNOWN = 0.9
+"""The smallest share of a model's embeddings that its tokenizer has, without a warning.
+
+Embeddings are often padded to a round number: Phi-2 has 51200 for 50295 tokens.
+"""
 
 
 def _open(path: Path | str | None) -> Checkpoint:
@@ -129,9 +137,9 @@ def load(
     path: Path | str | None = None,
     *,
     tokenizer: bool = False,
-    dtype: DTypeLike = jnp.float32,
+    dtype: "DTypeLike" = jnp.float32,
     head: str | None = None,
-    device: Device | Sharding | Callable[[str], Device | Sharding] | None = None,
+    device: "Device | Sharding | Callable[[str], Device | Sharding] | None" = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer | tuple[Transformer, Tokenizer]:
     """Load a model from a Hugging Face checkpoint directory, a GGUF file or the Hugging Face Hub, tensor by tensor.
@@ -204,6 +212,8 @@ def load(
 def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
 
+    If more than a tenth of the model's embeddings have no token, a warning says so: it may be another model's.
+
     Args:
         path: a directory with `tokenizer.json`, a `.gguf` file, also of a vocabulary alone, or `hub:OWNER/NAME` as in
             `load`; the embedded model's if absent.
@@ -218,10 +228,17 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     checkpoint = _open(path)
     tokenizer = checkpoint.tokenizer()
     vocab = checkpoint.vocabulary_size()
-    last = max(tokenizer.get_vocab().values(), default=-1)
+    tokens = tokenizer.get_vocab()
+    last = max(tokens.values(), default=-1)
     if vocab is not None and last >= vocab:
         raise BadCheckpoint(
             f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has token id {last}: they"
             " belong to two models"
+        )
+    if vocab is not None and len(tokens) < LEAST_KNOWN * vocab:
+        warnings.warn(
+            f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has only {len(tokens)}:"
+            " check that it is not another model's",
+            stacklevel=2,
         )
     return tokenizer

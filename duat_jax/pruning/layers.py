@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import DuatError
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.stack import Stack
@@ -110,13 +111,13 @@ def prune_layers(
     compensation: str = "refit",
     seed: int = 0,
 ) -> Transformer:
-    """Return a smaller model without the layers of smallest score on calibration text, as by `remove_layers`.
+    """Return a smaller model without the layers of smallest score on calibration text.
 
     Args:
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
         fraction: the fraction of layers to remove, in `[0, 1)`, rounded to whole layers; the first layer is kept.
-        method: the ranking, a name in `METHODS`, or `RANDOM`.
+        method: the ranking, such as `"contributions"` or `"random"`; an unknown one is answered with the list.
         compensation: the compensation for removed layers: `"none"`, `"mean"` or `"refit"`.
         seed: the seed of a random choice.
 
@@ -198,7 +199,7 @@ def remove_layers(
     for layer, after in pairwise([*kept, model.config.layers]):
         if compensation == "none" or after == layer + 1:
             continue
-        output = places.mlps(smaller)[layer].output
+        output = layer_parts.mlps(smaller)[layer].output
         total = in_batches(partial(_missing, model, layer=layer, end=after), ids)
         tokens = ids.shape[0] * (ids.shape[1] - 1)
         mean, products, target, with_target = (part / tokens for part in total)

@@ -2,39 +2,10 @@
 
 from collections.abc import Iterable
 
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.attention import Attention, SlicedAttention
-from duat_jax.nn.block import Block
-from duat_jax.nn.mlp import MLP, GatedMLP
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Site
-
-
-def blocks(model: Transformer) -> list[Block]:
-    """Return a model's blocks.
-
-    Args:
-        model: the model.
-    """
-    return [block for block in model.stack.blocks if isinstance(block, Block)]
-
-
-def mlps(model: Transformer) -> list[MLP | GatedMLP]:
-    """Return the MLPs of a model's blocks; experts are none.
-
-    Args:
-        model: the model.
-    """
-    return [block.mlp for block in blocks(model) if isinstance(block.mlp, MLP | GatedMLP)]
-
-
-def attentions(model: Transformer) -> list[Attention | SlicedAttention]:
-    """Return the attentions of a model's blocks.
-
-    Args:
-        model: the model.
-    """
-    return [block.attention for block in blocks(model) if isinstance(block.attention, Attention | SlicedAttention)]
 
 
 def neurons(layer: int) -> Site:
@@ -78,7 +49,7 @@ def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list
         problems.append(
             f"pruning needs a model that predicts the next token; this one reads out {model.config.head.kind}"
         )
-    if len(mlps(model)) < model.config.layers:
+    if len(layer_parts.mlps(model)) < model.config.layers:
         problems.append("a layer has a mixture of experts: only plain and gated MLPs can be pruned")
     if model.config.stored_layers < model.config.layers:
         problems.append("layers share their parameters: removing a neuron of one layer would remove it from the others")

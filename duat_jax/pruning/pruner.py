@@ -7,6 +7,7 @@ from flax import nnx
 from jaxtyping import Int
 
 from duat_jax.errors import DuatError
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.pruning import layers as of_layers
@@ -90,7 +91,7 @@ def scores(
     random, replaced = np.random.default_rng(seed), compensation != "none"
     return {
         layer: METHODS[method].score(
-            neurons_of(places.mlps(model)[layer], layer_moments[layer], replaced=replaced, random=random)
+            neurons_of(layer_parts.mlps(model)[layer], layer_moments[layer], replaced=replaced, random=random)
         )
         for layer in places.chosen(model, layers)
     }
@@ -123,7 +124,7 @@ def silenced(model: Transformer, kept: Kept, layer_moments: Sequence[Moments], c
     """
     rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
     for layer, stays in kept.items():
-        output = places.mlps(rest)[layer].output
+        output = layer_parts.mlps(rest)[layer].output
         rewrite(
             output, *compensated(np.asarray(output.kernel[...], np.float64), stays, layer_moments[layer], compensation)
         )
@@ -201,7 +202,7 @@ def prune(
         model: a language model; it stays as it is.
         ids: calibration text, token ids `[texts, tokens]`.
         fraction: the fraction of neurons to remove, in `[0, 1)`; every layer keeps at least one.
-        method: the ranking, a name in `METHODS`.
+        method: the ranking, such as `"contributions"`; an unknown one is answered with the list.
         compensation: the compensation for removed neurons: `"none"`, `"mean"` or `"refit"`.
         budget: how many each layer loses: the same fraction (`"equal"`), by one list of all scores (`"together"`), or
             by the loss measured with each layer pruned alone (`"measured"`).

@@ -10,6 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import DuatError
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.pruning import places
@@ -77,7 +78,7 @@ def without(model: Transformer, terms: Terms) -> Transformer:
     if problems := places.problems_of(model) + terms.problems(model):
         raise DuatError("; ".join(problems))
     rest = nnx.clone(model)
-    for layer, (mlp, attention) in enumerate(zip(places.mlps(rest), places.attentions(rest), strict=True)):
+    for layer, (mlp, attention) in enumerate(zip(layer_parts.mlps(rest), layer_parts.attentions(rest), strict=True)):
         heads = model.config.blocks[layer].heads
         removed = slice(None) if layer in terms.terms else np.array(terms.neurons.get(layer, ()), int)
         kernel = mlp.output.kernel

@@ -8,10 +8,10 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Bool, Float
 
+from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.config import make_mlp
 from duat_jax.nn.linear import Linear
-from duat_jax.pruning import places
 
 Kept = Mapping[int, Bool[np.ndarray, "neurons"]]
 """Which neurons are kept, by pruned layer."""
@@ -27,10 +27,10 @@ def resized(model: Transformer, kept: Kept, *, bias: bool = False) -> Transforme
     """
     smaller = nnx.clone(model)
     parts = []
-    for layer, (before, part) in enumerate(zip(places.mlps(model), model.config.blocks, strict=True)):
+    for layer, (before, part) in enumerate(zip(layer_parts.mlps(model), model.config.blocks, strict=True)):
         stays = kept.get(layer, np.ones(part.neurons, bool))
         part = dataclasses.replace(part, neurons=int(stays.sum()), mlp_bias=part.mlp_bias or bias)
-        places.blocks(smaller)[layer].mlp = after = make_mlp(part, before.output.kernel.dtype, None)
+        layer_parts.blocks(smaller)[layer].mlp = after = make_mlp(part, before.output.kernel.dtype, None)
         for name in ("input", "factor", "output"):
             if not hasattr(before, name):
                 continue

@@ -20,10 +20,10 @@ class Pruner(NamedTuple):
     """The settings of one pruned model.
 
     Args:
-        method: the ranking, a name in `METHODS` for what is pruned.
-        compensation: a name in `COMPENSATIONS`.
+        method: the ranking, such as `"contributions"`.
+        compensation: `"none"`, `"mean"` or `"refit"`, as in `prune`.
         fraction: the fraction to remove.
-        budget: the budget of each layer, a name in `BUDGETS` or `MEASURED`.
+        budget: the budget of each layer, `"equal"`, `"together"` or `"measured"`, as in `prune`.
         what: what is pruned: `"neurons"`, or whole `"layers"`, which have no budget.
     """
 

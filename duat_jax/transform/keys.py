@@ -46,7 +46,8 @@ class Site(NamedTuple):
     """One mark of a program: its kind and its key.
 
     Args:
-        kind: its role.
+        kind: its role: `"hold"`, `"offset"`, `"stream"`, `"point"`, or `"pre_activation"`, `"activation"` or
+            `"term_output"` of a term.
         key: its identifier.
     """
 

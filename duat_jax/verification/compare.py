@@ -14,6 +14,7 @@ from duat_jax.nn import ACTIVATIONS, Stack
 from duat_jax.reference.blocks import residual_terms
 from duat_jax.reference.dense import vec
 from duat_jax.reference.recursions import Unrolled, unroll_terms
+from duat_jax.verification.rounding_bound import rounding_bound
 from duat_jax.verification.routes import (
     block_arrays,
     derived,
@@ -23,7 +24,6 @@ from duat_jax.verification.routes import (
     recursive,
     symbolic_block,
 )
-from duat_jax.verification.tolerance import tolerance
 
 _LARGEST = 8e9  # bytes of dense matrices above which the check is refused
 
@@ -89,7 +89,7 @@ def _difference(
     route: str, symbolic: dict[str, Array], numeric: dict[str, Array], sizes: dict[str, float], depth: int
 ) -> Difference:
     errors = np.array([float(jnp.abs(symbolic[name] - value).max()) for name, value in numeric.items()])
-    bounds = tolerance(symbolic[f"x/{depth}"].dtype, depth, np.array([sizes[name] for name in numeric]))
+    bounds = rounding_bound(symbolic[f"x/{depth}"].dtype, depth, np.array([sizes[name] for name in numeric]))
     shares = np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))
     worst = int(np.argmax(shares))  # the first NaN, if there is one
     return Difference(route, float(errors[worst]), float(bounds[worst]), float(shares[worst]))

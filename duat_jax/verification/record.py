@@ -1,15 +1,17 @@
 """The records of verifications and of the audit of the papers."""
 
+from typing import ClassVar
+
 import msgspec
 
 from duat_jax.json_record import Record
 
 
-class RouteRecord(msgspec.Struct, forbid_unknown_fields=True, rename={"route": "with"}):
+class RouteRecord(msgspec.Struct, forbid_unknown_fields=True):
     """The difference between the symbolic form and another route to the same numbers.
 
     Args:
-        route: the other route; in JSON, `with`.
+        route: the other route.
         largest: the difference that is largest relative to its tolerance.
         tolerance: the bound of rounding there.
         holds: whether every difference is within its tolerance.
@@ -43,6 +45,8 @@ class VerificationRecord(Record, tag="verification"):
     Args:
         networks: every network.
     """
+
+    VERSION: ClassVar[int] = 2
 
     networks: list[NetworkRecord]
 

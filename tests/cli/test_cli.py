@@ -1,5 +1,6 @@
 """The command line: its output, its JSON, its files, and its errors."""
 
+import io
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import pandas as pd
 import pytest
 import typer
 from adapters import random_adapters
@@ -140,11 +142,11 @@ WORDPIECE = {
     "unk_token": "[UNK]",
     "continuing_subword_prefix": "##",
     "max_input_chars_per_word": 100,
-    "vocab": {"w5": 5},
+    "vocab": {f"w{i}": i for i in range(61)},
 }
 HUGE = WORDPIECE | {"vocab": {"w5": 5, "huge": 2**32 - 1}}
 BAD_TOKENIZERS = {
-    "no unknown token": ({"model": WORDPIECE}, "w5 w6", "the tokenizer can't split the text (WordPiece error"),
+    "no unknown token": ({"model": WORDPIECE}, "w5 other", "the tokenizer can't split the text (WordPiece error"),
     "a huge token id": ({"model": HUGE}, "huge", "embeds 61 tokens, but its tokenizer has token id 4294967295"),
     "a panic": (
         {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
@@ -219,7 +221,7 @@ def test_a_log_probability():
     said = json.loads(result.stdout)
     ids = duat.load_tokenizer(GOLDEN / "gpt2").encode(TEXT).ids
     logs = jax.nn.log_softmax(duat.load(GOLDEN / "gpt2")(jnp.array(ids))[-1])
-    assert said["target"].startswith("log-probability of 'w7' at token ")
+    assert said["target"]["headline"].startswith("log-probability of 'w7' at token ")
     relative(said["value"], logs[7], within=1e-4)
     relative(said["contributions"]["biases"]["entropy"], jnp.sum(jnp.exp(logs) * logs), within=1e-4)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--log-probability", "--contrast", "w9")
@@ -378,3 +380,39 @@ def test_a_command_runs_in_every_dtype(command, tmp_path):
         numbers[dtype] = found
     near(numbers["float64"], numbers["float32"], within=1e-4)
     near(numbers["bfloat16"], numbers["float32"], within=0.1)
+
+
+SAVED = [name for name in IN_EVERY_DTYPE if name not in ("faithfulness", "circuit")]
+"""The commands that print one result."""
+
+
+def test_every_command_that_prints_one_result_can_keep_it():
+    every = dict(commands(typer.main.get_command(application)))
+    for option in ("save", "csv"):
+        found = {name for name, command in every.items() if takes(command, option)}
+        assert found - {"circuit"} == set(SAVED) - {"contrast"}
+
+
+@pytest.mark.parametrize("command", SAVED)
+def test_a_command_keeps_its_result_and_its_table(command, tmp_path):
+    model = duat.load(GOLDEN / "gpt2")
+    save_adapters(tmp_path / "adapter", random_adapters(model, ["c_fc"]), model)
+    asked = [tmp_path / "adapter" if one == "adapter" else one for one in IN_EVERY_DTYPE[command][0]]
+    result, table, file = tmp_path / "result", tmp_path / "table.csv", tmp_path / "result.json"
+    ran = run(*asked, "--save", result, "--csv", table, "--json", file)
+    assert ran.exit_code == 0, ran.output
+    opened = duat.open(result)
+    assert opened.as_dict()["completeness"] == json.loads(file.read_text())["completeness"]
+    expected = opened.to_dataframe()
+    pd.testing.assert_frame_equal(
+        pd.read_csv(table, dtype=str), pd.read_csv(io.StringIO(expected.to_csv(index=False)), dtype=str)
+    )
+
+
+def test_a_result_is_kept_in_a_regular_file_and_a_table_needs_pandas(monkeypatch):
+    before_computing(monkeypatch)
+    result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--save", "/dev/null")
+    assert result.exit_code == 2 and "give a regular file" in result.stderr
+    monkeypatch.setattr("duat_jax.cli.output.find_spec", lambda name: None)
+    result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--csv", "table.csv")
+    assert result.exit_code == 2 and "pip install 'duat-jax[dataframes]'" in result.stderr

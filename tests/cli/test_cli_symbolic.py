@@ -18,7 +18,7 @@ def test_derive_prints_text_latex_and_a_document():
     assert document.exit_code == 0, document.output
     assert document.stdout.startswith(r"\documentclass")
     assert document.stdout.rstrip().endswith(r"\end{document}")
-    assert "8 of 8 checks hold, with 1 hypothesis" in document.stdout
+    assert "8 of 8 checks hold, by induction, with 9 definitions" in document.stdout
     assert document.stdout.count(r"\section*{Letters}") == 1
     theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
     assert theirs.exit_code == 0, theirs.output
@@ -37,7 +37,7 @@ def test_derive_names_every_derivation_and_block_in_its_help():
 def test_the_proof_covers_every_block():
     result = run("derive", "--proof")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("8 of 8 checks hold, with 1 hypothesis") == 13
+    assert result.stdout.count("8 of 8 checks hold, by induction, with 9 definitions") == 13
     assert "✗" not in result.stdout
 
 
@@ -50,6 +50,8 @@ def test_audit_prints_a_table_one_equation_and_json(tmp_path):
     assert one.exit_code == 0, one.output
     assert "Equation 31, version 000: does not hold" in one.stdout
     assert "corrected" in one.stdout
+    chosen = run("audit", "--verdict", "does not hold", "--version", "001").stdout
+    assert "\n4 does not hold\n" in chosen and chosen.count("\n13 ") == 1
     assert run("audit", "--equation", 31, "--json", tmp_path / "audit.json").exit_code == 0
     found = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))["findings"]
     assert [f["equation"] for f in found] == ["31"]
@@ -66,13 +68,17 @@ def test_audit_prints_a_figure_as_text_and_as_latex():
     assert latex.stdout.startswith("\\begin{array}")
 
 
-def test_verify_prints_a_table_and_json():
+def test_verify_prints_a_table_and_json(monkeypatch):
+    monkeypatch.setattr("duat_jax.cli.progress.MINUTE", 1e-9)
     result = run("verify", "--depth", 2, "--block", "parallel")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("holds") == 3
+    assert "Comparing: 1 of 1 networks" in result.stderr
+    head, *rows = result.stdout.splitlines()
+    assert head.split()[0] == "network" and head.split()[-1] == "verdict"
+    assert [row.split()[-1] for row in rows] == ["holds"] * 3
     (found,) = json.loads(run("verify", "--model", GOLDEN / "bert", "--json", "-").stdout)["networks"]
     assert found["holds"]
-    assert {d["with"] for d in found["differences"]} >= {"forward pass"}
+    assert {d["route"] for d in found["differences"]} >= {"forward pass"}
     assert all(d["largest"] <= d["tolerance"] for d in found["differences"])
 
 
@@ -90,6 +96,9 @@ def test_verify_prints_a_table_and_json():
         (("audit", "--figure", "3"), "nothing to compute in figure 3: give 2"),
         (("audit", "--figure", "2", "--equation", "3"), "can't be combined: give one of them"),
         (("audit", "--format", "latex"), "--format is for a figure"),
+        (("audit", "--verdict", "wrong"), "no verdict 'wrong': give one of 'proved'"),
+        (("audit", "--version", "2"), "no version '2': give one of '000', '001', '003'"),
+        (("audit", "--figure", "2", "--verdict", "proved"), "--figure and --verdict can't be combined"),
         (("verify", "--depth", "0"), "depth is 0"),
         (("verify", "--block", "mamba"), "no block is called 'mamba'"),
         (("verify", "--model", "nowhere"), "nowhere"),

@@ -1,6 +1,7 @@
 """Behaviour that all commands share: help, version, interruption, full disks; and `intervene` and `steer`."""
 
 import errno
+import inspect
 import json
 import shlex
 import subprocess
@@ -18,7 +19,14 @@ from typer.testing import CliRunner
 import duat_jax as duat
 from duat_jax.cli import application, output, progress
 from duat_jax.cli.commands import EXAMPLES
-from duat_jax.cli.output import INTERRUPTED, MISTAKE, NOT_WRITTEN, one_line_errors
+from duat_jax.cli.output import (
+    DOES_NOT_HOLD,
+    INTERRUPTED,
+    MISTAKE,
+    NOT_WRITTEN,
+    DoesNotHold,
+    one_line_errors,
+)
 from duat_jax.cli.progress import Compiling
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.token_bytes import as_text, bytes_of
@@ -59,19 +67,52 @@ def test_the_version_and_the_module():
 
 
 def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys):
-    for work, says in ((None, "nothing is kept"), (tmp_path / "w", "the same command goes on")):
-        with pytest.raises(typer.Exit) as ended, one_line_errors(work):
-            raise KeyboardInterrupt
-        assert ended.value.exit_code == INTERRUPTED and says in capsys.readouterr().err
+    cases = (
+        (None, False, "nothing is kept"),
+        (None, True, "with --work FILE"),
+        (tmp_path / "w", True, "the same command continues"),
+    )
+    for work, resumable, says in cases:
+        for error, status in ((KeyboardInterrupt, INTERRUPTED), (DoesNotHold("it does not hold"), DOES_NOT_HOLD)):
+            with pytest.raises(typer.Exit) as ended, one_line_errors(work, resumable=resumable):
+                raise error
+            said = capsys.readouterr().err
+            assert ended.value.exit_code == status and said.count("\n") == 1
+            assert (says in said) == (resumable or status == INTERRUPTED)
 
 
-@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_every_command_with_work_names_it_when_it_fails(monkeypatch):
+    """The option is known to the message of every command that has it."""
+    for name, command in EVERY.items():
+        source = inspect.getsource(command.callback)
+        assert ("--work" in {option for each in command.params for option in each.opts}) == (
+            "one_line_errors(work, resumable=True)" in source
+        ), name
+
+
+@pytest.mark.parametrize("arguments", [["audit", "--equation", "31"], ["audit", "--json", "-"], ["derive"]])
+def test_a_full_standard_output_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "duat_jax", *arguments]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == NOT_WRITTEN
+    assert ended.stderr == "duat: standard output couldn't be written: No space left on device\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "duat_jax", "audit", "--json", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot", "--html"])
 def test_a_full_disk_names_the_file_and_keeps_the_result(tmp_path, monkeypatch, option):
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(output, "write", full)
-    file = tmp_path / "out.png"
+    file = tmp_path / ("out.html" if option == "--html" else "out.png")
     result = run("explain", "x = 1", option, file)
     assert result.exit_code == NOT_WRITTEN
     assert f"{file} couldn't be written: No space left" in result.stderr and "sum of all parts" in result.stdout
@@ -104,6 +145,15 @@ def test_progress_without_a_terminal_is_a_line_a_minute(monkeypatch, capsys):
     ]
 
 
+@pytest.mark.parametrize("versus", [(), ("--versus", "y = 1")])
+def test_a_page_is_written_and_its_size_said(tmp_path, versus):
+    file = tmp_path / "page.html"
+    result = run("explain", "x = 1", *versus, "--html", file)
+    assert result.exit_code == 0 and f"{file} is going to have 0.0" in result.stderr
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "must end in .html" in run("explain", "x = 1", "--html", tmp_path / "page.png").stderr
+
+
 def test_a_pair_and_one_token_twice_are_refused():
     assert "leave --pair out" in run("explain", "a", "--pair", "b").stderr
     result = run("explain", TEXT, "--target", " as", "--contrast", " as")
@@ -124,6 +174,44 @@ def test_intervene_is_the_function():
     found = json.loads(result.stdout)
     close(found["difference"], expected.difference)
     assert [effect["change"] for effect in found["effects"]] == [effect.change for effect in expected.effects]
+
+
+def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
+    model, tokenizer = duat.load(tokenizer=True)
+    other = TEXT.replace("default", "missing")
+    known = {"contrast": " missing", "tokenizer": tokenizer}
+    there = duat.record(model.hidden)(model.embed(np.array(tokenizer.encode(other).ids)))
+    points = there.dynamics.points
+    changes = [
+        duat.edits.Heads(5, [3, 1], tokens=-1).set(points["layers.5.attention.mixed"][-1, [3, 1]]),
+        duat.edits.Neurons(2, [7, 20]).set(points["layers.2.mlp.neurons"][:, [7, 20]]),
+        duat.edits.Stream(3, tokens=[6, 7]).set(there.at(there.streams[3])[np.array([6, 7])]),
+        duat.edits.Heads(4, 0).set(0),
+    ]
+    expected = duat.intervene(model, TEXT, changes, " default", **known)
+    written = "heads 5:3,1@-1 set other", "neurons 2:7,20 set other", "stream 3@6,7 set other", "head 4:0 set 0"
+    options = [part for change in written for part in ("--change", change)]
+    asked = ("intervene", TEXT, "--versus", other, *options, "--target", " default", "--contrast", " missing")
+    found = json.loads(run(*asked, "--json", "-").stdout)
+    for effect, same in zip(found["effects"], expected.effects, strict=True):
+        close(np.array(effect["secant"]), same.secant)
+    split = duat.contrast(model, TEXT, other, " default", **known)
+    parts = split.heads["layers.5.attention.mixed"][-1, [3, 1]], split.neurons["layers.2.mlp.neurons"][:, [7, 20]]
+    shown = run(*asked).stdout
+    for part in (*parts, split.flow[3][[6, 7]]):
+        assert f" {-part.sum():+.4f} " in shown
+
+
+def test_a_patch_needs_another_text_and_another_text_a_patch():
+    for change, versus, says in (
+        ("head 1:0 set other", (), "give both, or neither"),
+        ("head 1:0 set 0", ("--versus", "a c"), "give both, or neither"),
+        ("head 1:0 set other", ("--versus", "a b c"), "the text has 2 tokens and the other text 3"),
+        ("head 1:0 set other", ("--versus", "a b"), "the same for the model"),
+        ("head 1:0 scale other", ("--versus", "a c"), "is no change"),
+    ):
+        result = run("intervene", "a b", "--change", change, *versus)
+        assert result.exit_code == MISTAKE and says in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("change", ["head 5", "heads 5:3", "stream 5:3 set 0", "neuron 1:2 set x", "layer 3 set 0"])

@@ -76,9 +76,14 @@ def test_what_is_no_record_is_refused_in_one_line(wrong):
         records.read(wrong)
 
 
-def test_a_newer_version_is_refused():
-    with pytest.raises(duat.BadText, match="version 2"):
-        records.read('{"kind": "audit", "version": 2, "findings": []}')
+@pytest.mark.parametrize("kind", records.KINDS)
+@pytest.mark.parametrize("newer", [False, True])
+def test_another_version_is_refused_in_one_line(kind, newer):
+    tag, version = kind.__struct_config__.tag, kind.VERSION + (1 if newer else -1)
+    says = f"has version {version} of the kind '{tag}', not version {kind.VERSION}: "
+    with pytest.raises(duat.BadText, match=says + ("install a newer" if newer else "write it again")) as refused:
+        records.read(json.dumps({"kind": tag, "version": version}))
+    assert "\n" not in str(refused.value)
 
 
 def test_a_field_of_another_type_is_no_record():
@@ -92,6 +97,46 @@ def test_the_schema_has_every_kind_and_field():
         defined = schema["$defs"][kind.__name__]
         assert set(defined["properties"]) == {"kind", *kind.__struct_fields__}
         assert defined["properties"]["kind"]["enum"] == [kind.__struct_config__.tag]
+
+
+def test_every_property_of_the_schema_is_described():
+    for name, definition in records.schema()["$defs"].items():
+        assert "Args:" not in definition["description"]
+        for field, described in definition["properties"].items():
+            assert described["description"].endswith("."), (name, field)
+    context = records.schema()["$defs"]["ContextRecord"]["properties"]
+    assert context["first"]["description"] == "the mean log-probability of the first run."
+    assert context["version"]["description"].startswith("of the format of this kind;")
+
+
+def test_a_target_says_what_it_reads_by_number_and_in_words():
+    model, tokenizer = duat.load(tokenizer=True)
+    first, second = (tokenizer.token_to_id(name) for name in ("):", "10"))
+    known = {"tokenizer": tokenizer}
+    logit = duat.explain(model, TEXT, "):", contrast="10", **known).as_dict()["target"]
+    assert logit == {
+        "headline": "logit of '):' minus that of '10' at token 5, '10'",
+        "kind": "Logit",
+        "output": {"id": first, "text": "):"},
+        "contrast": {"id": second, "text": "10"},
+        "against": None,
+        "position": 5,
+        "stream": None,
+    }
+    read = duat.contrast(model, TEXT, "mean", duat.targets.LogProbability(position=2), **known).target
+    assert (read.kind, read.position, read.contrast) == ("LogProbability", 2, None)
+    assert read.output.text == tokenizer.decode([read.output.id]) and read.headline == str(read)
+    direction = duat.targets.Direction([1.0] * model.config.features, stream=3)
+    read = duat.explain(model, TEXT, direction, **known).target
+    assert (read.kind, read.output, read.position, read.stream) == ("Direction", None, 5, 3)
+
+
+def test_layers_have_one_spelling():
+    model, tokenizer = duat.load(tokenizer=True)
+    written = duat.contrast(model, TEXT, "mean", tokenizer=tokenizer).as_dict()
+    assert list(written["flow"])[:2] == ["embedding", "layers.0"]
+    names = [*list(written["flow"])[1:], *written["heads"], *(head["mixed"] for head in written["top_heads"])]
+    assert all(name.startswith("layers.") for name in [*names, *(n["term"] for n in written["top_neurons"])])
 
 
 def test_the_published_schema_is_that_of_the_code():

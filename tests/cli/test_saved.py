@@ -44,6 +44,25 @@ def test_what_is_opened_is_what_was_saved(results, tmp_path):
             assert opened.plot().get_suptitle() == result.plot().get_suptitle()
 
 
+def completeness_in(value):
+    if isinstance(value, Completeness):
+        return [value]
+    parts = value if isinstance(value, list | tuple) else getattr(value, "__dict__", {}).values()
+    return [each for part in parts for each in completeness_in(part)]
+
+
+@pytest.mark.slow
+def test_numbers_of_completeness_are_numpys_and_truth_values_pythons(results, tmp_path):
+    for kind, result in results.items():
+        result.save(tmp_path / "result")
+        for where in (result, duat.open(tmp_path / "result")):
+            found = completeness_in(where)
+            assert found or kind.__name__ == "Attribution"
+            for each in found:
+                assert {type(number) for number in each[:5]} == {each.value.dtype.type}, kind
+                assert type(each.holds) is type(each.within) is type(each.says_something) is bool
+
+
 @pytest.mark.slow
 def test_what_needs_the_model_says_so(results, tmp_path):
     (score,) = (result for kind, result in results.items() if kind.__name__ == "AttentionScore")
@@ -71,14 +90,15 @@ def test_dtypes_and_numbers_that_arent_finite_stay(tmp_path):
 
 
 def headed(**changed):
-    head = {"format": saved.FORMAT, "version": 1, "result": {"tuple": []}} | changed
+    head = {"format": saved.FORMAT, "version": saved.VERSION, "result": {"tuple": []}} | changed
     return save({}, {"duat": json.dumps(head)})
 
 
 @pytest.mark.parametrize(
     "content, says",
     [
-        (headed(version=2), "newer than 1: install a newer duat-jax"),
+        (headed(version=saved.VERSION + 1), "opens version 2: install a newer duat-jax"),
+        (headed(version=1), "opens version 2: compute and save the result again"),
         (headed(format="another"), "no file that a result's save wrote"),
         (headed(result={"type": "os:system", "fields": {"command": "true"}}), "no file that"),
         (headed(result={"array": "7"}), "no file that"),

@@ -38,4 +38,4 @@ def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
 
 
 def test_every_recipe_is_there():
-    assert {"Flax NNX", "Linen", "Equinox", "One recording, many questions"} == set(RECIPES)
+    assert {"Flax NNX", "Linen", "Equinox", "A modern decoder", "One recording, many questions"} == set(RECIPES)

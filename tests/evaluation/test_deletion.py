@@ -237,7 +237,7 @@ def test_methods_on_a_model_that_is_not_linear(language):
     close(found["integrated gradients, 32 steps, mean"], (mean * (x - y)).sum(-1))
     # The table of the explanation, token by token.
     explained = duat.explain(model, IDS, duat.targets.LogProbability(token))
-    close(found["collapse, halves"], explained.input_tokens)
+    close(found["collapse, halves"], explained.collapse)
     close(found["contributions, linear path"], explained.embedding)
     close(found["contributions"], explained.embedding + explained.term_tokens.sum(0))
     # The collapse's matrix, and the covector that reads a log-probability with probabilities held.

@@ -10,6 +10,7 @@ from cases import ENCODER
 from helpers import close, make_input, make_stack, relative, weights_of
 
 import duat_jax as duat
+from duat_jax.display.tables import completeness_line
 from duat_jax.forms.affine_form import collapsed_contributions
 from duat_jax.forms.completeness import completeness_of, entrywise_completeness
 
@@ -92,6 +93,15 @@ def test_the_tolerance_neither_vanishes_nor_overflows(dtype, size):
     completeness = completeness_of(jnp.array(9 * size, dtype), parts)
     assert completeness.verdict != "fails"
     relative(np.float64(completeness.tolerance) / np.float64(parts[0][0]), np.float64(one.tolerance), within=0.01)
+
+
+def test_zeros_that_sum_to_zero_hold_and_it_is_said_that_they_test_nothing():
+    zeros = completeness_of(jnp.array(0.0), [jnp.zeros(3)])
+    assert zeros.verdict == "holds" and "Every part is zero" in str(completeness_line(zeros))
+    assert "Every part is zero" in zeros.as_dict()["note"]
+    for parts in ([jnp.array([1.0, -1.0])], [jnp.array([1e-30])]):
+        assert completeness_of(sum(part.sum() for part in parts), parts).note is None
+    assert completeness_of(jnp.array(1.0), [jnp.zeros(3)]).verdict == "fails"
 
 
 def test_without_parts_zero_holds_and_anything_else_fails():

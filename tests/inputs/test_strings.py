@@ -67,7 +67,7 @@ def test_wrong_strings_are_named_all_at_once(loaded):
 def test_the_contrast_of_two_sentences_by_name():
     model, tokenizer = duat.load(tokenizer=True)
     found = duat.contrast(model, TEXT, OTHER, contrast=" in", tokenizer=tokenizer)
-    assert found.others[0].tokens[1] == " j" and "minus that of ' in'" in found.target
+    assert found.others[0].tokens[1] == " j" and "minus that of ' in'" in found.target.headline
     assert duat.contrast(model, TEXT, "mean", tokenizer=tokenizer).others[0].name == "the vocabulary's mean"
 
 
@@ -83,4 +83,4 @@ def test_a_target_that_the_tokenizer_doesnt_know_is_refused():
     model, tokenizer = duat.load(GOLDEN / "llama", tokenizer=True)
     with pytest.raises(duat.BadText, match=r"the target ' Paris' is no token: it would be read as the unknown one"):
         duat.explain(model, "w3 w4", " Paris", tokenizer=tokenizer)
-    assert duat.explain(model, "w3 w4", "[UNK]", tokenizer=tokenizer).target.startswith("logit of '[UNK]'")
+    assert duat.explain(model, "w3 w4", "[UNK]", tokenizer=tokenizer).target.headline.startswith("logit of '[UNK]'")

@@ -21,6 +21,7 @@ from helpers import close, near
 import duat_jax as duat
 from duat_jax.forms.completeness import completeness_of
 from duat_jax.inputs.baselines import check_contrast
+from duat_jax.interpret.contrast.table import token_labels
 from duat_jax.lora import new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.models.config import Head
@@ -142,7 +143,7 @@ def test_padding_changes_nothing():
 
 def test_the_most_probable_is_that_of_the_text_given_on_both():
     contrast = contrasted("next token")
-    assert contrast.target == f"logit of '{MOST_PROBABLE}' minus that of '6' at token 2, '3'"
+    assert contrast.target.headline == f"logit of '{MOST_PROBABLE}' minus that of '6' at token 2, '3'"
     said = contrast.predictions, contrast.others[0].predictions
     assert [predictions[0].token for predictions in said] == [str(MOST_PROBABLE), str(ON_THE_OTHER)]
 
@@ -185,6 +186,31 @@ def test_texts_of_other_lengths_are_aligned_by_pairs():
     longer = [5, 7, 9, 9, 10, 2]
     found = check_contrast(CONFIGS["next token"], IDS, longer, alignment=[(1, 1), (2, 2), (3, 4)])
     assert found.others[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
+
+
+def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_nothing(tmp_path):
+    model, tokenizer = duat.load(tokenizer=True)
+    text, other = "for i in range(10", "for name in range(10"
+    ids, other_ids = (tokenizer.encode(each).ids for each in (text, f"{other}, 2"))
+    pairs = [(0, 0), (1, 1), (3, 3), (4, 4)]
+    left_out = [i for i in range(len(other_ids)) if i not in dict(pairs).values()]
+    found = duat.contrast(model, text, f"{other}, 2", alignment=pairs, tokenizer=tokenizer)
+    (reference,) = found.others
+    unpaired = tuple(i for i in range(len(ids)) if i not in dict(pairs))
+    assert reference.unpaired == unpaired and 2 in unpaired
+    assert token_labels(found)[1:3] == ["·i (·name)", "·in (–)"]
+    assert "·in\n(–)" in [label.get_text() for label in found.plot().axes[0].get_xticklabels()]
+    (note,) = found.notes
+    assert note.startswith("Aligned, paired with nothing: the text's tokens 2 ' in'") and note in " ".join(
+        str(found).split()
+    )
+    assert f"the other text's tokens 2 ' in', {left_out[1]} " in note
+    assert found.as_dict()["others"][0]["unpaired"] == list(unpaired) and note in found.as_dict()["notes"]
+    found.save(tmp_path / "result")
+    assert str(duat.open(tmp_path / "result")) == str(found)
+    every = [(i, i) for i in range(len(ids))]
+    same = duat.contrast(model, text, [*ids[:1], other_ids[1], *ids[2:]], alignment=every, tokenizer=tokenizer)
+    assert same.notes == () and same.others[0].unpaired == ()
 
 
 @pytest.mark.slow
@@ -353,7 +379,7 @@ def test_the_command_prints_writes_and_draws(tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
     found = json.loads(file.read_text())
     difference = found["value"] - found["others"][0]["value"]
-    assert list(found["flow"]) == ["embedding", "layer 0", "layer 1", "layer 2"]
+    assert list(found["flow"]) == ["embedding", "layers.0", "layers.1", "layers.2"]
     close([found["difference"], *map(sum, found["flow"].values())], difference)
     assert found["others"][0]["tokens"] == ["w5", "w9", "w3"]
     assert [len(found[name]) for name in ("top_heads", "top_neurons")] == [3, 3]

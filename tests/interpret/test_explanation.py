@@ -42,7 +42,7 @@ def assert_sums(explanation, value):
     assert abs(total - value) <= bound
     assert explanation.completeness.verdict == explanation.collapse_completeness.verdict == "holds"
     near(explanation.value, value, within=bound)
-    near(explanation.input_tokens.sum() + explanation.input_bias, value, within=bound)
+    near(explanation.collapse.sum() + explanation.collapse_bias, value, within=bound)
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64])
@@ -55,7 +55,7 @@ def test_a_logit(name, position, contrast, dtype):
     logits = model(IDS)[position]
     assert_sums(explanation, float(logits[7] - (0 if contrast is None else logits[contrast])))
     assert explanation.tokens[0] == "w5"
-    assert "'w7'" in explanation.target
+    assert "'w7'" in explanation.target.headline
     assert next(p.token for p in explanation.predictions) == tokenizer.id_to_token(int(logits.argmax()))
     later = position % len(IDS) + 1
     assert not explanation.embedding[later:].any(), "a causal model reads nothing after the position"
@@ -105,7 +105,7 @@ def test_it_shows_itself():
     text, html = str(explanation), explanation._repr_html_()
     assert f"{explanation.value:.6f}" in text
     assert "tolerance" in text
-    assert html.startswith("<div") and "<pre" in html
+    assert html.startswith("<iframe") and "<pre" in html
     assert "w17" in html
     figure = explanation.plot()
     heat = figure.axes[0].images[0].get_array()
@@ -233,7 +233,7 @@ def test_a_log_probability_is_its_logit_beside_the_mean_minus_the_entropy(name):
     logs = np.asarray(jax.nn.log_softmax(model(IDS)[2]))
     close([explanation.value, explanation.completeness.sum], [logs[7]] * 2, layers=30)
     close(explanation.biases["entropy"], (np.exp(logs) * logs).sum())
-    assert explanation.target == "log-probability of 'w7' at token 2, 'w3'"
+    assert explanation.target.headline == "log-probability of 'w7' at token 2, 'w3'"
     # Without the entropy it is linear in the stream to first order: the covector is the gradient.
     passed = forward(model, IDS, jnp.ones(6, bool))
     readout = duat.targets.LogProbability(7, 2).read(model, passed).readout
@@ -281,8 +281,8 @@ def parts_of(explanation):
             explanation.embedding,
             explanation.terms,
             explanation.biases,
-            explanation.input_tokens,
-            explanation.input_bias,
+            explanation.collapse,
+            explanation.collapse_bias,
         ),
     )
 
@@ -328,6 +328,16 @@ def test_many_texts_and_targets_are_those_of_each(name):
                 close(part, biases[key])
 
 
+def test_a_list_of_explanations_shows_a_row_for_each():
+    model, tokenizer = duat.load(tokenizer=True)
+    found = duat.explain(model, ["for i in range(10", "import"], ["):", None], tokenizer=tokenizer)
+    for shown in (str(found), found._repr_html_()):
+        assert all(f"[{i}][{k}]" in shown for i in range(2) for k in range(2))
+    assert str(found).count("holds") == 4 and "logit of '):' at token 5, '10'" in str(found)
+    assert str(found[1]).splitlines()[1].split()[0] == "[0]" and f"{found[1][0].value:.6f}" in str(found[1])
+    assert isinstance(found, list) and repr(found).startswith("[[Explanation(")
+
+
 def test_one_of_many_is_not_in_a_list():
     model, _ = both("gpt2")
     single = duat.explain(model, TEXTS[0], 7)
@@ -346,7 +356,7 @@ def test_padding_has_no_part(name):
     ((reading, _),) = pipeline.read_targets(model, batch.inputs, list(question.targets))
     (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None)
     neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
-    for part in (parts.embedding, parts.input_tokens, *neurons):
+    for part in (parts.embedding, parts.collapse, *neurons):
         assert part[0, :6].any()
         assert not part[0, 6:].any()
 

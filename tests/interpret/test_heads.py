@@ -88,7 +88,7 @@ def test_every_part_is_that_of_the_gradient_with_everything_held(name):
 def test_a_class_without_a_name_is_the_most_probable_one():
     explanation = duat.explain(model_of("last"), IDS)
     best = max(explanation.predictions, key=lambda prediction: prediction.probability).token
-    assert explanation.target == f"logit of class '{best}'"
+    assert explanation.target.headline == f"logit of class '{best}'"
     close(explanation.value, max(model_of("last")(jnp.array(IDS))))
 
 
@@ -166,7 +166,7 @@ def test_an_image_is_called_by_its_patches_and_its_picture_lies_over_it():
     term = explanation.terms["layers.0.mlp"].sum(-1)
     for drawn, numbers in (
         (together, explanation.embedding + term),
-        (collapse, explanation.input_tokens),
+        (collapse, explanation.collapse),
         (embedding, explanation.embedding),
         (layer, term),
     ):
@@ -292,7 +292,7 @@ def as_json(*arguments):
 def test_the_command_explains_a_mask():
     found = as_json("w5 [MASK] w6", "--pair", "w9", "--model", GOLDEN / "bert-masked", "--target", "w7")
     assert found["tokens"] == ["[CLS]", "w5", "[MASK]", "w6", "[SEP]", "w9", "[SEP]"]
-    assert found["target"] == "logit of 'w7' at token 2, '[MASK]'"
+    assert found["target"]["headline"] == "logit of 'w7' at token 2, '[MASK]'"
     tokenizer = duat.load_tokenizer(GOLDEN / "bert-masked")
     pair = tokenizer.encode("w5 [MASK] w6", "w9")
     model = duat.load(GOLDEN / "bert-masked", dtype=jnp.float64)
@@ -306,7 +306,7 @@ def test_the_command_explains_a_class_of_an_image(vision):
     pixels = load(vision, SQUARE)
     arguments = ("--image", vision / "image.png", "--model", vision, "--target", "b", "--contrast", 0)
     found = as_json(*arguments, "--plot", vision / "a.png")
-    assert found["target"] == "logit of class 'b' minus that of 'a'"
+    assert found["target"]["headline"] == "logit of class 'b' minus that of 'a'"
     assert found["tokens"][:3] == ["whole", "0,0", "0,1"]
     logits = duat.load(vision, dtype=jnp.float64)(jnp.asarray(pixels))
     close(found["value"], logits[1] - logits[0])
@@ -340,8 +340,8 @@ def test_another_factor_may_carry_the_neurons():
     gate, factor = (duat.explain(model, [5, 3, 8, 2], 7, gate_rule=gate_rule) for gate_rule in ("gate", "factor"))
     for key, part in gate.terms.items():
         np.testing.assert_array_equal(factor.terms[key], part)
-    close(factor.input_tokens.sum() + factor.input_bias, gate.value)
+    close(factor.collapse.sum() + factor.collapse_bias, gate.value)
     assert factor.collapse_completeness.verdict == "holds"
-    assert np.abs(factor.input_tokens - gate.input_tokens).max() > 1e-3
+    assert np.abs(factor.collapse - gate.collapse).max() > 1e-3
     with pytest.raises(duat.DuatError, match="gate_rule = 'both' isn't one of gate, factor, halves"):
         duat.explain(model, [5, 3], 7, gate_rule="both")

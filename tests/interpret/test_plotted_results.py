@@ -9,18 +9,23 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
+from rich.cells import cell_len
 
 import duat_jax as duat
 from duat_jax.cli.output import deliver
-from duat_jax.display.pictures import colour_scale
+from duat_jax.display.pictures import CHARACTERS, colour_scale, wrapped
 from duat_jax.display.result import Plotted
 from duat_jax.display.shown_tokens import LARGEST
+from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Marked
 from tests.every_result import every_result
 from tests.helpers import near
 
 LENGTHS = (3, 12, 117, 1000)
-TARGET = "the logit of '·a very long name of a token, with $dollars$, as people ask for it' at token 11, 'x'"
+TARGET = TargetDescription(
+    "the logit of '·a very long name of a token, with $dollars$, as people ask for it' at token 11, 'x'",
+    "Logit",
+)
 
 
 @cache
@@ -60,7 +65,7 @@ def of_length(tokens):
             embedding=drawn(tokens),
             coefficients=each(explanation.coefficients),
             activations=each(explanation.activations),
-            input_tokens=drawn(tokens),
+            collapse=drawn(tokens),
         ),
         replace(
             contrast,
@@ -116,6 +121,15 @@ def test_no_text_is_cut_and_no_title_lies_over_another(tokens):
             assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and box.y1 <= whole.y1, (tokens, title)
         for i, box in enumerate(boxes):
             assert not any(box.overlaps(other) for other in boxes[:i]), (tokens, titles)
+
+
+@pytest.mark.parametrize(
+    "text", ["logit of '" + "你好世界" * 9 + "' at token 3, 'x'", "a" * 99, str(TARGET), "two\nlines", ""]
+)
+def test_titles_are_wrapped_by_the_width_of_their_characters(text):
+    lines = wrapped(text, 2.0).replace(r"\$", "$").split("\n")
+    assert max(map(cell_len, lines)) <= 2 * CHARACTERS
+    assert "".join(lines).replace(" ", "") == text.replace("\n", "").replace(" ", "")
 
 
 @pytest.mark.slow

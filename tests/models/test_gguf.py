@@ -1,5 +1,6 @@
 """A GGUF file is the model that it was written from: its configuration, its tensors; what isn't known is refused."""
 
+import os
 import struct
 
 import gguf
@@ -303,6 +304,18 @@ def test_a_header_that_lies_about_a_tensor_is_refused(tmp_path, lie, words):
     assert len(lie) == len(truth)
     with pytest.raises(duat.BadCheckpoint, match=words):
         duat.load(patched(file, truth, lie))
+
+
+def test_a_file_that_was_cut_off_names_its_first_missing_tensor_and_their_number(tmp_path):
+    file = write_gguf(tmp_path / "a.gguf", "llama", as_stored(decoder(GATED), permuted=True), tokenizer=False)
+    places = read_header(file).places
+    in_order = sorted(places, key=lambda name: places[name].start)
+    os.truncate(file, places[in_order[3]].start)
+    with pytest.raises(duat.BadCheckpoint) as raised:
+        duat.load(file)
+    message = str(raised.value)
+    assert f"tensor '{in_order[3]}' ends at byte" in message and message.count("tensor '") == 1
+    assert f"and {len(places) - 4} of the {len(places)} tensors" in message and message.endswith("copy it again")
 
 
 @pytest.mark.parametrize(

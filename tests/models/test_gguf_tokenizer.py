@@ -1,11 +1,13 @@
 """The tokenizer of a GGUF file."""
 
+import warnings
 from itertools import pairwise
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+from command import run
 from containers import GATED, TOKENS, add_tokenizer, as_stored, decoder, write_gguf
 from damaged import copy_checkpoint
 
@@ -215,6 +217,20 @@ def test_gemmas_tokens_are_merged_as_sentencepiece_does(space):
 def test_a_tokenizer_that_cannot_be_is_refused(keys, words):
     with pytest.raises(duat.BadCheckpoint, match=words):
         sentencepiece(**keys)
+
+
+@pytest.mark.parametrize(("size", "warned"), [(61, False), (64, False), (67, False), (68, True), (50257, True)])
+def test_a_tokenizer_with_far_fewer_tokens_than_the_model_is_warned_of(tmp_path, size, warned):
+    source = copy_checkpoint(tmp_path, vocab_size=size)
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        duat.load_tokenizer(source)
+    assert [f"embeds {size} tokens, but its tokenizer has only 61" in str(each.message) for each in raised] == [
+        True
+    ] * warned
+    result = run("explain", "w5", "--model", source)  # its embeddings aren't as many as it says
+    lines = [line for line in result.stderr.splitlines() if "has only 61: check" in line]
+    assert len(lines) == warned and all(line.startswith("duat: ") for line in lines)
 
 
 @pytest.mark.parametrize("place", ["directory", "file"])

@@ -9,8 +9,8 @@ from jax import lax
 from two_inputs import X, Y, sums, tanh_slope
 
 import duat_jax as duat
+from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant import flow as difference_flow
-from duat_jax.transform.secant import slopes as secants
 
 # --- Equal inputs, exchanged inputs ---------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 @renamed_arguments(given="inputs")
 def explain_attention(
     model: Transformer,
-    inputs: OneInput,
+    inputs: "OneInput",
     *,
     layer: int,
     head: int,

@@ -44,12 +44,12 @@ class _Parts(NamedTuple):
 @renamed_arguments(given="inputs")
 def contrast(
     model: Transformer,
-    inputs: OneInput,
-    other: OneInput | str | Sequence[OneInput | str],
-    target: OneTarget = None,
+    inputs: "OneInput",
+    other: "OneInput | str | Sequence[OneInput | str]",
+    target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
-    against: OneInput | None = None,
+    against: "OneInput | None" = None,
     position: int | None = None,
     alignment: Sequence[tuple[int, int]] | np.ndarray | None = None,
     held: bool | str | Iterable[str] = (),
@@ -68,7 +68,8 @@ def contrast(
         other: the same of another one, of as many tokens. Or a baseline, by a name that is no text then: `"mask"`,
             `"pad"` or `"mean"` (the vocabulary's mean embedding) in every token's place but those that the tokenizer
             calls special; of an image `"blur"` or its `"mean"`. Or a list of several, over which all is averaged.
-        target: what is asked for, as in `duat.explain`; the most probable one of the given input if absent, on both.
+        target: the explained number: a token, a class or a target, as in `duat.explain`; if
+            absent, the most probable output of the given input, for both inputs.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, what both inputs are compared with.
         position: at which token the logit is read; negative counts from the end.
@@ -95,7 +96,7 @@ def contrast(
         >>> config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
         >>> model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
         >>> found = duat.contrast(model, [5, 6, 7], [5, 9, 7], target=4)
-        >>> found.target, found.flow.shape, found.completeness.verdict
+        >>> found.target.headline, found.flow.shape, found.completeness.verdict
         ("logit of '4' at token 2, '7'", (2, 3), 'holds')
     """
     names = names_of(held)
@@ -118,7 +119,7 @@ def contrast(
         discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain forward passes.
         completeness=certified(parts.completeness.against(runs.difference), model, runs.recompute),
-        notes=notes_of(parts.unrecognised),
+        notes=(*request.notes, *notes_of(parts.unrecognised)),
         image=None if image is None else seen_image(image, request.inputs.given),
     )
 

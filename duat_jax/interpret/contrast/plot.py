@@ -55,7 +55,7 @@ def draw_panel(axes: Axes, contrast: Contrast) -> None:
 
 
 def _draw_tokens(axes: Axes, contrast: Contrast, shown: ShownTokens, scale: Normalize) -> AxesImage:
-    """Draw the flow; a token that the other text has another of is bold."""
+    """Draw the flow; a token that the other text has another of, or none in its place, is bold."""
     drawn = draw_heat(axes, shown.gathered(contrast.flow), scale, origin="lower")
     label_tokens(axes.xaxis, shown.labels(token_labels(contrast, "\n")), rotation=90)
     for label in axes.get_xticklabels():
@@ -111,7 +111,7 @@ def title(contrast: Contrast) -> tuple[str, str]:
     reference = contrast.others[0].name if len(contrast.others) == 1 else f"{len(contrast.others)} others, on average"
     value = contrast.value - contrast.difference
     return (
-        contrast.target,
+        contrast.target.headline,
         f"{contrast.value:+.4f}, and {value:+.4f} with {reference}: every row sums to {contrast.difference:+.4f}"
         + (" with what moved or jumped after it" if contrast.leaves_out else ""),
     )

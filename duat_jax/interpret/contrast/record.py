@@ -1,8 +1,10 @@
 """The record of a contrast."""
 
+from typing import ClassVar
+
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, ReferenceRecord
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, ReferenceRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -13,13 +15,13 @@ class HeadRecord(msgspec.Struct, forbid_unknown_fields=True):
         mixed: the mark of what the layer's heads mix.
         token_index: the index of the token that it is carried to.
         head: the index of the head.
-        part: its part of the difference.
+        contribution: its part of the difference.
     """
 
     mixed: str
     token_index: int
     head: int
-    part: float
+    contribution: float
 
 
 class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,7 +47,7 @@ class ContrastRecord(Record, tag="contrast"):
         model: the name of the model.
         family: its checkpoint family.
         tokens: the text, token by token; the patches of an image.
-        target: what is asked for, in words.
+        target: the target: in words, and by what it reads.
         dtype: of everything computed.
         value: the number on the input.
         predictions: what the model says on the input; empty for an encoder.
@@ -53,7 +55,8 @@ class ContrastRecord(Record, tag="contrast"):
         difference: the value minus the mean of the references' values.
         completeness: the sum of all parts against the difference.
         notes: what to know of the parts though they sum; none as a rule.
-        flow: by row, the parts of every token; the first row, `embedding`, are the input's parts.
+        flow: the parts of every token in the stream: the input's, `embedding`, and after each layer, `layers.0` and so
+            on.
         heads: by layer, of every token, the parts of what each head mixes.
         moved: parts of what was held and moved, by name.
         discontinuities: parts of what has no slope, by name.
@@ -61,10 +64,12 @@ class ContrastRecord(Record, tag="contrast"):
         top_neurons: the largest neurons.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     tokens: list[str]
-    target: str
+    target: TargetRecord
     dtype: str
     value: float
     predictions: list[PredictionRecord]

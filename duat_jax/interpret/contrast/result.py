@@ -10,16 +10,18 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.neurons import Neuron, largest_entries
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Paged
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.interpret.contrast.record import ContrastRecord
 from duat_jax.json_record import as_record
+from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Key, Marked
 
 
+@renamed_fields(part="contribution")
 class Head(NamedTuple):
     """The part of an attention head at one token.
 
@@ -28,18 +30,18 @@ class Head(NamedTuple):
             `mixed.layer`.
         token_index: index of the token that it is carried to.
         head: index of the head.
-        part: its part of the difference.
+        contribution: its part of the difference.
     """
 
     mixed: Key
     token_index: int
     head: int
-    part: float
+    contribution: float
 
 
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class Contrast(Plotted):
+class Contrast(Paged):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through
@@ -49,7 +51,7 @@ class Contrast(Plotted):
     Args:
         family: the checkpoint family.
         tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
-        target: what is asked for, in words.
+        target: the target, which prints as a sentence, with the outputs that it reads.
         value: the number on the input, from the plain forward pass.
         predictions: what the model says on it; empty for an encoder.
         others: what it is contrasted with.
@@ -60,13 +62,14 @@ class Contrast(Plotted):
         discontinuities: parts of what has no slope between the inputs, such as a router's choice, by name and place.
         completeness: the difference (from the plain forward passes), the sum of the tokens' parts and of what moved and
             jumped, error and tolerance.
-        notes: what to know of the parts though they sum, such as a softmax that isn't recognised; as in `duat.secant`.
+        notes: what to know of the parts though they sum, such as a softmax that isn't recognised, as in `duat.secant`,
+            or tokens that an alignment pairs with none.
         image: what was read, if it is an image.
     """
 
     family: str
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     value: float
     predictions: tuple[Prediction, ...]
     others: tuple[Compared, ...]
@@ -134,7 +137,7 @@ class Contrast(Plotted):
             self,
             model=model,
             dtype=self.completeness.dtype,
-            flow=dict(zip(self.rows, self.flow, strict=True)),
+            flow=dict(zip(("embedding", *(f"layers.{i}" for i in range(len(self.flow) - 1))), self.flow, strict=True)),
             top_heads=self.top_heads(count),
             top_neurons=self.top_neurons(count),
         )

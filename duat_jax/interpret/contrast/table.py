@@ -25,6 +25,9 @@ from duat_jax.transform.keys import Key
 UNITS = 5
 """The default number of heads and neurons in a table."""
 
+UNPAIRED = "–"
+"""The label of a place where an aligned text has no token of its own."""
+
 NOTE = "Exact for this pair of inputs: in every row the parts sum to the difference. Another pair has other parts."
 LESS = (
     "Exact for this pair of inputs: in every row the parts of all tokens, with what moved or jumped after it, sum to"
@@ -39,13 +42,22 @@ def token_labels(contrast: Contrast, between: str = " ") -> list[str]:
         contrast: what to show.
         between: what stands between the two.
     """
-    labels = [token_label(token) for token in contrast.tokens]
-    if len(contrast.others) > 1 or not contrast.others[0].tokens:
-        return labels
-    other_tokens = map(token_label, contrast.others[0].tokens)
+    labels, others = [token_label(token) for token in contrast.tokens], other_labels(contrast)
     return [
-        one if one == other else f"{one}{between}({other})" for one, other in zip(labels, other_tokens, strict=True)
+        one if one == other else f"{one}{between}({other})" for one, other in zip(labels, others or labels, strict=True)
     ]
+
+
+def other_labels(contrast: Contrast) -> list[str]:
+    """Return the tokens of the only other text, `UNPAIRED` where an alignment leaves none; empty without such a text.
+
+    Args:
+        contrast: what to show.
+    """
+    only = contrast.others[0]
+    if len(contrast.others) > 1:
+        return []
+    return [UNPAIRED if i in only.unpaired else token_label(token) for i, token in enumerate(only.tokens)]
 
 
 def layer_of(key: Key) -> str:

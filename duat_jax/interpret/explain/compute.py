@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
+from duat_jax.display.result import ResultList
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread, row
@@ -40,15 +41,15 @@ class _Parts(NamedTuple):
     embedding: Float[Array, "*batch tokens"]
     coefficients: Marked[Float[Array, "*batch tokens neurons"]]
     biases: Marked[Float[Array, "*batch"]]
-    input_tokens: Float[Array, "*batch tokens"]
-    input_bias: Float[Array, "*batch"]
+    collapse: Float[Array, "*batch tokens"]
+    collapse_bias: Float[Array, "*batch"]
     completeness: Completeness
     collapse_completeness: Completeness
 
 
 class _Options(TypedDict, total=False):
     contrast: int | str | None
-    against: OneInput | None
+    against: "OneInput | None"
     position: int | None
     gate_rule: str | None
     tokenizer: "Tokenizer | None"
@@ -58,33 +59,33 @@ class _Options(TypedDict, total=False):
 # A string is one text, and to a type checker a sequence of strings too: the first overload that fits is meant.
 @overload
 def explain(  # type: ignore[overload-overlap]
-    model: Transformer, inputs: OneInput, target: OneTarget = None, **options: Unpack[_Options]
+    model: Transformer, inputs: "OneInput", target: "OneTarget" = None, **options: Unpack[_Options]
 ) -> Explanation: ...
 @overload
 def explain(  # type: ignore[overload-overlap]
-    model: Transformer, inputs: OneInput, target: ManyTargets, **options: Unpack[_Options]
+    model: Transformer, inputs: "OneInput", target: "ManyTargets", **options: Unpack[_Options]
 ) -> list[Explanation]: ...
 @overload
 def explain(
-    model: Transformer, inputs: ManyInputs, target: OneTarget = None, **options: Unpack[_Options]
+    model: Transformer, inputs: "ManyInputs", target: "OneTarget" = None, **options: Unpack[_Options]
 ) -> list[Explanation]: ...
 @overload
 def explain(
-    model: Transformer, inputs: ManyInputs, target: ManyTargets, **options: Unpack[_Options]
+    model: Transformer, inputs: "ManyInputs", target: "ManyTargets", **options: Unpack[_Options]
 ) -> list[list[Explanation]]: ...
 @renamed_arguments(given="inputs", carries="gate_rule")
 def explain(
     model: Transformer,
-    inputs: OneInput | ManyInputs,
-    target: OneTarget | ManyTargets = None,
+    inputs: "OneInput | ManyInputs",
+    target: "OneTarget | ManyTargets" = None,
     *,
     contrast: int | str | None = None,
-    against: OneInput | None = None,
+    against: "OneInput | None" = None,
     position: int | None = None,
     gate_rule: str | None = None,
     tokenizer: "Tokenizer | None" = None,
     sharding: NamedSharding | None = None,
-) -> Explanation | list[Explanation] | list[list[Explanation]]:
+) -> "Explanation | list[Explanation] | list[list[Explanation]]":
     """Explain numbers that a model computes, down to every neuron at every token.
 
     For a language model, the logit of `target` (minus that of `contrast`) at one position; for a classifier, that of a
@@ -110,7 +111,8 @@ def explain(
 
     Returns:
         The `Explanation` with its completeness; it shows itself in a notebook, and `print` shows it in a terminal. Of
-        many texts, a list with one for each; of many targets, in its place a list with one for each target.
+        many texts, a list with one for each; of many targets, in its place a list with one for each target; a list
+        is shown as a table with a row for each.
 
     Raises:
         BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
@@ -148,8 +150,8 @@ def explain(
                 )
                 for k, each in enumerate(request.targets[i])
             ]
-    of_input = [explanations[i] for i in range(len(explanations))]
-    answers: list[Any] = of_input if request.many_targets else [of_targets[0] for of_targets in of_input]
+    of_input = [ResultList(explanations[i]) for i in range(len(explanations))]
+    answers = ResultList(of_input if request.many_targets else [of_targets[0] for of_targets in of_input])
     return answers if request.many_inputs else answers[0]
 
 
@@ -236,7 +238,7 @@ def _explanation(
     return Explanation(
         family=model.config.family,
         tokens=labels.names,
-        target=target.label(reading, labels),
+        target=target.describe(reading, labels),
         predictions=() if predicted is None else labels.predictions(*predicted),
         embedding=parts.embedding[:tokens].copy(),
         coefficients=_of_tokens(parts.coefficients, tokens),
@@ -248,8 +250,8 @@ def _explanation(
                 if key.name != ENTROPY or reading.entropy is not None
             }
         ),
-        input_tokens=parts.input_tokens[:tokens].copy(),
-        input_bias=float(parts.input_bias),
+        collapse=parts.collapse[:tokens].copy(),
+        collapse_bias=float(parts.collapse_bias),
         completeness=whole,
         collapse_completeness=collapsed,
         image=None if image is None else seen_image(image, inputs.given),

@@ -73,7 +73,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     The bars are the rows' and columns' sums, and the grey outline the contributions of the tokens by the collapse.
     """
     table = _table(explanation)
-    shown = tokens_of_picture(np.vstack([table, explanation.input_tokens]))
+    shown = tokens_of_picture(np.vstack([table, explanation.collapse]))
     sums = shown.gathered(table.sum(0))
     rows, columns = len(table), len(sums)
     figure = Figure(figsize=(max(7.0, min(22.0, 3.0 + 0.32 * columns)), 3.4 + 0.26 * rows))
@@ -88,7 +88,7 @@ def _draw_table(explanation: Explanation) -> Figure:
     above.bar(range(columns), sums, color=np.where(sums < 0, NEGATIVE, POSITIVE))
     above.step(
         np.arange(-1, columns + 1),
-        np.pad(shown.gathered(explanation.input_tokens), 1),
+        np.pad(shown.gathered(explanation.collapse), 1),
         where="mid",
         color="0.35",
         linewidth=1,
@@ -149,7 +149,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
     seen.set_title("what the model read")
     for axes, numbers, what in (
         (together, table.sum(0), "embedding and terms"),
-        (collapse, explanation.input_tokens, "collapse"),
+        (collapse, explanation.collapse, "collapse"),
     ):
         drawn = _draw_patches(axes, image, numbers, f"{what}, by patch")
         above.colorbar(drawn, ax=axes, location="bottom", shrink=0.9)

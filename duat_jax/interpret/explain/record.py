@@ -1,8 +1,10 @@
 """The record of an explanation."""
 
+from typing import ClassVar
+
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -61,7 +63,7 @@ class ExplanationRecord(Record, tag="explanation"):
         model: the name of the model.
         family: its checkpoint family.
         tokens: the text, token by token; the patches of an image.
-        target: what is explained, in words.
+        target: the target: in words, and by what it reads.
         dtype: of everything computed.
         predictions: the most probable tokens or classes; empty for an encoder.
         value: the explained number, from the plain forward pass.
@@ -71,10 +73,12 @@ class ExplanationRecord(Record, tag="explanation"):
         top: the largest neurons.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     tokens: list[str]
-    target: str
+    target: TargetRecord
     dtype: str
     predictions: list[PredictionRecord]
     value: float

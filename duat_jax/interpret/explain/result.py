@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Paged
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.explain.record import ExplanationRecord
 from duat_jax.json_record import as_record
+from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Key, Marked
 
 
@@ -40,8 +42,9 @@ class ActiveNeuron(NamedTuple):
     activation: float
 
 
+@renamed_fields(input_tokens="collapse", input_bias="collapse_bias")
 @dataclass(frozen=True, eq=False)
-class Explanation(Plotted):
+class Explanation(Paged):
     """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
 
     Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
@@ -49,7 +52,7 @@ class Explanation(Plotted):
     Args:
         family: the checkpoint family.
         tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
-        target: what is explained, in words.
+        target: the target, which prints as a sentence, with the outputs that it reads.
         predictions: what a language model says at the explained position, or a classifier of the whole; empty for an
             encoder.
         embedding: contribution of every token's embedding, `[tokens]`.
@@ -58,8 +61,8 @@ class Explanation(Plotted):
         activations: of every neuron of every term, `[tokens, neurons]`.
         biases: contribution of every bias and norm offset; zero for those inside a term or a pattern. Of a
             log-probability also minus the entropy of the model's distribution, `entropy`.
-        input_tokens: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
-        input_bias: what in the collapse doesn't depend on the tokens.
+        collapse: contribution of every token by the collapse `x_L = W(x_0) x_0 + b(x_0)`, `[tokens]`.
+        collapse_bias: what in the collapse doesn't depend on the tokens.
         completeness: value (from the plain forward pass), sum of all parts, error and tolerance.
         collapse_completeness: the same for the collapse.
         image: what was read, if it is an image.
@@ -67,14 +70,14 @@ class Explanation(Plotted):
 
     family: str
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     predictions: tuple[Prediction, ...]
     embedding: Float[np.ndarray, "tokens"]
     coefficients: Marked[Float[np.ndarray, "tokens neurons"]]
     activations: Marked[Float[np.ndarray, "tokens neurons"]]
     biases: Marked[float]
-    input_tokens: Float[np.ndarray, "tokens"]
-    input_bias: float
+    collapse: Float[np.ndarray, "tokens"]
+    collapse_bias: float
     completeness: Completeness
     collapse_completeness: Completeness
     image: SeenImage | None = None
@@ -126,8 +129,8 @@ class Explanation(Plotted):
         yield whole("embedding", self.embedding, token)
         yield from by_mark("terms", self.terms, token, "neuron")
         yield from by_mark("biases", self.biases, {})
-        yield whole("collapse", self.input_tokens, token)
-        yield whole("collapse_bias", self.input_bias)
+        yield whole("collapse", self.collapse, token)
+        yield whole("collapse_bias", self.collapse_bias)
 
     def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
         """Return everything but single neurons as plain data for JSON, with the fields of `ExplanationRecord`.
@@ -147,8 +150,8 @@ class Explanation(Plotted):
                 "biases": self.biases,
             },
             collapse={
-                "tokens": self.input_tokens,
-                "bias": self.input_bias,
+                "tokens": self.collapse,
+                "bias": self.collapse_bias,
                 "completeness": self.collapse_completeness,
             },
             top=self.top(count),

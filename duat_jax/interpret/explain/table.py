@@ -1,6 +1,8 @@
 """The table of an explanation, for a terminal and a notebook."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -40,7 +42,7 @@ def _terms(explanation: Explanation, count: int) -> NumberTable:
 def _layers(explanation: Explanation, count: int) -> NumberTable:
     terms, embedding = explanation.term_tokens, explanation.embedding
     totals = embedding + terms.sum(0)
-    shown = largest_tokens(np.abs(totals) + np.abs(explanation.input_tokens), count)
+    shown = largest_tokens(np.abs(totals) + np.abs(explanation.collapse), count)
     table = NumberTable()
     table.add_column("")
     for label in shown.labels([token_label(token) for token in explanation.tokens]):
@@ -54,7 +56,7 @@ def _layers(explanation: Explanation, count: int) -> NumberTable:
     for label, row in zip(explanation.labels.values(), terms, strict=True):
         add(label, row)
     add("sum", totals)
-    add("collapse", explanation.input_tokens)
+    add("collapse", explanation.collapse)
     return table
 
 
@@ -92,6 +94,30 @@ def heat(explanation: Explanation) -> str:
     return heat_map(rows, [token_label(token) for token in explanation.tokens], numbers)
 
 
+def _named(explanations: list[Any], name: str = "") -> Iterator[tuple[str, Explanation]]:
+    """Yield every explanation of a list, or of a list of lists, with its indices."""
+    for i, each in enumerate(explanations):
+        if isinstance(each, list):
+            yield from _named(each, f"{name}[{i}]")
+        else:
+            yield f"{name}[{i}]", each
+
+
+def render_many(explanations: list[Any]) -> RenderableType:
+    """Return a table with a row for each of several explanations: target, value and completeness.
+
+    Args:
+        explanations: a list of explanations, or of such lists.
+    """
+    table = NumberTable(labels=2)
+    for column in ("", "explained", "tokens", "value", "completeness"):
+        table.add_column(column, justify="right" if column in ("tokens", "value") else "left")
+    for name, each in _named(explanations):
+        verdict = each.completeness.verdict
+        table.add_row(Text(name), Text(each.target.headline), str(len(each.tokens)), f"{each.value:.6f}", verdict)
+    return table
+
+
 def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
     """Return the table of an explanation: predictions, the largest terms, term × token, biases, completeness.
 
@@ -105,7 +131,7 @@ def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
     head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
     collapse_note = (
         "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"
-        f" b(x0) = {explanation.input_bias:+.4f}"
+        f" b(x0) = {explanation.collapse_bias:+.4f}"
     )
     total = explanation.embedding.sum(), explanation.term_tokens.sum(), sum(explanation.biases.values())
     return Group(

@@ -67,9 +67,9 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = N
         collapse=collapsed.input.sum(-1),
         collapse_bias=float(collapsed.bias),
         change=None if change is None else change.parts.sum(-1),
-        completeness=parts.completeness,
-        collapse_completeness=collapsed.completeness,
-        change_completeness=None if change is None else change.completeness,
+        completeness=parts.completeness.on_host(),
+        collapse_completeness=collapsed.completeness.on_host(),
+        change_completeness=None if change is None else change.completeness.on_host(),
     )
 
 

@@ -41,12 +41,12 @@ Edits = dict[Site, Edit]
 @renamed_arguments(given="inputs")
 def intervene(
     model: Transformer,
-    inputs: OneInput,
+    inputs: "OneInput",
     changes: Change | Sequence[Change],
-    target: OneTarget = None,
+    target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
-    against: OneInput | None = None,
+    against: "OneInput | None" = None,
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> Intervention:
@@ -64,7 +64,8 @@ def intervene(
         changes: one or several, of different places: `duat.edits.Neurons(layer, neurons, tokens)`,
             `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
             `.scale(factor)` or `.steer(direction)`.
-        target: what is asked for, as in `duat.explain`; the most probable one without changes if absent.
+        target: the explained number: a token, a class or a target, as in `duat.explain`; if
+            absent, the most probable output without changes.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
@@ -96,9 +97,9 @@ def intervene(
     reader = reader.pinned(before)
     all_edits = _edits(applied, applied, len(text.real))
     after = float(_run(model, reader, text, all_edits, stream).value)
-    label = metric.label(jax.device_get(before), labels)
+    label = metric.describe(jax.device_get(before), labels)
     numbers = {"as it is": float(before.value), "with the changes": after}
-    require_finite(label, numbers, "check the model's weights, or change by less")
+    require_finite(label.headline, numbers, "check the model's weights, or change by less")
 
     def alone(change: Applied) -> float:
         return float(_run(model, reader, text, _edits(applied, [change], len(text.real)), stream).value)

@@ -1,10 +1,10 @@
 """The record of an intervention."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord
+from duat_jax.forms.record import CompletenessRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -35,7 +35,7 @@ class InterventionRecord(Record, tag="intervention"):
         model: the name of the model.
         family: its checkpoint family.
         tokens: the text, token by token; the patches of an image.
-        target: what is asked for, in words.
+        target: the target: in words, and by what it reads.
         dtype: of everything computed.
         before: the number without the changes.
         after: the number with all changes, the model run again.
@@ -46,10 +46,12 @@ class InterventionRecord(Record, tag="intervention"):
         notes: what to know of the parts though they sum; none as a rule.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     tokens: list[str]
-    target: str
+    target: TargetRecord
     dtype: str
     before: float
     after: float

@@ -13,6 +13,7 @@ from duat_jax.display.result import Displayed
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.intervene.record import InterventionRecord
 from duat_jax.json_record import as_record
+from duat_jax.models.targets.description import TargetDescription
 
 
 class Effect(NamedTuple):
@@ -46,7 +47,7 @@ class Intervention(Displayed):
     Args:
         family: the checkpoint family.
         tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
-        target: what is asked for, in words.
+        target: the target, which prints as a sentence, with the outputs that it reads.
         before: the number as it is.
         after: the number with all changes, the model run again.
         effects: what each change did.
@@ -58,7 +59,7 @@ class Intervention(Displayed):
 
     family: str
     tokens: tuple[str, ...]
-    target: str
+    target: TargetDescription
     before: float
     after: float
     effects: tuple[Effect, ...]

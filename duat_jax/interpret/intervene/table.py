@@ -1,5 +1,7 @@
 """The table of an intervention, for a terminal and a notebook."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -11,30 +13,39 @@ NOTE = (
     " part of the measured difference, exact for this pair of runs. alone: the model run again with this change only."
 )
 
+PATCHED = (
+    "contrast: minus the change's part of the difference from the other text (duat explain --versus), which predicts"
+    " the change to the values on that text."
+)
+
 NOTHING = "The number doesn't move: nothing that was changed reaches it."
 
 
-def render(found: Intervention) -> RenderableType:
+def render(found: Intervention, contrasted: Sequence[float | None] = ()) -> RenderableType:
     """Return the table of an intervention: the target without and with the changes, and each change's effect.
 
     Args:
         found: what to show.
+        contrasted: of each change, what a contrast with the text from which it is patched predicts of it, and `None` of
+            one that isn't patched; no column without them.
     """
-    table = NumberTable()
+    table, extra = NumberTable(), [""] if contrasted else []
     table.add_column("change")
-    for column in ("frozen", "secant", "alone"):
+    for column in ("frozen", "secant", *(["contrast"] if contrasted else []), "alone"):
         table.add_column(column, justify="right")
-    for effect in found.effects:
-        parts = (float(effect.frozen.sum()), float(effect.secant.sum()), effect.alone)
-        table.add_row(Text(effect.change), *map(number, parts))
+    for effect, part in zip(found.effects, contrasted or [None] * len(found.effects), strict=True):
+        of_contrast = extra if part is None else [number(part)]
+        frozen, secant = float(effect.frozen.sum()), float(effect.secant.sum())
+        table.add_row(Text(effect.change), number(frozen), number(secant), *of_contrast, number(effect.alone))
     for name, part in found.discontinuities.items():
-        table.add_row(Text(f"discontinuity: {name}"), "", number(part), "")
-    frozen = sum(float(effect.frozen.sum()) for effect in found.effects)
-    table.add_row(
-        Text("together", style="bold"), number(frozen), number(float(found.completeness.sum)), number(found.difference)
+        table.add_row(Text(f"discontinuity: {name}"), "", number(part), *extra, "")
+    together = (
+        number(sum(float(effect.frozen.sum()) for effect in found.effects)),
+        number(float(found.completeness.sum)),
     )
+    table.add_row(Text("together", style="bold"), *together, *extra, number(found.difference))
     return Group(
-        Text.assemble(("Explained:  ", "bold"), found.target),
+        Text.assemble(("Explained:  ", "bold"), found.target.headline),
         Text.assemble(
             ("as it is ", "bold"),
             f"{found.before:+.4f}",
@@ -49,4 +60,5 @@ def render(found: Intervention) -> RenderableType:
         completeness_line(found.completeness, "difference"),
         *note_lines(found.notes),
         Text(NOTE if found.difference else NOTHING, style="dim"),
+        *([Text(PATCHED, style="dim")] if contrasted else []),
     )

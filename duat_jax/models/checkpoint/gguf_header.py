@@ -168,12 +168,16 @@ def _place(kind: int, shape: list[int], start: int) -> Place:
 
 def _misplaced(places: dict[str, Place], size: int) -> list[str]:
     """Return the tensors that reach beyond the end of the file or overlap."""
-    problems, last, before = [], 0, ""
+    problems, last, before, beyond = [], 0, "", []
     for name, place in sorted(places.items(), key=lambda item: item[1].start):
         end = place.start + place.size
         if end > size:
-            problems.append(f"tensor {quoted(name)} ends at byte {end}, but the file has {size}: copy it again")
+            beyond.append(f"tensor {quoted(name)} ends at byte {end}, but the file has {size}")
         if place.start < last:
             problems.append(f"tensor {quoted(name)} begins inside tensor {quoted(before)}")
         last, before = end, name
+    if beyond:
+        more = len(beyond) - 1
+        others = f", and {more} of the {len(places)} tensors after it are missing too" if more else ""
+        problems.append(f"{beyond[0]}{others}: copy it again")
     return problems

@@ -22,10 +22,10 @@ def check_memory(path: Path, sizes: dict[str, int], dtype: str) -> None:
     free = free_memory()
     if free is None or sizes[dtype] <= free:
         return
-    fitting = [f"{name} ({_formatted(size)})" for name, size in sizes.items() if size <= free]
+    fitting = [f"{name} ({formatted(size)})" for name, size in sizes.items() if size <= free]
     advice = f"load them in {' or '.join(fitting)}, or " if fitting else ""
     raise BadCheckpoint(
-        f"{path}: its weights take {_formatted(sizes[dtype])} in {dtype}, but {_formatted(free)} of memory are free:"
+        f"{path}: its weights take {formatted(sizes[dtype])} in {dtype}, but {formatted(free)} of memory are free:"
         f" {advice}use a machine with more"
     )
 
@@ -84,5 +84,10 @@ def _fields(file: Path) -> dict[str, int]:
     return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdigit()}
 
 
-def _formatted(size: int) -> str:
+def formatted(size: int) -> str:
+    """Return a number of bytes in GB or MB.
+
+    Args:
+        size: the number.
+    """
     return f"{size / 1e9:,.3g} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"

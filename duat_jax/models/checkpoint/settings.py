@@ -98,7 +98,7 @@ class Settings(Fields):
         """Return every problem, including fields that nothing reads, unless they are null or harmless.
 
         Args:
-            harmless: fields of this family that don't affect the computation, besides `HARMLESS`.
+            harmless: fields of this family that don't affect the computation, besides those that do so in no family.
         """
         harmless_fields = set(harmless) if self.path else HARMLESS | set(harmless)
         unknown = [

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.models.config import Config
+from duat_jax.models.targets.description import NamedOutput, TargetDescription
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places
 
@@ -151,7 +152,7 @@ FITTING = {
 
 
 class Target(ABC):
-    """One number of a model that can be explained.
+    """A number of a model that can be explained, such as a token's logit; each class of targets is one kind of number.
 
     An implementation is a frozen dataclass; most are their own `Reader`.
     """
@@ -198,6 +199,32 @@ class Target(ABC):
             reading: the target on this text.
             words: the names of its tokens.
         """
+
+    def describe(self, reading: Reading, words: Words) -> TargetDescription:
+        """Return the target in words, and the outputs, the position and the stream that it reads.
+
+        Args:
+            reading: the target on this text.
+            words: the names of its tokens.
+        """
+
+        def named(output: int | None) -> NamedOutput | None:
+            return None if output is None else NamedOutput(output, words.output(output))
+
+        def index(name: str) -> int | None:
+            value = getattr(self, name, None)
+            return None if value is None else int(value)
+
+        output, against = int(reading.output), getattr(self, "against", None)
+        return TargetDescription(
+            headline=self.label(reading, words),
+            kind=type(self).__name__,
+            output=None if output < 0 else named(output),
+            contrast=named(index("contrast")),
+            against=None if against is None else words.text(against),
+            position=index("position"),
+            stream=self.stream,
+        )
 
 
 OneTarget = int | np.integer | Array | str | Target | None

@@ -31,8 +31,9 @@ class ClassLogit(ReadByItself):
         >>> block = BlockConfig(arrangement="pre-norm", features=8, heads=2, neurons=16)
         >>> head = Head(kind="classes", outputs=2, labels=("bad", "good"), pool="last")
         >>> config = duat.models.Config(family="gpt2", blocks=(block,), vocab=11, positions=8, head=head)
-        >>> duat.explain(duat.models.Transformer(config, rngs=nnx.Rngs(0)), [5, 6, 7], ClassLogit("good")).target
-        "logit of class 'good'"
+        >>> model = duat.models.Transformer(config, rngs=nnx.Rngs(0))
+        >>> print(duat.explain(model, [5, 6, 7], ClassLogit("good")).target)
+        logit of class 'good'
     """
 
     name: Any = None

@@ -31,8 +31,8 @@ class Logit(ReadByItself):
 
     Example:
         >>> import duat_jax as duat
-        >>> duat.explain(duat.load(), [5, 6, 7], duat.targets.Logit(8, contrast=9)).target
-        "logit of '8' minus that of '9' at token 2, '7'"
+        >>> print(duat.explain(duat.load(), [5, 6, 7], duat.targets.Logit(8, contrast=9)).target)
+        logit of '8' minus that of '9' at token 2, '7'
     """
 
     token: Any = None

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from duat_jax.transform.parameters import power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, LINEAR, apply, linear_operands
-from duat_jax.transform.secant import slopes as secants
+from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
 from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
 from duat_jax.transform.secant.softmax import cumulated_logsumexp
@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {}
 """The rules, by primitive.  Linear primitives, calls, scans and branches need none."""
 
 
-def defsecant(*primitives: str, **properties: Any) -> Callable[[Change], Change]:
+def _rule(*primitives: str, **properties: Any) -> Callable[[Change], Change]:
     """Return a decorator that makes a function the rule of primitives.
 
     Args:
@@ -104,7 +104,7 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     return RULES[equation.primitive.name].change(equation, operands, results, jump)
 
 
-@defsecant("sign", "floor", "ceil", "round", "nextafter", constant=True, jumps=True)
+@_rule("sign", "floor", "ceil", "round", "nextafter", constant=True, jumps=True)
 def _constant(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [
         part_of(jump, result.moved) if is_float(v) else None
@@ -218,61 +218,61 @@ def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
     return fold
 
 
-defsecant("sort", "top_k", jumps=True)(ordered)
-defsecant("scatter-max", "scatter-min", jumps=True)(extremes)
-defsecant("cumlogsumexp")(cumulated_logsumexp)
+_rule("sort", "top_k", jumps=True)(ordered)
+_rule("scatter-max", "scatter-min", jumps=True)(extremes)
+_rule("cumlogsumexp")(cumulated_logsumexp)
 
 
-@defsecant("stop_gradient")
+@_rule("stop_gradient")
 def _stop_gradient(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [operands[0].change]
 
 
-@defsecant("mul", "dot_general", "conv_general_dilated", "ragged_dot_general", floats=True)
+@_rule("mul", "dot_general", "conv_general_dilated", "ragged_dot_general", floats=True)
 def _bilinear(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [_product(partial(_apply_one, equation), operands)]
 
 
-@defsecant("div")
+@_rule("div")
 def _div(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [_quotient(*operands)]
 
 
-@defsecant("integer_pow")
+@_rule("integer_pow")
 def _integer_pow(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     (x,) = operands
     power: Any = power_of(equation)
     return [_where_finite(secants.whole_power(power, *x.both), x) * x.change]
 
 
-@defsecant("polynomial", flowing=(0,))
+@_rule("polynomial", flowing=(0,))
 def _polynomial(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     x, *coefficients = operands
     slope = secants.polynomial([coefficient.value for coefficient in coefficients], *x.both)
     return [_where_finite(slope, x) * x.change]
 
 
-@defsecant(*secants.CLOSED, *secants.SLOPED, floats=True)
+@_rule(*secants.CLOSED, *secants.SLOPED, floats=True)
 def _entry_by_entry(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [_elementwise(partial(_apply_one, equation), equation.primitive.name, operands)]
 
 
-@defsecant("regularized_incomplete_beta", floats=True, flowing=(2,))
+@_rule("regularized_incomplete_beta", floats=True, flowing=(2,))
 def _incomplete_beta(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     # JAX has no derivative in the other two.
     return _entry_by_entry(equation, operands, results, jump)
 
 
-@defsecant("reduce_max", "reduce_min", "reduce_prod")
+@_rule("reduce_max", "reduce_min", "reduce_prod")
 def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [tree(_fold(equation.primitive.name), operands[0], reduced_axes_of(equation))]
 
 
-@defsecant("reduce_window_max", "reduce_window_min")
+@_rule("reduce_window_max", "reduce_window_min")
 def _reduce_window(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [tree(_fold(equation.primitive.name), windows(equation, operands[0]), (0,))]
 
 
-@defsecant("cummax", "cummin", "cumprod")
+@_rule("cummax", "cummin", "cumprod")
 def _cumulate(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
     return [cumulated(_fold(equation.primitive.name), equation, operands[0])]

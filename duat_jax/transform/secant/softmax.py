@@ -7,7 +7,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.parameters import cumulation_of
-from duat_jax.transform.secant import slopes as secants
+from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant.flow import Flow, part_of
 from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from duat_jax.transform.secant.stable_slopes import CLOSED, integer_power, of_angle, of_power
+from duat_jax.transform.secant.closed_secants import CLOSED, integer_power, of_angle, of_power
 
 Function = Callable[..., Array]
 

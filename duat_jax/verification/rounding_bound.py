@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 
-def tolerance(dtype: Any, layers: int, size: Any) -> Any:
+def rounding_bound(dtype: Any, layers: int, size: Any) -> Any:
     """Return the rounding bound of an array that two routes compute, `8 · eps · (layers + 2) · size`.
 
     Args:
@@ -14,7 +14,7 @@ def tolerance(dtype: Any, layers: int, size: Any) -> Any:
         size: the size of the summands, `Σ|parts|` of an entry, or an array of such sizes.
 
     Example:
-        >>> tolerance(np.float32, layers=2, size=1.0) == 8 * 2**-23 * 4
+        >>> rounding_bound(np.float32, layers=2, size=1.0) == 8 * 2**-23 * 4
         True
     """
     return 8 * float(np.finfo(dtype).eps) * (layers + 2) * size

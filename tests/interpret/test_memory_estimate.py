@@ -1,0 +1,41 @@
+"""The estimate of memory is the formula of the documentation's page, and is warned of where it doesn't fit."""
+
+import re
+from pathlib import Path
+
+import jax
+import pytest
+from cases import GOLDEN
+from command import run
+
+import duat_jax as duat
+from duat_jax.interpret.memory import PEAK, peak_bytes
+from duat_jax.models.checkpoint import memory
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "memory.md"
+
+
+def test_the_factors_are_those_of_the_page():
+    first, second = re.search(r"explain, contrast = \((.*?)\), \((.*?)\)", PAGE.read_text()).groups()
+    for question, written in zip(("explain", "contrast"), (first, second), strict=True):
+        constant, *factors = map(float, written.split(","))
+        assert PEAK[question] == (constant * 1e9, *factors)
+
+
+def test_the_estimate_is_the_formula():
+    config = duat.load_config()
+    model = duat.load()
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(model))
+    block = config.blocks[0]
+    expected = 0.41e9 + 4 * parameters + 4 * 128 * config.layers * (6 * block.neurons + 17 * block.features)
+    assert peak_bytes("explain", config, 100, "float32") == int(expected)
+    assert peak_bytes("explain", config, 100, "bfloat16") == int(expected - 2 * parameters)
+
+
+@pytest.mark.parametrize("versus", [(), ("--versus", "w5 w17 w4")])
+def test_too_little_memory_is_one_line_before_the_run(monkeypatch, versus):
+    asked = ("explain", "w5 w17 w3", "--model", GOLDEN / "gpt2", *versus)
+    for free, lines in ((10**8, 1), (10**12, 0), (None, 0)):
+        monkeypatch.setattr(memory, "free_memory", lambda free=free: free)
+        result = run(*asked)
+        assert result.exit_code == 0 and result.stderr.count("of memory are needed for 3 tokens") == lines

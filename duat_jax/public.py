@@ -18,6 +18,7 @@ from duat_jax.inputs.model_inputs import TokenizedText as TokenizedText
 from duat_jax.interpret.attention.compute import explain_attention as explain_attention
 from duat_jax.interpret.contrast.compute import contrast as contrast
 from duat_jax.interpret.explain.compute import explain as explain
+from duat_jax.interpret.graph.compute import graph as graph
 from duat_jax.interpret.images.compute import image_maps as image_maps
 from duat_jax.interpret.intervene.compute import intervene as intervene
 from duat_jax.interpret.singular_triplets import decode_triplets as decode_triplets

@@ -8,6 +8,7 @@ from duat_jax.in_context.record import LedgerRecord as LedgerRecord
 from duat_jax.interpret.attention.record import AttentionScoreRecord as AttentionScoreRecord
 from duat_jax.interpret.contrast.record import ContrastRecord as ContrastRecord
 from duat_jax.interpret.explain.record import ExplanationRecord as ExplanationRecord
+from duat_jax.interpret.graph.record import GraphRecord as GraphRecord
 from duat_jax.interpret.images.record import ImageMapsRecord as ImageMapsRecord
 from duat_jax.interpret.intervene.record import InterventionRecord as InterventionRecord
 from duat_jax.json_record import Record as Record
@@ -21,6 +22,7 @@ from duat_jax.verification.record import VerificationRecord as VerificationRecor
 
 KINDS = (
     ExplanationRecord,
+    GraphRecord,
     ContrastRecord,
     AttributionRecord,
     InterventionRecord,

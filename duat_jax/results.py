@@ -11,6 +11,7 @@ from duat_jax.forms.secant import Secant as Secant
 from duat_jax.interpret.attention.result import AttentionScore as AttentionScore
 from duat_jax.interpret.contrast.result import Contrast as Contrast
 from duat_jax.interpret.explain.result import Explanation as Explanation
+from duat_jax.interpret.graph.result import Graph as Graph
 from duat_jax.interpret.images.result import ImageMaps as ImageMaps
 from duat_jax.interpret.intervene.result import Intervention as Intervention
 from duat_jax.interpret.singular_triplets import DecodedTriplet as DecodedTriplet

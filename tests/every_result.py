@@ -23,6 +23,7 @@ def every_result():
     changes = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
     made = [
         duat.explain(model, TEXT, **known),
+        duat.graph(model, TEXT, neurons=3, **known),
         duat.contrast(model, TEXT, [OTHER, "mean"], **known),
         duat.attribute(model, TEXT, OTHER, unit="head", **known),
         duat.intervene(model, TEXT, changes, **known),

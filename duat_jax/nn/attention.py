@@ -104,7 +104,7 @@ class Attention(nnx.Module):
         """
         queries = point(self._heads(self.query(x), self.query_norm, mask), "attention.queries")
         keys = point(self._heads(self.key(x), self.key_norm, mask), "attention.keys")
-        values = self.value(x).reshape(*x.shape[:-1], -1, self.head_features)
+        values = point(self.value(x).reshape(*x.shape[:-1], -1, self.head_features), "attention.values")
         if x.shape[-2] > LONGEST_STORED:
             return self.output(_concatenated(attend(queries, keys, values, mask=mask, **self._switches(queries))))
         if self.key_value_heads != self.heads:
@@ -192,4 +192,4 @@ class SlicedAttention(nnx.Module):
 
         visible = attention_mask(x.shape[-2], causal=self.causal, mask=mask)
         pattern = attention_pattern(project(self.query), project(self.key), features**-0.5, visible)
-        return self.output(_concatenated(_mix(pattern, project(self.value))))
+        return self.output(_concatenated(_mix(pattern, point(project(self.value), "attention.values"))))

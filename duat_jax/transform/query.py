@@ -68,14 +68,25 @@ def ask(recording: Recording, question: Question, target: Target, arguments: lis
     Raises:
         NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
-    value, seen = _answer(recording, question, [target], arguments, provided)
+    value, seen = answer(recording, question, [target], arguments, provided)
     return value if target is None else seen[target.site][target.iteration]
 
 
-def _answer(
+def answer(
     recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], provided: Seen
 ) -> tuple[Any, Seen]:
-    """Evaluate an affine question after proving that it is affine; every answer passes through here."""
+    """Evaluate an affine question after proving that it is affine; every answer passes through here.
+
+    Args:
+        recording: the recording.
+        question: the marks that are provided, and the values that are read.
+        targets: the marks that are read, and `None` for the function's result.
+        arguments: the leaves of the function's argument.
+        provided: values that are provided instead of the recorded ones.
+
+    Raises:
+        NotAffine: naming every operation that isn't linear and the mark that is missing.
+    """
     traced, targets = recording.traced, tuple(targets)
     factors = {site: held for site, held in traced.affinity.factors.items() if site in question.shared}
     upstream = [step for t in targets for step in traced.affinity.upstream(t, factors)] if question.linearised else []
@@ -179,7 +190,7 @@ def pre_activations_of(recording: Recording, arguments: list[Any], activations: 
         value=False,
         affine=True,
     )
-    return _answer(recording, question, recording.terms, arguments, activations)[1]
+    return answer(recording, question, recording.terms, arguments, activations)[1]
 
 
 def activations_of(recording: Recording, pre_activations: Seen) -> Seen:

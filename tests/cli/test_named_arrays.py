@@ -12,6 +12,7 @@ from tests.helpers import near, relative
 
 SUMS = {
     "Explanation": [("value", "embedding terms biases"), ("value", "collapse collapse_bias")],
+    "Graph": [("value", "embedding terms biases"), ("value", "collapse collapse_bias")],
     "Contrast": [("difference", "flow moved discontinuities")],
     "Attribution": [],
     "Intervention": [("difference", "secant discontinuities")],

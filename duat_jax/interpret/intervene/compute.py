@@ -93,20 +93,20 @@ def intervene(
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
-    before = _run(model, reader, text, None, stream)
+    before = run_edited(model, reader, text, None, stream)
     reader = reader.pinned(before)
     all_edits = _edits(applied, applied, len(text.real))
-    after = float(_run(model, reader, text, all_edits, stream).value)
+    after = float(run_edited(model, reader, text, all_edits, stream).value)
     label = metric.describe(jax.device_get(before), labels)
     numbers = {"as it is": float(before.value), "with the changes": after}
     require_finite(label.headline, numbers, "check the model's weights, or change by less")
 
     def alone(change: Applied) -> float:
-        return float(_run(model, reader, text, _edits(applied, [change], len(text.real)), stream).value)
+        return float(run_edited(model, reader, text, _edits(applied, [change], len(text.real)), stream).value)
 
     def recompute(model: Transformer) -> Array:
         (reader,) = readers_of(model, [metric])
-        runs = (_run(model, reader.pinned(before), text, edits, stream).value for edits in (all_edits, None))
+        runs = (run_edited(model, reader.pinned(before), text, edits, stream).value for edits in (all_edits, None))
         return jnp.subtract(*runs)
 
     parts = jax.device_get(_split(model, reader, text, all_edits, before.readout, stream))
@@ -226,7 +226,7 @@ def _read(model: Transformer, reader: Reader, real: Any, states: Array, stream: 
 
 
 @partial(jax.jit, static_argnames="stream")
-def _run(model: Transformer, reader: Reader, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
+def run_edited(model: Transformer, reader: Reader, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
     """Return the target's reading, with edits or without: a program of its own, with which the parts are compared."""
     states = _states(model, inputs.real, stream)
     run = states if edits is None else edit(states, edits)

@@ -1,0 +1,183 @@
+"""Pre-activations: what single neurons read, split exactly over the input, earlier terms and biases."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from duat_jax.forms.decomposition import inputs_times, require_flowing, times
+from duat_jax.transform import marks
+from duat_jax.transform.compiled import compiled
+from duat_jax.transform.keys import Marked, Site
+from duat_jax.transform.liveness import Question
+from duat_jax.transform.query import answer, ask, is_float, question_of, require_affine
+from duat_jax.transform.recording import Recording
+
+AT_ONCE = 4
+"""The number of neurons whose parts are computed together."""
+
+
+class Neurons(NamedTuple):
+    """Several neurons, each at one token.
+
+    Args:
+        terms: the number of each one's term, in the order of computation.
+        tokens: the token of each.
+        units: the index of each in its term.
+    """
+
+    terms: Int[Array, "neurons"]
+    tokens: Int[Array, "neurons"]
+    units: Int[Array, "neurons"]
+
+
+class Reads(NamedTuple):
+    """The pre-activation of each neuron, split exactly: `z = Σ input + Σ terms + Σ offsets + unmarked`.
+
+    Args:
+        pre_activations: of each, from the forward pass, `[neurons]`.
+        input: the part of every token of the argument, `[neurons, tokens]`, in the argument's structure.
+        terms: the part of every earlier term at every token, `[neurons, tokens]`.
+        offsets: the part of every bias and norm offset, `[neurons]`.
+        unmarked: that of constants without a mark, `[neurons]`.
+        edges: of the parts of terms that of each of the same neurons, `[neurons, sources]`.
+    """
+
+    pre_activations: Float[Array, "neurons"]
+    input: Any
+    terms: Marked[Float[Array, "neurons tokens"]]
+    offsets: Marked[Float[Array, "neurons"]]
+    unmarked: Float[Array, "neurons"]
+    edges: Float[Array, "neurons sources"]
+
+
+def read_by(recording: Recording, neurons: Neurons) -> Reads:
+    """Split what neurons read, their pre-activations, over the input, earlier terms and biases.
+
+    `z_n = Σ_t (B x_0)_t + Σ_j W_j σ_j + c`, with every dynamic parameter held and every earlier term as it is.
+
+    Args:
+        recording: a function's forward pass, with marks of all kinds that contributions need.
+        neurons: which.
+
+    Raises:
+        DuatError: if the argument is all whole numbers.
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import record, term
+        >>> from duat_jax.forms.pre_activation import Neurons, read_by
+        >>> def fn(x):
+        ...     x = x + term(jax.nn.relu, 2 * x, "first")
+        ...     return term(jax.nn.relu, x, "second")
+        >>> chosen = Neurons(jnp.array([1]), jnp.array([0]), jnp.array([1]))
+        >>> reads = read_by(record(fn)(jnp.array([[1.0, 3.0]])), chosen)
+        >>> float(reads.pre_activations[0]), reads.input.tolist(), reads.terms["first"].tolist()
+        (9.0, [[3.0]], [[6.0]])
+
+    Source: Wang & Li, Eq. 11 (`b'_{j,2}` holds what earlier terms add to a pre-activation).
+    """
+    require_flowing(recording.arguments)
+    recording.traced.affinity.require(*recording.terms, value=False)
+    return _read_by(recording, neurons)
+
+
+@compiled
+def _read_by(recording: Recording, neurons: Neurons) -> Reads:
+    program, seen = recording.program, recording.seen
+    activations, offsets = program.of_kind(marks.ACTIVATION), program.of_kind(marks.OFFSET)
+    before = [step.site for step in recording.terms]
+    question = Question(
+        provided=frozenset((*activations, *offsets, *program.of_kind(marks.HOLD))),
+        linear=frozenset((*activations, *offsets)),
+        wanted=frozenset(before),
+        value=False,
+        affine=True,
+    )
+    floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
+    linear = {site: seen[site] for site in question.linear}
+    dtype = seen[before[0]].dtype
+
+    def read(floats: dict[int, Array], linear: dict[Site, Array]) -> list[Array]:
+        arguments = [floats.get(i, argument) for i, argument in enumerate(recording.arguments)]
+        found = answer(recording, question, recording.terms, arguments, linear)[1]
+        return [found[site] for site in before]
+
+    pull_back, constants = (
+        jax.linear_transpose(read, floats, linear),
+        read(*jax.tree.map(jnp.zeros_like, (floats, linear))),
+    )
+
+    def one(neuron: Neurons) -> Reads:
+        at = (neuron.tokens, neuron.units)
+
+        def chosen(arrays: list[Array]) -> Array:
+            return jnp.stack([array[at] for array in arrays])[neuron.terms]
+
+        covectors = [
+            jnp.zeros_like(seen[site]).at[at].set((neuron.terms == i).astype(dtype)) for i, site in enumerate(before)
+        ]
+        on_floats, on_marks = pull_back(covectors)
+        on_arguments = [on_floats.get(i) for i in range(len(recording.arguments))]
+        parts = {site: times(on_marks[site], seen[site], dtype) for site in linear}
+        each = jnp.stack([parts[site][neurons.tokens, neurons.units] for site in activations])
+        return Reads(
+            chosen([seen[site] for site in before]),
+            jax.tree.unflatten(
+                recording.in_tree,
+                [_over_features(part) for part in inputs_times(on_arguments, recording.arguments, dtype)],
+            ),
+            Marked({site.key: _over_features(parts[site]) for site in activations}),
+            Marked({site.key: parts[site].sum() for site in offsets}),
+            chosen(constants),
+            jnp.take_along_axis(each, neurons.terms[None], 0)[0],
+        )
+
+    return jax.lax.map(one, neurons, batch_size=AT_ONCE)
+
+
+def _over_features(part: Array) -> Array:
+    return part.sum(range(1, part.ndim))
+
+
+def written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons ..."]:
+    """Return what each neuron's activation adds to the function's result, every dynamic parameter held.
+
+    Args:
+        recording: as in `read_by`.
+        neurons: which.
+
+    Raises:
+        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import record, term
+        >>> recording = record(lambda x: 3 * term(jax.nn.relu, 2 * x, "relu"))(jnp.array([[1.0, 5.0]]))
+        >>> written_by(recording, Neurons(jnp.array([0]), jnp.array([0]), jnp.array([1]))).tolist()
+        [[[0.0, 30.0]]]
+
+    Source: Wang & Li, Eq. 11 (`W'_{j,3} σ`).
+    """
+    require_affine(recording, None)
+    return _written_by(recording, neurons)
+
+
+@compiled
+def _written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons ..."]:
+    program, seen = recording.program, recording.seen
+    activations = program.of_kind(marks.ACTIVATION)
+    question = question_of(recording, None, linear=activations)
+    zeros = {site: jnp.zeros_like(seen[site]) for site in activations}
+
+    def one(neuron: Neurons) -> Array:
+        at = (neuron.tokens, neuron.units)
+        alone = {
+            site: zeros[site].at[at].set(jnp.where(neuron.terms == i, seen[site][at], 0))
+            for i, site in enumerate(activations)
+        }
+        return jax.jvp(lambda given: ask(recording, question, None, recording.arguments, given), (zeros,), (alone,))[1]
+
+    return jax.lax.map(one, neurons, batch_size=AT_ONCE)

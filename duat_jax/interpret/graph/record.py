@@ -1,0 +1,139 @@
+"""The record of a graph."""
+
+import msgspec
+
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
+from duat_jax.interpret.explain.record import ActiveNeuronRecord
+from duat_jax.json_record import Record
+
+
+class StreamRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A residual stream; at each token `parts` is the sum of the other fields and of what heads moved to it.
+
+    Args:
+        name: `embedding`, or the layer after which it stands.
+        parts: the part of every token.
+        kept: what came from the same token of the stream before; in the first one from its embedding.
+        terms: what the layer's terms wrote.
+        biases: what the layer's biases and norm offsets added.
+    """
+
+    name: str
+    parts: list[float]
+    kept: list[float]
+    terms: list[float]
+    biases: list[float]
+
+
+class MoveRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """What the heads of a layer move from one token to another.
+
+    Args:
+        mark: the mark of what the layer's heads mix.
+        source_index: the index of the token that it comes from.
+        token_index: the index of the token that it goes to.
+        heads: what each head moves.
+    """
+
+    mark: str
+    source_index: int
+    token_index: int
+    heads: list[float]
+
+
+class ReadPartRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of a neuron's pre-activation.
+
+    Args:
+        name: where it comes from.
+        part: the part.
+    """
+
+    name: str
+    part: float
+
+
+class LogitChangeRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The change of an output's logit by a neuron, everything held.
+
+    Args:
+        output: the output.
+        change: by how much its logit is higher than without the neuron.
+    """
+
+    output: str
+    change: float
+
+
+class ReadNeuronRecord(ActiveNeuronRecord, forbid_unknown_fields=True):
+    """One neuron at one token, with what it reads and writes.
+
+    Args:
+        term: the term that it belongs to.
+        token_index: the index of the token.
+        neuron: the index of the neuron.
+        contribution: coefficient times activation.
+        coefficient: what one unit more of its activation would add, everything held.
+        activation: how strongly it fired.
+        pre_activation: what its activation function takes.
+        reads: the largest parts of the pre-activation, and the sum of all others.
+        raised: the outputs whose logits it raises most; empty of an encoder.
+        lowered: those that it lowers most.
+    """
+
+    pre_activation: float
+    reads: list[ReadPartRecord]
+    raised: list[LogitChangeRecord]
+    lowered: list[LogitChangeRecord]
+
+
+class NeuronGroupRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """Neurons at one token, switched off together.
+
+    Args:
+        name: the token.
+        members: their places in the list of neurons.
+        predicted: the change of the value by the table of contributions, everything else held.
+        measured: the change when the model is run again without them.
+    """
+
+    name: str
+    members: list[int]
+    predicted: float
+    measured: float
+
+
+class GraphRecord(Record, tag="graph"):
+    """The JSON of `duat graph`.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: the target: in words, and by what it reads.
+        dtype: of everything computed.
+        predictions: the most probable tokens or classes; empty for an encoder.
+        value: the explained number, from the plain forward pass.
+        completeness: of the stream's token whose sum is furthest from it, relative to its tolerance.
+        streams: the streams, in the order of computation.
+        moves: what heads move along the largest edges, by layer.
+        other_moves: by layer, of every token, what each head moves to it along all other edges.
+        after: what terms and biases after the last stream add to the value.
+        neurons: the neurons with the largest contributions.
+        groups: these neurons by their tokens.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: TargetRecord
+    dtype: str
+    predictions: list[PredictionRecord]
+    value: float
+    completeness: CompletenessRecord
+    streams: list[StreamRecord]
+    moves: list[MoveRecord]
+    other_moves: dict[str, list[list[float]]]
+    after: float
+    neurons: list[ReadNeuronRecord]
+    groups: list[NeuronGroupRecord]

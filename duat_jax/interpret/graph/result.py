@@ -1,0 +1,210 @@
+"""The result of a graph: how one number comes about, stream by stream, head by head, and what its neurons read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
+from duat_jax.display.result import Paged
+from duat_jax.forms.completeness import Completeness
+from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
+from duat_jax.interpret.graph.record import GraphRecord
+from duat_jax.json_record import as_record
+from duat_jax.transform.keys import Marked
+
+EMBEDDING = "embedding"
+
+
+class Moves(NamedTuple):
+    """What the heads of one layer move from token to token: of each token, from those that they bring most from.
+
+    Args:
+        sources: of each edge the index of the token that it comes from, `[edges]`.
+        tokens: of each edge the index of the token that it goes to, `[edges]`.
+        parts: what each head moves along it, `[edges, heads]`.
+        others: what each head moves to a token from all others together, `[tokens, heads]`.
+    """
+
+    sources: Int[np.ndarray, "edges"]
+    tokens: Int[np.ndarray, "edges"]
+    parts: Float[np.ndarray, "edges heads"]
+    others: Float[np.ndarray, "tokens heads"]
+
+
+class ReadNeuron(NamedTuple):
+    """One of the neurons with the largest contributions: what it reads and what it writes.
+
+    Its pre-activation is the sum of `embedding`, `terms` and `biases`.
+
+    Args:
+        neuron: the neuron, its contribution, coefficient and activation.
+        pre_activation: what its activation function takes.
+        embedding: the part of every token's embedding in the pre-activation, `[tokens]`.
+        terms: that of every term at every token, `[terms, tokens]`; zero of later ones.
+        biases: that of every bias and norm offset.
+        edges: of the parts of terms that of each neuron of the graph, `[neurons]`.
+        raised: the outputs whose logits it raises most, everything held, and by how much; empty of an encoder.
+        lowered: those that it lowers most.
+    """
+
+    neuron: ActiveNeuron
+    pre_activation: float
+    embedding: Float[np.ndarray, "tokens"]
+    terms: Float[np.ndarray, "terms tokens"]
+    biases: Marked[float]
+    edges: Float[np.ndarray, "neurons"]
+    raised: tuple[tuple[str, float], ...]
+    lowered: tuple[tuple[str, float], ...]
+
+    def __str__(self) -> str:
+        return f"{self.neuron.term} neuron {self.neuron.neuron} at token {self.neuron.token_index}"
+
+
+class NeuronGroup(NamedTuple):
+    """Neurons of the graph at one token, switched off together.
+
+    Args:
+        name: the token.
+        members: their places among the neurons of the graph.
+        predicted: the change of the value by the table of contributions, everything else held.
+        measured: the change when the model is run again without them.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    predicted: float
+    measured: float
+
+
+@dataclass(frozen=True, eq=False)
+class Graph(Paged):
+    """The way of one number through a model: at each stream, each token's part is the sum of what came in.
+
+    `stream = kept + Σ moves + terms + biases` at every token of every stream, and the last stream with `after` sums to
+    the value. Everything is held at what it is on this text.
+
+    Args:
+        explanation: the number, and the table of its direct contributions.
+        streams: the part of each token in the stream before each layer and after the last one, `[streams, tokens]`.
+        kept: what came from the same token of the stream before; in the first one from its embedding.
+        terms: what the terms of the layer wrote.
+        biases: what biases and norm offsets of the layer added, those that heads moved included.
+        moves: what heads moved, by the layer's attention.
+        after: what terms and biases after the last stream add to the value; of a log-probability with minus the
+            entropy.
+        neurons: the neurons with the largest contributions.
+        groups: these neurons by their tokens, with the effect of each group.
+        completeness: of the stream's token whose sum is furthest from it, relative to its tolerance; or of the last
+            stream's sum, if that is.
+    """
+
+    explanation: Explanation
+    streams: Float[np.ndarray, "streams tokens"]
+    kept: Float[np.ndarray, "streams tokens"]
+    terms: Float[np.ndarray, "streams tokens"]
+    biases: Float[np.ndarray, "streams tokens"]
+    moves: Marked[Moves]
+    after: float
+    neurons: tuple[ReadNeuron, ...]
+    groups: tuple[NeuronGroup, ...]
+    completeness: Completeness
+
+    @property
+    def value(self) -> float:
+        """The explained number, from the plain forward pass."""
+        return self.explanation.value
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of the streams: after the embedding and after each layer."""
+        return EMBEDDING, *(f"layer {layer}" for layer in range(len(self.streams) - 1))
+
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes, those of the explanation too.
+
+        At each token of a stream `kept`, `terms`, `stream_biases`, `moves` and `other_moves` sum to `streams`; the
+        sum of the last stream and `after` is the value.
+        """
+        yield from self.explanation.arrays()
+        token = of_tokens(self.explanation.tokens)
+        axes = {"stream": {"stream": self.rows}, **token}
+        parts = {"streams": self.streams, "kept": self.kept, "stream_terms": self.terms, "stream_biases": self.biases}
+        yield from (whole(name, part, axes) for name, part in parts.items())
+        for key, moves in self.moves.items():
+            edges, heads = moves.parts.shape
+            edge = {"edge": range(edges), "source_index": moves.sources.tolist(), "target_index": moves.tokens.tolist()}
+            yield NamedArray("moves", moves.parts, {"edge": edge, **numbered("head", heads)}, at_mark(key))
+        yield from by_mark("other_moves", Marked({key: each.others for key, each in self.moves.items()}), token, "head")
+        yield whole("after", self.after)
+        readers = [str(each) for each in self.neurons]
+        for each, name in zip(self.neurons, readers, strict=True):
+            place = {"reader": name}
+            yield NamedArray("read_embedding", each.embedding, token, place)
+            terms = {"term": {"term": [str(key) for key in self.explanation.terms]}, **token}
+            yield NamedArray("read_terms", each.terms, terms, place)
+            biases = {"bias": {"bias": [str(key) for key in each.biases]}}
+            yield NamedArray("read_biases", np.array([*each.biases.values()]), biases, place)
+            yield NamedArray("read_edges", each.edges, {"source": {"source": readers}}, place)
+
+    def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
+        """Return the graph as plain data for JSON, with the fields of `GraphRecord`.
+
+        Args:
+            model: name of the model.
+            count: how many parts of each neuron's pre-activation to list.
+        """
+        explanation = self.explanation
+        return as_record(
+            GraphRecord,
+            self,
+            model=model,
+            family=explanation.family,
+            tokens=explanation.tokens,
+            target=explanation.target,
+            dtype=self.completeness.dtype,
+            predictions=explanation.predictions,
+            streams=[
+                {"name": name, "parts": parts, "kept": kept, "terms": terms, "biases": biases}
+                for name, parts, kept, terms, biases in zip(
+                    self.rows, self.streams, self.kept, self.terms, self.biases, strict=True
+                )
+            ],
+            moves=[
+                {"mark": str(key), "source_index": source, "token_index": token, "heads": heads}
+                for key, moves in self.moves.items()
+                for source, token, heads in zip(moves.sources, moves.tokens, moves.parts, strict=True)
+            ],
+            other_moves={key: moves.others for key, moves in self.moves.items()},
+            neurons=[
+                {
+                    **each.neuron._asdict(),
+                    "pre_activation": each.pre_activation,
+                    "reads": [{"name": name, "part": part} for name, part in self.largest_reads(each, count)],
+                    "raised": [{"output": output, "change": change} for output, change in each.raised],
+                    "lowered": [{"output": output, "change": change} for output, change in each.lowered],
+                }
+                for each in self.neurons
+            ],
+        )
+
+    def largest_reads(self, neuron: ReadNeuron, count: int) -> list[tuple[str, float]]:
+        """Return the largest parts of what a neuron reads, by name, and the sum of all others.
+
+        Args:
+            neuron: the neuron.
+            count: how many parts.
+        """
+        tokens = [f"token {i} {token!r}" for i, token in enumerate(self.explanation.tokens)]
+        parts = [(f"{EMBEDDING}, {token}", part) for token, part in zip(tokens, neuron.embedding.tolist(), strict=True)]
+        for label, row in zip(self.explanation.labels.values(), neuron.terms.tolist(), strict=True):
+            parts += [(f"{label}, {token}", part) for token, part in zip(tokens, row, strict=True)]
+        parts += [(str(key), part) for key, part in neuron.biases.items()]
+        parts = sorted((entry for entry in parts if entry[1]), key=lambda entry: -abs(entry[1]))
+        others = sum(part for _, part in parts[count:])
+        return [*parts[:count], *([("all others", others)] if parts[count:] else [])]
+
+    def __repr__(self) -> str:
+        return f"Graph({self.explanation.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"

@@ -1,0 +1,165 @@
+"""The table of a graph, for a terminal and a notebook."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from duat_jax.display.heat_map import heat_map
+from duat_jax.display.shown_tokens import largest_tokens
+from duat_jax.display.tables import (
+    FittingTable,
+    NumberTable,
+    completeness_line,
+    number,
+    predictions_line,
+    token_label,
+)
+from duat_jax.interpret.explain.table import COLUMNS
+from duat_jax.interpret.graph.result import Graph, ReadNeuron
+from duat_jax.transform.keys import Key
+
+MOVES, READS = 10, 2
+"""The default number of moves and neurons in a table, and the number of parts of what each neuron reads."""
+
+NOTE = (
+    "Exact for this text, with attention patterns and norms held: at every token of every stream, what was kept, moved,"
+    " written and added sums to it."
+)
+
+
+class Move(NamedTuple):
+    """What one head moves from one token to another.
+
+    Args:
+        key: the mark of what the layer's heads mix.
+        source: the index of the token that it comes from.
+        token: the index of the token that it goes to.
+        head: the head.
+        part: what it moves.
+    """
+
+    key: Key
+    source: int
+    token: int
+    head: int
+    part: float
+
+
+def top_moves(graph: Graph, count: int) -> list[Move]:
+    """Return the largest moves by size.
+
+    Args:
+        graph: the graph.
+        count: how many.
+    """
+    found = [
+        Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
+        for key, moves in graph.moves.items()
+        for edge, head in np.argwhere(np.abs(moves.parts) >= _least(graph, count))
+    ]
+    return sorted(found, key=lambda move: -abs(move.part))[:count]
+
+
+def _least(graph: Graph, count: int) -> float:
+    """Return the size of the last of the largest moves."""
+    sizes = np.concatenate([np.abs(moves.parts).ravel() for moves in graph.moves.values()] or [np.zeros(0)])
+    return float(np.sort(sizes)[-min(count, len(sizes))]) if len(sizes) else 0.0
+
+
+def _streams(graph: Graph, count: int) -> NumberTable:
+    """Return the parts of every stream, the tokens with the largest."""
+    sizes = np.abs(graph.streams).max(0)
+    shown = largest_tokens(sizes, min(count, int((sizes > 0).sum())))
+    table = NumberTable()
+    table.add_column("")
+    for label in shown.labels([token_label(token) for token in graph.explanation.tokens]):
+        table.add_column(Text(label), justify="right")
+    table.add_column("added later", justify="right")
+    for name, row in zip(graph.rows, graph.streams, strict=True):
+        table.add_row(name, *(number(float(part)) for part in (*shown.gathered(row), graph.value - row.sum())))
+    return table
+
+
+def _moves(graph: Graph, count: int) -> NumberTable:
+    table, labels = NumberTable(labels=5), [token_label(token) for token in graph.explanation.tokens]
+    for column in ("", "from", " ", "to", "  ", "head", "moved"):
+        table.add_column(column, justify="left" if column.isspace() else "right")
+    for key, source, token, head, part in top_moves(graph, count):
+        places = str(source), Text(labels[source]), str(token), Text(labels[token])
+        table.add_row(f"layer {key.layer}", *places, str(head), number(part))
+    return table
+
+
+def _neurons(graph: Graph, chosen: tuple[ReadNeuron, ...]) -> NumberTable:
+    table, explanation = NumberTable(labels=3), graph.explanation
+    for column in ("", "token", "neuron", "contribution", "reads most from", "raises"):
+        table.add_column(column, justify="left" if column in ("reads most from", "raises") else "right")
+    for each in chosen:
+        neuron = each.neuron
+        reads = "; ".join(f"{name} {part:+.2f}" for name, part in graph.largest_reads(each, READS)[:READS])
+        table.add_row(
+            explanation.labels[neuron.term],
+            str(neuron.token_index),
+            str(neuron.neuron),
+            number(neuron.contribution),
+            Text(f"{each.pre_activation:+.2f} = {reads}; …"),
+            Text(", ".join(repr(output) for output, _ in each.raised[:READS])),
+        )
+    return table
+
+
+def _groups(graph: Graph) -> list[RenderableType]:
+    if not graph.groups:
+        return []
+    table = NumberTable(labels=2)
+    for column in ("token", "neurons", "predicted", "run again"):
+        table.add_column(column, justify="left" if column == "token" else "right")
+    for group in graph.groups:
+        members = (number(group.predicted), number(group.measured))
+        table.add_row(Text(token_label(group.name)), str(len(group.members)), *members)
+    title = "All of these neurons of a token switched off: what the table predicts, and the model run again says"
+    return [Text(title, style="bold"), table, ""]
+
+
+def heat(graph: Graph) -> str:
+    """Return the streams' parts as a heat map, as HTML.
+
+    Args:
+        graph: what to show.
+    """
+    return heat_map(graph.rows, [token_label(token) for token in graph.explanation.tokens], graph.streams)
+
+
+def render(graph: Graph, count: int = MOVES) -> RenderableType:
+    """Return the table of a graph: predictions, streams, the largest moves, what neurons read, and completeness.
+
+    Args:
+        graph: what to show.
+        count: how many of the largest moves and neurons.
+    """
+    explanation = graph.explanation
+    says = [Text.assemble(("The model says:  ", "bold"), predictions_line(explanation.predictions))]
+    several = ", the tokens with most" if len(explanation.tokens) > COLUMNS else ""
+    neurons: list[RenderableType] = []
+    if graph.neurons:
+        title = Text("What the neurons with most read and write", style="bold")
+        neurons = [title, _neurons(graph, graph.neurons[:count]), ""]
+    return Group(
+        *(says if explanation.predictions else []),
+        Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {graph.value:.6f}"),
+        "",
+        Text(f"Where the value is, after each layer{several}", style="bold"),
+        FittingTable(partial(_streams, graph), COLUMNS),
+        "",
+        Text("What heads move, the largest", style="bold"),
+        _moves(graph, count),
+        "",
+        *neurons,
+        *_groups(graph),
+        completeness_line(explanation.completeness),
+        completeness_line(graph.completeness, "the token of a stream that is furthest off"),
+        Text(NOTE, style="dim"),
+    )

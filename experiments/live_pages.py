@@ -14,11 +14,11 @@ CODE = "def get(self, key, default=None): return self.data.get(key,"
 def results() -> Iterator[tuple[str, Paged]]:
     """Yield the result of each page, with the page's name."""
     model, tokenizer = duat.load(tokenizer=True)
-    yield "explanation", duat.explain(model, CODE, " default", tokenizer=tokenizer)
+    yield "explanation", duat.graph(model, CODE, " default", tokenizer=tokenizer)
     other, words = CODE.replace("default", "missing"), (" default", " missing")
     yield "contrast", duat.contrast(model, CODE, other, words[0], contrast=words[1], tokenizer=tokenizer)
     model, tokenizer = duat.load(smollm2.path(), tokenizer=True)
-    yield "capital", duat.explain(model, "The capital of France is", " Paris", tokenizer=tokenizer)
+    yield "capital", duat.graph(model, "The capital of France is", " Paris", tokenizer=tokenizer)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from duat_jax.cli.context import context
 from duat_jax.cli.derive import derive
 from duat_jax.cli.explain import explain
 from duat_jax.cli.faithfulness import faithfulness
+from duat_jax.cli.graph import graph
 from duat_jax.cli.intervene import intervene, steer
 from duat_jax.cli.lora import lora
 from duat_jax.cli.output import EXIT_STATUS
@@ -37,7 +38,7 @@ def main(
     """Explain exactly what a Transformer computes, and derive and check its closed form."""
 
 
-COMMANDS = explain, attends, intervene, steer, circuit, context, faithfulness, prune, derive, audit, verify
+COMMANDS = explain, graph, attends, intervene, steer, circuit, context, faithfulness, prune, derive, audit, verify
 for command in COMMANDS:
     add(application, command, command.__name__)
 application.add_typer(

@@ -15,6 +15,10 @@ EXAMPLES = {
         f"duat explain {CODE} --html page.html",
         'duat explain "The capital of France is" --versus "The capital of Italy is" --model DIR --plot flow.png',
     ),
+    "graph": (
+        f"duat graph {CODE} --html graph.html",
+        'duat graph "The capital of France is" --model DIR --viewer paris.json --graphml paris.graphml',
+    ),
     "attends": (
         'duat attends "for i in range(10" --layer 2 --head 0 --key 1 --versus-key 0',
         'duat attends "The capital of France is" --model DIR --layer 3 --head 1 --key 2 --json -',

@@ -1,5 +1,6 @@
 """The command `duat explain`."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,6 +48,7 @@ def check_options(
     save: Path | None = None,
     table: Path | None = None,
     html: Path | None = None,
+    others: Iterable[Path | None] = (),
 ) -> None:
     """Validate what several commands take: files that can be written, and texts in UTF-8.
 
@@ -57,13 +59,14 @@ def check_options(
         save: file of the result; none if absent.
         table: file of the result's table; none if absent.
         html: file of the page; none if absent.
+        others: further files; none for what is absent.
 
     Raises:
         BadText: naming what is wrong and what to do.
     """
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise BadText(f"--html {html} must end in .html")
-    check_outputs(plot, json_file, others=[html], save=save, table=table)
+    check_outputs(plot, json_file, others=[html, *others], save=save, table=table)
     for text in filter(None, texts):
         if not text.isascii() and text != text.encode(errors="ignore").decode():
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")

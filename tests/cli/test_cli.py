@@ -322,6 +322,7 @@ METHOD = "norm of change x W_out"
 IN_EVERY_DTYPE = {
     "explain": (("explain", TEXT, *GPT2), ("value",)),
     "contrast": (("explain", TEXT, "--versus", "w5 w17 w4", *GPT2), ("difference",)),
+    "graph": (("graph", TEXT, "--neurons", 2, *GPT2), ("value",)),
     "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
     "context": (
         ("context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),

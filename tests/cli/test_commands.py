@@ -274,6 +274,14 @@ MISTAKES = {
         ["steer", "a b", "--towards", "a", "--away", "b", "--layers", "1", "--strength", "nan"],
         ["--strength nan"],
     ),
+    "graph": (
+        ["graph", "a b", "--target", "a b c", "--position", "77"],
+        ["not one token"],
+    ),
+    "graph, files": (
+        ["graph", "a b", "--viewer", "a.html", "--graphml", "a.xml"],
+        ["--viewer a.html must end in .json", "--graphml a.xml must end in .graphml"],
+    ),
     "attends": (
         ["attends", "a b", "--layer", "9", "--head", "9", "--key", "9"],
         ["layer 9", "head 9", "key: position 9"],

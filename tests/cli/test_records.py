@@ -21,6 +21,7 @@ TEXT = "for i in range(10"
 RUNS = {
     "explain": ["explain", TEXT],
     "explain --versus": ["explain", TEXT, "--versus", "for j in range(10"],
+    "graph": ["graph", TEXT, "--neurons", "2"],
     "attends": ["attends", TEXT, "--layer", "2", "--head", "0", "--key", "1"],
     "intervene": ["intervene", TEXT, "--change", "head 5:3 set 0"],
     "steer": ["steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", "2"],

@@ -15,6 +15,7 @@ SEARCHED = {
     "attribution": "attribution.md",
     "attribution patching": "circuits.md",
     "batch": "how-it-works.md",
+    "attribution graph": "graph.md",
     "bfloat16": "how-it-works.md",
     "causal tracing": "interventions.md",
     "Colab": "index.md",

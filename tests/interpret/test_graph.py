@@ -1,9 +1,16 @@
 """Graphs: streams sum, moves are those of plain matrices, and neurons read, write and matter as is said."""
 
 import functools
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import networkx
 import numpy as np
 import pytest
 
@@ -187,3 +194,69 @@ def test_a_graph_of_one_token_has_no_other_sources():
     graph = duat.graph(graph_of()[0], [5], neurons=1)
     require_sums(graph)
     assert graph.moves["layers.0.attention.mixed"].sources.tolist() == [0]
+
+
+def viewers_model():
+    """Return circuit-tracer's own model of its files, without the package around it, which imports torch."""
+    (place,) = importlib.util.find_spec("circuit_tracer").submodule_search_locations
+    file = Path(place) / "frontend" / "graph_models.py"
+    spec = importlib.util.spec_from_file_location("graph_models", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Model
+
+
+def test_circuit_tracers_own_model_reads_the_graph():
+    graph = graph_of()[2]
+    found = viewers_model().model_validate_json(json.dumps(graph.to_viewer("range")))
+    kinds = Counter(node.feature_type for node in found.nodes)
+    layers, tokens = 6, len(graph.explanation.tokens)
+    assert kinds == {
+        "embedding": tokens,
+        "cross layer transcoder": 6,
+        "mlp reconstruction error": layers * tokens,
+        "logit": 1,
+    }
+    identities = {node.node_id for node in found.nodes}
+    assert len(identities) == len(found.nodes)
+    assert {link[end] for link in found.links for end in ("source", "target")} <= identities
+    (logit,) = (node for node in found.nodes if node.feature_type == "logit")
+    assert re.fullmatch(r'Output "\):" \(p=0\.\d{3}\)', logit.clerp) and logit.token_prob > 0.3
+    influences = [node.influence for node in found.nodes if node.feature_type != "logit"]
+    assert min(influences) > 0 and max(influences) == pytest.approx(1)
+
+
+def test_edges_into_a_viewers_node_sum_to_it_with_biases():
+    graph = graph_of()[2]
+    written = graph.to_viewer("range", biases=True)
+    into = Counter()
+    for link in written["links"]:
+        into[link["target"]] += link["weight"]
+    ends = [node["node_id"] for node in written["nodes"] if node["feature_type"] in ("logit", "cross layer transcoder")]
+    values = [each.pre_activation for each in graph.neurons] + [graph.value]
+    near([into[end] for end in ends], values, within=1e-4)
+
+
+def test_edges_into_a_stream_of_the_network_sum_to_it(tmp_path):
+    graph = graph_of()[2]
+    network = graph.to_networkx()
+    sums = [node for node, data in network.nodes(data=True) if data["kind"] in ("stream", "value")]
+    assert len(sums) == graph.streams.size + 1
+    for node in sums:
+        weights = [data["weight"] for _, _, data in network.in_edges(node, data=True)]
+        near(sum(weights), network.nodes[node]["value"], within=1e-4)
+    networkx.write_graphml(network, tmp_path / "graph.graphml")
+    assert networkx.read_graphml(tmp_path / "graph.graphml").number_of_edges() == network.number_of_edges()
+
+
+def test_a_viewers_name_is_one_of_a_file():
+    with pytest.raises(duat.BadText, match="'a b' can't name a graph in a viewer: take letters, digits"):
+        graph_of()[2].to_viewer("a b")
+
+
+def test_networkx_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(
+        duat.DuatError, match=r"to_networkx needs networkx, which isn't installed: pip install 'duat-jax"
+    ):
+        graph_of()[2].to_networkx()

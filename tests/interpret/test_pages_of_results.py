@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
+from duat_jax.display.page.document import module_of_page
 from duat_jax.display.page.view import TOP, largest_units, numbers
 from duat_jax.display.result import Paged
 from tests.every_result import every_result
@@ -32,6 +33,7 @@ def test_rows_and_what_is_added_sum_to_the_value(kind):
     view = read(result.to_html())
     sums = [sum(row["parts"]) for row in view["rows"]]
     added = sum(part for each in view["added"] for _, part in each["entries"])
+    result = result.explanation if isinstance(result, duat.results.Graph) else result
     value, tolerance = float(result.completeness.value), float(result.completeness.tolerance)
     if view["row_sums"]:
         near(sums[0] + added, value, 4 * tolerance)
@@ -47,6 +49,7 @@ def test_neurons_and_their_rest_sum_to_the_cell(kind):
     place = [each["name"] for each in view["kinds"]].index("neuron")
     found = [row["units"][place] for row in view["rows"] if row["units"][place]]
     assert len(found) == result_layers(result)
+    result = result.explanation if isinstance(result, duat.results.Graph) else result
     of_layer = result.terms if isinstance(result, duat.results.Explanation) else result.neurons
     for units, parts in zip(found, of_layer.values(), strict=True):
         for token, (top, rest) in enumerate(zip(units["top"], units["rest"], strict=True)):
@@ -58,6 +61,7 @@ def test_neurons_and_their_rest_sum_to_the_cell(kind):
 
 def result_layers(result):
     """Return how many layers a result has."""
+    result = result.explanation if isinstance(result, duat.results.Graph) else result
     return len(result.terms) if isinstance(result, duat.results.Explanation) else len(result.flow) - 1
 
 
@@ -74,7 +78,7 @@ def test_few_units_have_no_rest():
 
 
 def test_the_module_and_its_style_are_small():
-    assert sum(len((MODULE / name).read_bytes()) for name in ("page.js", "page.css")) <= 80_000
+    assert len(module_of_page().encode()) + len((MODULE / "page.css").read_bytes()) <= 80_000
 
 
 @pytest.mark.parametrize("page", ["explanation", "contrast", "capital"])
@@ -82,8 +86,8 @@ def test_the_sites_pages_have_the_module_as_it_is(page):
     """After a change of the module run `python -m experiments.live_pages`."""
     html = (ROOT / "docs" / "live" / f"{page}.html").read_text(encoding="utf-8")
     assert len(html) <= 1_000_000
-    for name in ("page.js", "page.css"):
-        assert (MODULE / name).read_text(encoding="utf-8") in html
+    for part in (module_of_page(), (MODULE / "page.css").read_text(encoding="utf-8")):
+        assert part in html
     assert read(html)["completeness"]["verdict"] == "holds"
 
 

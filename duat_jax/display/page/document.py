@@ -38,8 +38,7 @@ def document(view: View) -> str:
     Args:
         view: what the page shows.
     """
-    folder = files("duat_jax.display.page")
-    style, module = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, module = (files(__package__) / "page.css").read_text(encoding="utf-8"), module_of_page()
     # The same numbers give the same file: no time of writing.
     compressed = gzip.compress(msgspec.json.encode(view), mtime=0)
     policy = "; ".join(f"{kind}-src '{_digest(text)}'" for kind, text in (("script", module), ("style", style)))
@@ -52,7 +51,18 @@ def document(view: View) -> str:
     )
 
 
-FRAME = """<iframe sandbox="allow-scripts" srcdoc="{page}" title="{title}" style="{style}"></iframe>
+MODULES = "elements.js", "picture.js", "graph.js", "page.js"
+"""The files of the module, each before those that import it."""
+
+
+def module_of_page() -> str:
+    """Return all files of the page's module as one, without their imports of each other."""
+    texts = [(files(__package__) / name).read_text(encoding="utf-8") for name in MODULES]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith(("import ", "// @ts-check"))]
+    return "\n".join(lines) + "\n"
+
+
+FRAME = """<iframe sandbox="allow-scripts allow-downloads" srcdoc="{page}" title="{title}" style="{style}"></iframe>
 <details><summary>The same as a table</summary>{table}</details>"""
 STYLE = "width:100%;height:42rem;border:0;resize:vertical"
 

@@ -2,6 +2,10 @@
 // The page of a result. `render({ model, el })` fills an element with what `model.get("view")` returns, the data of
 // view.py; the end of this file does that for the numbers in a document.
 
+import { full, largest, make, partsTable, seven, shade, short, sum } from "./elements.js";
+import { arrowsOf, neuronPanels, nodePanel } from "./graph.js";
+import { download, draw, keep as keepPicture } from "./picture.js";
+
 /** @typedef {{name: string, value: number, predictions: [string, number][]}} Said */
 /** @typedef {{name: string, note: string, parts: number[]}} Colouring */
 /** @typedef {{top: number[][][], rest: number[]}} Units */
@@ -27,10 +31,11 @@
  * @property {UnitsKind[]} kinds
  * @property {{title: string, entries: [string, number][]}[]} added
  * @property {string[]} notes
+ * @property {import("./graph.js").Graph | null} graph
  */
 
 /** What the reader chose; it stands in the address.
- * @typedef {{colouring: number, columns: number, row: number, token: number}} State
+ * @typedef {{colouring: number, columns: number, row: number, token: number, arrows: number, neuron: number}} State
  */
 
 const FORMAT = 1;
@@ -38,53 +43,6 @@ const FORMAT = 1;
 const COLUMNS = [10, 20, 40, 80, 160, 320];
 /** A text of more tokens never has a column for each: a browser would be slow. */
 const MOST = 1024;
-
-/** Make an element; texts are only ever text, never markup.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Record<string, string>} attributes
- * @param {...(Node | string)} children
- * @returns {HTMLElementTagNameMap[Tag]}
- */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-/** @param {number[]} numbers */
-const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
-
-/** @param {number[]} numbers */
-const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
-
-/** A number with its sign and with as many decimals as the largest beside it has in four digits.
- * @param {number} number
- * @param {number} most
- */
-function short(number, most) {
-  const decimals = most > 0 ? Math.min(Math.max(3 - Math.floor(Math.log10(most)), 0), 8) : 0;
-  const text = Math.abs(number).toFixed(decimals);
-  return Number(text) === 0 ? text : (number < 0 ? "−" : "+") + text;
-}
-
-/** Seven digits of a number. @param {number} number */
-const seven = (number) => full(Number(number.toPrecision(7)));
-
-/** All digits of a number. @param {number} number */
-const full = (number) => (number < 0 ? "−" : "+") + String(Math.abs(number));
-
-/** Colour an element by a signed number.
- * @param {HTMLElement} element
- * @param {number} number
- * @param {number} most
- */
-function shade(element, number, most) {
-  const share = most > 0 ? Math.min(Math.abs(number) / most, 1) : 0;
-  const colour = number < 0 ? "var(--negative)" : "var(--positive)";
-  element.style.background = share < 0.004 ? "" : `color-mix(in srgb, ${colour} ${(58 * share).toFixed(1)}%, transparent)`;
-}
 
 /** The tokens that have a column of their own: those whose largest number in any row is largest.
  * @param {View} view
@@ -99,27 +57,6 @@ function shown(view, count) {
 function tokenName(view, token) {
   const [one, other] = [view.tokens[token], view.others?.[token]];
   return other === undefined || other === one ? one : `${one} (${other})`;
-}
-
-/** A table of named numbers with its total.
- * @param {string[]} titles
- * @param {[string, ...(number | undefined)[]][]} entries
- * @param {[string, number] | null} total
- */
-function partsTable(titles, entries, total) {
-  const columns = titles.slice(1).map((_, column) => largest(entries.map((entry) => Number(entry[column + 1] ?? 0))));
-  /** @param {string} name @param {(number | undefined)[]} numbers */
-  const line = (name, numbers) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...numbers.map((number, column) =>
-    number === undefined ? make("td") : make("td", { title: full(number), class: number < 0 ? "negative" : "positive" }, short(number, columns[column]))));
-  const table = make("table", { class: "parts" },
-    make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
-    make("tbody", {}, ...entries.map(([name, ...numbers]) => line(name, /** @type {(number | undefined)[]} */ (numbers)))));
-  if (total) {
-    const last = line(total[0], [total[1]]);
-    last.className = "total";
-    table.append(make("tfoot", {}, last));
-  }
-  return table;
 }
 
 /** Who said what: the number and the predictions on each input. @param {View} view */
@@ -291,6 +228,8 @@ function stateOfAddress(view) {
     columns: choices(view).includes(columns) ? columns : Math.min(view.tokens.length, 40),
     row: read("row", view.rows.length, -1),
     token: read("token", view.tokens.length, -1),
+    arrows: Math.max(read("arrows", MOST, 40), 0),
+    neuron: read("neuron", view.graph?.neurons.length ?? 0, -1),
   };
 }
 
@@ -305,10 +244,16 @@ export function render({ model, el }) {
     return;
   }
   const state = stateOfAddress(view);
+  /** What was chosen before, the last one at the end. @type {State[]} */
+  const before = [];
   const readout = make("output", { class: "readout", "aria-live": "off" });
   /** @param {string} sentence */
   const say = (sentence) => { readout.textContent = sentence; };
-  const [text, table, cell] = [make("div"), make("div"), make("div")];
+  const [text, table, cell, drawn, node, neurons] = Array.from({ length: 6 }, () => make("div"));
+  const labels = view.tokens.map((_, token) => tokenName(view, token));
+  const arrows = view.graph ? arrowsOf(view.graph, labels) : [];
+  /** The row of the graph that the chosen row is. */
+  const streamRow = () => view.graph?.rows.indexOf(view.rows[state.row]?.name) ?? -1;
   // A frame in a notebook has no address of its own.
   const keep = () => location.protocol !== "about:" && history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state).map(([name, value]) => [name, String(value)]))}`);
   const drawText = () => text.replaceChildren(textPanel(view, state, (token) => change({ token, row: state.row < 0 ? 0 : state.row }), say));
@@ -318,8 +263,37 @@ export function render({ model, el }) {
     table.firstElementChild?.scrollTo(left, top);
   };
   const drawCell = () => cell.replaceChildren(cellPanel(view, state));
+  const picture = () => {
+    const drawing = { title: `${view.target} = ${seven(view.completeness.value)}`, labels, columns: shown(view, state.columns) };
+    const { graph } = view;
+    if (!graph) return draw({ ...drawing, rows: view.rows.map(({ name }) => name), parts: view.rows.map(({ parts }) => parts), arrows: [] }, state, () => {}, say);
+    /** @param {number} row @param {number} token */
+    const choose = (row, token) => change({ row: view.rows.findIndex(({ name }) => name === graph.rows[row]), token });
+    return draw({ ...drawing, rows: graph.rows, parts: graph.streams, arrows: arrows.slice(0, state.arrows) }, { row: streamRow(), token: state.token }, choose, say);
+  };
+  const told = make("output");
+  const drawPicture = () => {
+    if (!view.graph) return;
+    const [few, all] = [arrows.slice(0, state.arrows), arrows].map((some) => sum(some.map(({ part }) => Math.abs(part))));
+    told.textContent = ` ${Math.min(state.arrows, arrows.length)} arrows, ${((100 * few) / (all || 1)).toFixed(0)} % of the sizes of all ${arrows.length}; the others stand in the tables of the tokens`;
+    const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "the picture of the streams" }, picture());
+    const left = drawn.firstElementChild?.scrollLeft ?? 0;
+    drawn.replaceChildren(scroll);
+    scroll.scrollLeft = left;
+    node.replaceChildren(nodePanel(view.graph, labels, streamRow(), state.token));
+  };
+  const drawNeurons = () => view.graph && neurons.replaceChildren(...neuronPanels(view.graph, state.neuron, (neuron) => change({ neuron }), (group) => {
+    view.graph?.groups.push(group);
+    drawNeurons();
+  }));
   /** @param {Partial<State>} changes */
   const change = (changes) => {
+    before.push({ ...state });
+    undo.disabled = false;
+    apply(changes);
+  };
+  /** @param {Partial<State>} changes */
+  const apply = (changes) => {
     Object.assign(state, changes);
     keep();
     if ("colouring" in changes || "token" in changes) drawText();
@@ -327,6 +301,8 @@ export function render({ model, el }) {
     table.querySelector("td.chosen")?.classList.remove("chosen");
     table.querySelector(`td[data-row="${state.row}"][data-token="${state.token}"]`)?.classList.add("chosen");
     drawCell();
+    if (!("neuron" in changes && Object.keys(changes).length === 1)) drawPicture();
+    if ("neuron" in changes) drawNeurons();
   };
 
   const colourings = make("fieldset", {}, make("legend", { class: "faint" }, "The text is coloured by"), ...view.colourings.map(({ name }, index) => {
@@ -338,6 +314,30 @@ export function render({ model, el }) {
   const select = make("select", { "aria-label": "columns of the table" }, ...counts.map((count) =>
     make("option", { value: String(count), ...(count === state.columns ? { selected: "" } : {}) }, count === view.tokens.length ? "all tokens" : `the ${count} largest tokens`)));
   select.addEventListener("change", () => change({ columns: Number(select.value) }));
+  const slider = make("input", { type: "range", min: "0", max: String(Math.min(arrows.length, 400)), value: String(state.arrows), "aria-label": "number of arrows" });
+  slider.addEventListener("change", () => change({ arrows: Number(slider.value) }));
+  const undo = make("button", { type: "button", disabled: "" }, "Undo");
+  undo.addEventListener("click", () => {
+    const last = before.pop();
+    undo.disabled = before.length === 0;
+    if (!last) return;
+    apply(last);
+    [select.value, slider.value] = [String(state.columns), String(state.arrows)];
+    colourings.querySelectorAll("input").forEach((input, index) => { input.checked = index === state.colouring; });
+  });
+  const files = ["svg", "png"].map((kind) => {
+    const button = make("button", { type: "button" }, `Save as ${kind.toUpperCase()}`);
+    button.addEventListener("click", () => keepPicture(picture(), kind === "svg" ? "svg" : "png"));
+    return button;
+  });
+  if (view.graph && document.getElementById("numbers")) {
+    const button = make("button", { type: "button" }, "Save this page with its groups");
+    button.addEventListener("click", async () => download(new Blob([await written(view)], { type: "text/html" }), "page.html"));
+    files.push(button);
+  }
+  const streams = view.graph ? [make("h2", {}, "The way of the value"),
+    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one."),
+    make("p", {}, "Arrows: ", slider, told), drawn, node, neurons] : [];
 
   el.replaceChildren(
     make("h1", {}, view.target, ` = ${seven(view.completeness.value)}`),
@@ -347,14 +347,25 @@ export function render({ model, el }) {
     make("h2", {}, "Every layer at every token"),
     make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : "All cells and what stands below them sum to the value. Choose a cell to see its neurons."),
     make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
-    table, cell, ...addedPanels(view), readout);
-  drawText(); drawTable(); drawCell();
+    table, cell, ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...files), readout);
+  drawText(); drawTable(); drawCell(); drawPicture(); drawNeurons();
 }
 
 /** The numbers that a document keeps: JSON, compressed by gzip, in base64. @param {string} text */
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(JSON.parse(text)), (character) => character.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+/** This document with other numbers. @param {View} view */
+async function written(view) {
+  const copy = /** @type {HTMLElement} */ (document.documentElement.cloneNode(true));
+  const packed = await new Response(new Blob([JSON.stringify(view)]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+  const bytes = Array.from(new Uint8Array(packed), (byte) => String.fromCharCode(byte)).join("");
+  copy.querySelector("#page")?.replaceChildren("The numbers are being read.");
+  const numbers = copy.querySelector("#numbers");
+  if (numbers) numbers.textContent = JSON.stringify(btoa(bytes));
+  return `<!doctype html>\n${copy.outerHTML}`;
 }
 
 const [page, kept] = ["page", "numbers"].map((id) => document.getElementById(id));

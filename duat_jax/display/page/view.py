@@ -99,6 +99,90 @@ class Named(msgspec.Struct):
     entries: list[tuple[str, float]]
 
 
+class MovesView(msgspec.Struct):
+    """What heads move to the tokens of a stream.
+
+    Args:
+        edges: source, token, and what each head moves along it.
+        others: of each token, what each head moves to it from all others.
+    """
+
+    edges: list[list[float]]
+    others: list[list[float]]
+
+
+class NeuronView(msgspec.Struct):
+    """One neuron at one token.
+
+    Args:
+        name: where it stands.
+        row: the number of its row among the streams.
+        token: its token.
+        contribution: coefficient times activation.
+        coefficient: what one unit more of its activation would add.
+        activation: how strongly it fired.
+        pre_activation: the sum of what it reads.
+        reads: parts of it by name, the others as one.
+        raised: the outputs whose logits it raises, and by how much.
+        lowered: those that it lowers.
+        switch_off: the option of `duat intervene` that switches it off.
+    """
+
+    name: str
+    row: int
+    token: int
+    contribution: float
+    coefficient: float
+    activation: float
+    pre_activation: float
+    reads: list[tuple[str, float]]
+    raised: list[tuple[str, float]]
+    lowered: list[tuple[str, float]]
+    switch_off: str
+
+
+class GroupView(msgspec.Struct):
+    """Several neurons, switched off together.
+
+    Args:
+        name: its name.
+        members: their places in the list of neurons.
+        predicted: the change of the value by the table.
+        measured: the change when the model is run again; absent if it wasn't.
+    """
+
+    name: str
+    members: list[int]
+    predicted: float
+    measured: float | None
+
+
+class GraphView(msgspec.Struct):
+    """The streams of a graph.
+
+    Args:
+        rows: the names of the streams.
+        streams: the part of each token in each.
+        kept: what came from the stream before.
+        terms: what the layer's terms wrote.
+        biases: what its biases added.
+        moves: what its heads moved; absent of the first stream.
+        after: what is added after the last stream.
+        neurons: the neurons with the largest contributions.
+        groups: groups of them.
+    """
+
+    rows: list[str]
+    streams: list[list[float]]
+    kept: list[list[float]]
+    terms: list[list[float]]
+    biases: list[list[float]]
+    moves: list[MovesView | None]
+    after: float
+    neurons: list[NeuronView]
+    groups: list[GroupView]
+
+
 class View(msgspec.Struct, kw_only=True):
     """The content of a page.
 
@@ -119,6 +203,7 @@ class View(msgspec.Struct, kw_only=True):
         kinds: the kinds of units of the rows.
         added: lists of what isn't at a token.
         notes: what to know of the parts.
+        graph: the streams, where they are known.
         format: the version of the data.
     """
 
@@ -138,6 +223,7 @@ class View(msgspec.Struct, kw_only=True):
     kinds: list[UnitsKind]
     added: list[Named]
     notes: list[str]
+    graph: GraphView | None = None
     format: int = FORMAT
 
 

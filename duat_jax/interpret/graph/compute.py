@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MIXED, VALUES, PATTERN, QUERIES, KEYS = (
     f"attention.{name}" for name in ("mixed", "values", "pattern", "queries", "keys")
 )
-SOURCES = 8
+SOURCES = 6
 """The number of tokens that a token has edges from; the others are one sum."""
 NEURONS = 24
 """The default number of neurons whose reading and writing is split."""
@@ -109,6 +109,7 @@ def graph(
     words = labels_of(model.config, checked, tokenizer)
     return Graph(
         explanation=explanation,
+        ids=tuple(np.asarray(checked.given).tolist()) if model.config.image is None else (),
         streams=streams,
         kept=kept,
         terms=terms,

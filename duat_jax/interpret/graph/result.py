@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,6 +14,9 @@ from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
 from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Marked
+
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
 
 EMBEDDING = "embedding"
 
@@ -88,6 +91,7 @@ class Graph(Paged):
 
     Args:
         explanation: the number, and the table of its direct contributions.
+        ids: the text's token ids; empty of an image.
         streams: the part of each token in the stream before each layer and after the last one, `[streams, tokens]`.
         kept: what came from the same token of the stream before; in the first one from its embedding.
         terms: what the terms of the layer wrote.
@@ -102,6 +106,7 @@ class Graph(Paged):
     """
 
     explanation: Explanation
+    ids: tuple[int, ...]
     streams: Float[np.ndarray, "streams tokens"]
     kept: Float[np.ndarray, "streams tokens"]
     terms: Float[np.ndarray, "streams tokens"]
@@ -189,6 +194,35 @@ class Graph(Paged):
                 for each in self.neurons
             ],
         )
+
+    def to_viewer(self, name: str, *, biases: bool = False) -> dict[str, Any]:
+        """Return the graph of the neurons as the plain data that circuit-tracer's and Neuronpedia's viewers read.
+
+        Its nodes are the neurons, the tokens, the target, and for each layer and token the sum of all other neurons, in
+        the place of an error. The edges into a node, with those of biases, sum to it.
+
+        Args:
+            name: a name for the graph, of letters, digits and `_.-`.
+            biases: whether biases are nodes too, which Neuronpedia reads and circuit-tracer doesn't.
+
+        Raises:
+            BadText: for another name.
+        """
+        from duat_jax.interpret.graph.viewer import viewer_of
+
+        return viewer_of(self, name, biases)
+
+    def to_networkx(self) -> "MultiDiGraph":
+        """Return streams, tokens and heads' moves as a networkx graph; the edges into a stream's token sum to it.
+
+        Nodes have `kind` and `value`, edges `kind` and `weight`, those of heads `head`; thin moves are one edge.
+
+        Raises:
+            DuatError: if networkx isn't installed.
+        """
+        from duat_jax.interpret.graph.network import network_of
+
+        return network_of(self)
 
     def largest_reads(self, neuron: ReadNeuron, count: int) -> list[tuple[str, float]]:
         """Return the largest parts of what a neuron reads, by name, and the sum of all others.

@@ -160,6 +160,6 @@ def render(graph: Graph, count: int = MOVES) -> RenderableType:
         *neurons,
         *_groups(graph),
         completeness_line(explanation.completeness),
-        completeness_line(graph.completeness, "the token of a stream that is furthest off"),
+        completeness_line(graph.completeness, "the furthest sum of a stream"),
         Text(NOTE, style="dim"),
     )

@@ -1,0 +1,137 @@
+// @ts-check
+// What a page says of a graph: the way of the value through streams, heads and neurons.
+
+import { full, make, partsTable, seven, sum } from "./elements.js";
+
+/** Moves to the tokens of a row: source, token and each head's part; and what each head moves from all other tokens.
+ * @typedef {{edges: number[][], others: number[][]}} Moves
+ */
+/**
+ * @typedef {object} Neuron
+ * @property {string} name
+ * @property {number} row
+ * @property {number} token
+ * @property {number} contribution
+ * @property {number} coefficient
+ * @property {number} activation
+ * @property {number} pre_activation
+ * @property {[string, number][]} reads
+ * @property {[string, number][]} raised
+ * @property {[string, number][]} lowered
+ * @property {string} switch_off
+ */
+/** @typedef {{name: string, members: number[], predicted: number, measured: number | null}} Group */
+/**
+ * @typedef {object} Graph
+ * @property {string[]} rows
+ * @property {number[][]} streams
+ * @property {number[][]} kept
+ * @property {number[][]} terms
+ * @property {number[][]} biases
+ * @property {(Moves | null)[]} moves
+ * @property {number} after
+ * @property {Neuron[]} neurons
+ * @property {Group[]} groups
+ */
+
+/** All arrows of a graph, the largest first.
+ * @param {Graph} graph
+ * @param {string[]} labels
+ */
+export function arrowsOf(graph, labels) {
+  const arrows = graph.moves.flatMap((moves, row) => (moves?.edges ?? []).map(([source, token, ...heads]) => {
+    const loadings = heads.map((part, head) => /** @type {[number, number]} */ ([head, part])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+    const told = loadings.slice(0, 3).map(([head, part]) => `head ${head} ${seven(part)}`).join(", ");
+    const part = sum(heads);
+    return { row, source, token, part, sentence: `${graph.rows[row]}, from ${source} ${JSON.stringify(labels[source])} to ${token} ${JSON.stringify(labels[token])}: ${full(part)}; ${told}` };
+  }));
+  return arrows.sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
+}
+
+/** What a token of a stream is the sum of, and where it goes.
+ * @param {Graph} graph
+ * @param {string[]} labels
+ * @param {number} row
+ * @param {number} token
+ */
+export function nodePanel(graph, labels, row, token) {
+  const panel = make("section", { class: "cell", "aria-live": "polite" });
+  if (row < 0 || token < 0) return panel;
+  const stream = graph.streams[row][token];
+  /** @param {number} index */
+  const named = (index) => `token ${index} ${JSON.stringify(labels[index])}`;
+  panel.append(make("h2", {}, `The stream after ${graph.rows[row]}, token ${token} `, make("bdi", {}, JSON.stringify(labels[token])), `: ${full(stream)}`));
+  const columns = make("div", { class: "columns" });
+  const moves = graph.moves[row];
+  const incoming = (moves?.edges ?? []).filter((edge) => edge[1] === token);
+  const heads = moves?.others[token]?.length ?? 0;
+  const titles = Array.from({ length: heads }, (_, head) => `head ${head}`);
+  /** @type {[string, ...(number | undefined)[]][]} */
+  const entries = [[row ? "kept from the stream before" : "its embedding", graph.kept[row][token]],
+    ...incoming.map(([source, , ...parts]) => /** @type {[string, ...number[]]} */ ([`moved from ${named(source)}`, sum(parts), ...parts])),
+    ...(moves ? [/** @type {[string, ...number[]]} */ (["moved from all other tokens", sum(moves.others[token]), ...moves.others[token]])] : []),
+    ...(row ? [/** @type {[string, number]} */ (["written by the layer's neurons", graph.terms[row][token]])] : []),
+    ["biases and norm offsets", graph.biases[row][token]]];
+  columns.append(make("div", {}, make("h3", {}, "It is the sum of"), make("div", { class: "scroll" }, partsTable(["what", "part", ...titles], entries, ["the stream", stream]))));
+  const next = graph.moves[row + 1];
+  if (next) {
+    const outgoing = next.edges.filter((edge) => edge[0] === token);
+    /** @type {[string, ...(number | undefined)[]][]} */
+    const goes = [["kept by the next stream", graph.kept[row + 1][token]],
+      ...outgoing.map(([, target, ...parts]) => /** @type {[string, ...number[]]} */ ([`moved to ${named(target)}`, sum(parts), ...parts]))];
+    goes.push(["smaller moves", stream - sum(goes.map((entry) => Number(entry[1])))]);
+    const further = Array.from({ length: next.others[0].length }, (_, head) => `head ${head}`);
+    columns.append(make("div", {}, make("h3", {}, "It goes on to"), make("div", { class: "scroll" }, partsTable(["where", "part", ...further], goes, ["the stream", stream]))));
+  }
+  panel.append(columns);
+  return panel;
+}
+
+/** The neurons with the largest contributions: one opens, several are put into a group.
+ * @param {Graph} graph
+ * @param {number} chosen
+ * @param {(neuron: number) => void} choose
+ * @param {(group: Group) => void} group
+ */
+export function neuronPanels(graph, chosen, choose, group) {
+  if (!graph.neurons.length) return [];
+  const boxes = graph.neurons.map((neuron) => make("input", { type: "checkbox", "aria-label": `in the group: ${neuron.name}` }));
+  const list = make("div", { class: "neurons" }, ...graph.neurons.map((neuron, index) => {
+    const button = make("button", { type: "button", ...(index === chosen ? { "aria-pressed": "true" } : {}) }, `${neuron.name}: ${seven(neuron.contribution)}`);
+    button.addEventListener("click", () => choose(index === chosen ? -1 : index));
+    return make("span", {}, boxes[index], button);
+  }));
+  const name = make("input", { type: "text", "aria-label": "name of the group", placeholder: "name of the group", maxlength: "80" });
+  const add = make("button", { type: "button" }, "group the marked ones");
+  add.addEventListener("click", () => {
+    const members = [...boxes.keys()].filter((index) => boxes[index].checked);
+    if (members.length) group({ name: name.value || "unnamed", members, predicted: -sum(members.map((index) => graph.neurons[index].contribution)), measured: null });
+  });
+  const panels = [make("h2", {}, "The neurons with the largest contributions"), list, neuronPanel(graph.neurons[chosen]), make("p", {}, name, " ", add)];
+  return [...panels, make("h3", {}, "Groups of neurons, all switched off together"), groupsTable(graph)];
+}
+
+/** @param {Neuron | undefined} neuron */
+function neuronPanel(neuron) {
+  const panel = make("section", { class: "cell", "aria-live": "polite" });
+  if (!neuron) return panel;
+  const { coefficient, activation, contribution, pre_activation, reads, raised, lowered } = neuron;
+  panel.append(make("h3", {}, `${neuron.name}: ${full(contribution)}`), make("p", {}, `coefficient ${full(coefficient)} × activation ${full(activation)}`));
+  const columns = make("div", { class: "columns" }, make("div", {}, partsTable(["it reads", "part"], reads, ["its pre-activation", pre_activation])));
+  if (raised.length) columns.append(make("div", {}, partsTable(["it raises the logit of", "by"], raised, null), partsTable(["it lowers the logit of", "by"], lowered, null)));
+  panel.append(columns, make("p", { class: "faint" }, "What it reads is exact, with attention patterns, norms and gates held. What it raises and lowers is its direct effect."));
+  return panel;
+}
+
+/** @param {Graph} graph */
+function groupsTable(graph) {
+  /** @param {Group} group */
+  const says = ({ members, predicted, measured }) => {
+    if (measured === null) return `not run again. ${members.map((index) => graph.neurons[index].switch_off).join(" ")}`;
+    return Math.abs(predicted - measured) <= 0.1 * Math.abs(measured) ? "the parts add up to what running again says, within a tenth" : "the parts don't add up to what running again says: other neurons and patterns react";
+  };
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "groups" }, make("table", { class: "parts" },
+    make("thead", {}, make("tr", {}, ...["group", "neurons", "predicted", "run again", ""].map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, ...graph.groups.map((group) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, group.name)), make("td", {}, String(group.members.length)),
+      make("td", { title: full(group.predicted) }, seven(group.predicted)), make("td", {}, group.measured === null ? "–" : seven(group.measured)), make("td", { class: "words" }, says(group)))))));
+}

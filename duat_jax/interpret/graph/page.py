@@ -1,0 +1,62 @@
+"""The page of a graph: that of its explanation, with the streams, the moves of heads and the neurons."""
+
+import msgspec
+
+from duat_jax.display.page.view import GraphView, GroupView, MovesView, NeuronView, View, numbers
+from duat_jax.display.tables import token_label
+from duat_jax.interpret.explain.page import view as view_of_explanation
+from duat_jax.interpret.graph.result import Graph, Moves, ReadNeuron
+
+READS = 12
+"""The number of parts of a pre-activation that a page has; the others stand in it as their sum."""
+
+
+def view(graph: Graph) -> View:
+    """Return what the page of a graph shows.
+
+    Args:
+        graph: the result.
+    """
+    streams, kept, terms, biases = map(numbers, (graph.streams, graph.kept, graph.terms, graph.biases))
+    return msgspec.structs.replace(
+        view_of_explanation(graph.explanation),
+        kind="graph",
+        graph=GraphView(
+            rows=list(graph.rows),
+            streams=streams,
+            kept=kept,
+            terms=terms,
+            biases=biases,
+            moves=[None, *map(_moves, graph.moves.values())],
+            after=graph.after,
+            neurons=[_neuron(graph, each) for each in graph.neurons],
+            groups=[
+                GroupView(token_label(name), list(members), predicted, measured)
+                for name, members, predicted, measured in graph.groups
+            ],
+        ),
+    )
+
+
+def _moves(moves: Moves) -> MovesView:
+    places = zip(moves.sources.tolist(), moves.tokens.tolist(), strict=True)
+    edges = [[*place, *parts] for place, parts in zip(places, numbers(moves.parts), strict=True)]
+    return MovesView(edges, numbers(moves.others))
+
+
+def _neuron(graph: Graph, each: ReadNeuron) -> NeuronView:
+    neuron, labels = each.neuron, graph.explanation.labels
+    layer = neuron.term.layer
+    return NeuronView(
+        name=f"{labels[neuron.term]}, neuron {neuron.neuron}, token {neuron.token_index}",
+        row=len(graph.rows) if layer is None else layer + 1,
+        token=neuron.token_index,
+        contribution=neuron.contribution,
+        coefficient=neuron.coefficient,
+        activation=neuron.activation,
+        pre_activation=each.pre_activation,
+        reads=graph.largest_reads(each, READS),
+        raised=[(repr(output), change) for output, change in each.raised],
+        lowered=[(repr(output), change) for output, change in each.lowered],
+        switch_off="" if layer is None else f"--change 'neurons {layer}:{neuron.neuron}@{neuron.token_index} set 0'",
+    )

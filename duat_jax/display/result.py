@@ -86,10 +86,10 @@ class Displayed(ABC):
         return as_dataset(self.arrays())
 
     def __str__(self) -> str:
-        return as_text(_view(self, "table").render(self))
+        return as_text(beside(self, "table").render(self))
 
     def _repr_html_(self) -> str:
-        table = _view(self, "table")
+        table = beside(self, "table")
         heat = table.heat(self) if hasattr(table, "heat") else ""
         return heat + as_html(table.render(self))
 
@@ -106,7 +106,7 @@ class Plotted(Displayed):
         Raises:
             DuatError: if `ax` is something else, such as the name of a file.
         """
-        view = _view(self, "plot")
+        view = beside(self, "plot")
         if ax is None:
             return view.draw(self)
         if not hasattr(ax, "imshow"):
@@ -142,7 +142,7 @@ class Paged(Plotted):
         """Return the page as HTML."""
         from duat_jax.display.page.document import document
 
-        return document(_view(self, "page").view(self))
+        return document(beside(self, "page").view(self))
 
     def _repr_html_(self) -> str:
         from duat_jax.display.page.document import frame
@@ -166,10 +166,16 @@ class ResultList(list):
         first = self[0]
         while isinstance(first, list):
             first = first[0]
-        return _view(first, "table").render_many(self)
+        return beside(first, "table").render_many(self)
 
 
-def _view(result: Displayed, name: str) -> ModuleType:
+def beside(result: Displayed, name: str) -> ModuleType:
+    """Return a module of the package in which a result's class stands.
+
+    Args:
+        result: the result.
+        name: the module, such as `"table"`.
+    """
     *_, defined = (c for c in type(result).__mro__ if issubclass(c, Displayed) and c.__module__ != __name__)
     # Imported when it is needed: matplotlib and rich take longer to import than all results.
     return import_module(f"{defined.__module__.rpartition('.')[0]}.{name}")

@@ -64,9 +64,6 @@ def ask(recording: Recording, question: Question, target: Target, arguments: lis
         target: the value that is read.
         arguments: the leaves of the function's argument.
         provided: values that are provided instead of the recorded ones.
-
-    Raises:
-        NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
     value, seen = answer(recording, question, [target], arguments, provided)
     return value if target is None else seen[target.site][target.iteration]
@@ -83,9 +80,6 @@ def answer(
         targets: the marks that are read, and `None` for the function's result.
         arguments: the leaves of the function's argument.
         provided: values that are provided instead of the recorded ones.
-
-    Raises:
-        NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
     traced, targets = recording.traced, tuple(targets)
     factors = {site: held for site, held in traced.affinity.factors.items() if site in question.shared}

@@ -100,7 +100,7 @@ class Named(msgspec.Struct):
 
 
 class MovesView(msgspec.Struct):
-    """What heads move to the tokens of a stream.
+    """The moves of heads to the tokens of a stream.
 
     Args:
         edges: source, token, and what each head moves along it.

@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from duat_jax.errors import DuatError
+from duat_jax.interpret.graph.result import Graph
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
 
-    from duat_jax.interpret.graph.result import Graph
-
 VALUE, AFTER = "value", "after the last stream"
 
 
-def network_of(graph: "Graph") -> "MultiDiGraph":
+def network_of(graph: Graph) -> "MultiDiGraph":
     """Return tokens, streams, layers' terms, biases and the value as nodes, and their parts as edges.
 
     Args:

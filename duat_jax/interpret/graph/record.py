@@ -26,7 +26,7 @@ class StreamRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MoveRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """What the heads of a layer move from one token to another.
+    """The moves of a layer's heads from one token to another.
 
     Args:
         mark: the mark of what the layer's heads mix.

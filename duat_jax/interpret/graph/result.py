@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
-from duat_jax.display.result import Paged
+from duat_jax.display.result import Paged, beside
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
@@ -22,7 +22,7 @@ EMBEDDING = "embedding"
 
 
 class Moves(NamedTuple):
-    """What the heads of one layer move from token to token: of each token, from those that they bring most from.
+    """The moves of one layer's heads from token to token: to each token from those that they bring most from.
 
     Args:
         sources: of each edge the index of the token that it comes from, `[edges]`.
@@ -208,9 +208,7 @@ class Graph(Paged):
         Raises:
             BadText: for another name.
         """
-        from duat_jax.interpret.graph.viewer import viewer_of
-
-        return viewer_of(self, name, biases)
+        return beside(self, "viewer").viewer_of(self, name, biases)
 
     def to_networkx(self) -> "MultiDiGraph":
         """Return streams, tokens and heads' moves as a networkx graph; the edges into a stream's token sum to it.
@@ -220,9 +218,7 @@ class Graph(Paged):
         Raises:
             DuatError: if networkx isn't installed.
         """
-        from duat_jax.interpret.graph.network import network_of
-
-        return network_of(self)
+        return beside(self, "network").network_of(self)
 
     def largest_reads(self, neuron: ReadNeuron, count: int) -> list[tuple[str, float]]:
         """Return the largest parts of what a neuron reads, by name, and the sum of all others.

@@ -31,7 +31,7 @@ NOTE = (
 
 
 class Move(NamedTuple):
-    """What one head moves from one token to another.
+    """The move of one head from one token to another.
 
     Args:
         key: the mark of what the layer's heads mix.

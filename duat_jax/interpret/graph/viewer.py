@@ -3,15 +3,13 @@
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from duat_jax.errors import BadText
-
-if TYPE_CHECKING:
-    from duat_jax.interpret.graph.result import Graph
+from duat_jax.interpret.graph.result import Graph
 
 SUM = "mlp reconstruction error"
 """The viewers' name of a node that stands for what no other node does: here all other neurons of a layer at a token."""
@@ -24,7 +22,7 @@ class _Source(NamedTuple):
     parts: Float[np.ndarray, "targets"]
 
 
-def viewer_of(graph: "Graph", name: str, biases: bool = False) -> dict[str, Any]:
+def viewer_of(graph: Graph, name: str, biases: bool = False) -> dict[str, Any]:
     """Return the graph of the neurons as plain data.
 
     Args:
@@ -95,7 +93,7 @@ def _node(identity: str, kind: str, layer: int | str, token: int, feature: int |
     }
 
 
-def _target(graph: "Graph") -> dict[str, Any]:
+def _target(graph: Graph) -> dict[str, Any]:
     explanation = graph.explanation
     described, layers = explanation.target, len(graph.streams) - 1
     output = 0 if described.output is None else described.output.id
@@ -108,12 +106,12 @@ def _target(graph: "Graph") -> dict[str, Any]:
     return node | {"token_prob": float(probability), "is_target_logit": True}
 
 
-def _layer(graph: "Graph", layer: int | None) -> int:
+def _layer(graph: Graph, layer: int | None) -> int:
     """Return a layer's number; of a term in the read-out the one after the last."""
     return len(graph.streams) - 1 if layer is None else layer
 
 
-def _neurons(graph: "Graph") -> Iterator[_Source]:
+def _neurons(graph: Graph) -> Iterator[_Source]:
     for place, each in enumerate(graph.neurons):
         neuron, layer = each.neuron, _layer(graph, each.neuron.term.layer)
         raised = ", ".join(repr(output) for output, _ in each.raised[:3])
@@ -130,7 +128,7 @@ def _neurons(graph: "Graph") -> Iterator[_Source]:
         yield _Source(node | {"activation": neuron.activation}, parts)
 
 
-def _others(graph: "Graph") -> Iterator[_Source]:
+def _others(graph: Graph) -> Iterator[_Source]:
     """Yield for each term and token the sum of the neurons that aren't nodes."""
     explanation = graph.explanation
     for number, key in enumerate(explanation.terms):
@@ -146,7 +144,7 @@ def _others(graph: "Graph") -> Iterator[_Source]:
             yield _Source(_node(f"0_{layer}_{token}", SUM, layer, token, -1, f"{layer}_{token}-0", label), parts)
 
 
-def _tokens(graph: "Graph") -> Iterator[_Source]:
+def _tokens(graph: Graph) -> Iterator[_Source]:
     explanation = graph.explanation
     for token, text in enumerate(explanation.tokens):
         number = graph.ids[token] if graph.ids else token
@@ -154,7 +152,7 @@ def _tokens(graph: "Graph") -> Iterator[_Source]:
         yield _Source(node, np.array([explanation.embedding[token], *(n.embedding[token] for n in graph.neurons)]))
 
 
-def _biases(graph: "Graph") -> Iterator[_Source]:
+def _biases(graph: Graph) -> Iterator[_Source]:
     for key, part in graph.explanation.biases.items():
         layer = _layer(graph, key.layer)
         kind = re.sub(r"[^A-Za-z0-9.]", "-", f"{key.name}.{key.number}")

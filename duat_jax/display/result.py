@@ -115,7 +115,7 @@ class Plotted(Displayed):
         return ax.figure.figure  # of a subfigure the whole figure
 
 
-class Paged(Plotted):
+class Paged(Displayed):
     """A result with an interactive page too, of what `view` returns in `page.py` of the same package."""
 
     def html(self, path: Path | str) -> None:

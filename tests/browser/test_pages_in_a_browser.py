@@ -62,6 +62,11 @@ RESULTS = {
     "log-probability": asked(duat.explain, embedded, TEXT, duat.targets.LogProbability(7)),
     "contrast": asked(duat.contrast, embedded, TEXT, OTHER),
     "contrast with two": asked(duat.contrast, embedded, TEXT, [OTHER, "mean"]),
+    "graph": asked(duat.graph, embedded, TEXT),
+    "graph of MiniLM": asked(duat.graph, encoder, "A cat sits.", against="A dog runs.", neurons=2),
+    "intervention": asked(
+        duat.intervene, embedded, TEXT, [duat.edits.Heads(5, 3).set(0), duat.edits.Stream(2, tokens=-1).scale(0.9)]
+    ),
     "SmolLM2": asked(duat.explain, language_model, "The capital of France is"),
     "MiniLM": asked(duat.explain, encoder, "A cat sits.", against="A dog runs."),
     "contrast of MiniLM": asked(duat.contrast, encoder, "A cat sits.", "mask", against="A dog runs."),
@@ -92,14 +97,19 @@ def test_the_numbers_are_the_results_and_sum(opened, name):
     result = RESULTS[name]()
     page = opened(result.to_html())
     table = np.array(cells(page))
+    result = result.explanation if isinstance(result, duat.results.Graph) else result
+    tolerance = 4 * float(result.completeness.tolerance)
     if isinstance(result, duat.results.Contrast):
         parts = result.flow
-        near(table[:, -1], result.difference, 4 * float(result.completeness.tolerance))
+        near(table[:, -1], result.difference, tolerance)
     else:
-        parts = np.concatenate([result.embedding[None], result.term_tokens])
+        if isinstance(result, duat.results.Intervention):
+            parts, added = table[:-1, :-1].astype(np.float32), result.discontinuities
+            near(table[:-1, -1], [effect.secant.sum() for effect in result.effects], 1e-5)
+        else:
+            parts, added = np.concatenate([result.embedding[None], result.term_tokens]), result.biases
         near(table[-1, :-1], parts.sum(0), 1e-6 * np.abs(parts).max() * len(parts))
-        total = table[-1, -1] + sum(result.biases.values())
-        near(total, result.value, 4 * float(result.completeness.tolerance))
+        near(table[-1, -1] + sum(added.values()), float(result.completeness.value), tolerance)
         table = table[:-1]
     # Every number has the digits of its dtype.
     np.testing.assert_array_equal(table[:, : len(result.tokens)].astype(parts.dtype), parts)
@@ -150,11 +160,16 @@ def test_a_click_and_the_keyboard_open_a_cell_and_the_address_keeps_it(opened):
     assert page.get_by_label("collapse").is_checked()
 
 
-@pytest.mark.parametrize("name", ["explanation", "contrast"])
+@pytest.mark.parametrize("name", ["explanation", "contrast", "graph", "intervention"])
 def test_hostile_tokens_are_only_text(opened, name):
     result = RESULTS[name]()
-    tokens = (*HOSTILE, *result.tokens[len(HOSTILE) :])
-    changed = dataclasses.replace(result, tokens=tokens, target=TargetDescription(f"logit of {HOSTILE[0]!r}", "Logit"))
+    told = result.explanation if name == "graph" else result
+    tokens = (*HOSTILE, *told.tokens[len(HOSTILE) :])
+    changed = dataclasses.replace(told, tokens=tokens, target=TargetDescription(f"logit of {HOSTILE[0]!r}", "Logit"))
+    if name == "graph":
+        neurons = tuple(each._replace(raised=((HOSTILE[0], 1.0), (HOSTILE[5], 0.5))) for each in result.neurons)
+        groups = tuple(group._replace(name=HOSTILE[1]) for group in result.groups)
+        changed = dataclasses.replace(result, explanation=changed, neurons=neurons, groups=groups)
     page = opened(changed.to_html(), viewport=PHONE, address="#row=1&token=1")
     assert page.locator("script").count() == 2
     assert page.locator("img").count() == 0
@@ -180,9 +195,9 @@ def test_a_damaged_or_newer_file_says_so(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["explanation", "contrast"])
+@pytest.mark.parametrize("name", ["explanation", "contrast", "graph", "intervention"])
 def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
-    page = opened(RESULTS[name]().to_html(), address="#row=1&token=7", color_scheme=scheme, bypass_csp=True)
+    page = opened(RESULTS[name]().to_html(), address="#row=1&token=7&neuron=1", color_scheme=scheme, bypass_csp=True)
     page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")["violations"]
     assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
@@ -215,6 +230,61 @@ def test_a_page_refuses_scripts_that_are_not_its_own(opened):
     policy = page.locator("meta[http-equiv]").get_attribute("content")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
+
+
+def test_a_square_opens_what_it_is_the_sum_of(opened):
+    graph = RESULTS["graph"]()
+    page = opened(graph.to_html(), address="#row=2&token=9")
+    (into, out) = page.locator(".cell:has(h3:has-text('It is the sum of')) .parts").all()
+    for table in (into, out):
+        *parts, total = [
+            number(title)
+            for title in table.locator("tr:not(thead tr) td:nth-of-type(1)").evaluate_all("l => l.map(td => td.title)")
+        ]
+        near(sum(parts), graph.streams[2, 9], 1e-4)
+        near(total, graph.streams[2, 9], 1e-6)
+    heads = into.locator("tbody tr").filter(has_text="moved from token 9 ").locator("td").all()
+    moves = list(graph.moves.values())[1]
+    (edge,) = np.flatnonzero((moves.sources == 9) & (moves.tokens == 9))
+    near([number(td.get_attribute("title")) for td in heads[1:]], moves.parts[edge], 1e-6)
+
+
+def test_a_square_of_the_picture_is_chosen_and_undone(opened):
+    page = opened(RESULTS["graph"]().to_html())
+    page.locator("svg rect").nth(15).click()
+    assert "token" in page.locator(".cell h2").last.inner_text()
+    page.get_by_label("number of arrows").fill("100")
+    assert "arrows=100" in page.url
+    for _ in range(2):
+        page.get_by_role("button", name="Undo").click()
+    assert "arrows=40" in page.url and "token=-1" in page.url
+    assert page.get_by_role("button", name="Undo").is_disabled()
+
+
+@pytest.mark.parametrize(("kind", "first"), [("SVG", b"<svg"), ("PNG", b"\x89PNG")])
+@pytest.mark.parametrize("name", ["graph", "contrast"])
+def test_a_picture_is_kept_as_a_file(opened, name, kind, first):
+    page = opened(RESULTS[name]().to_html())
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"Save as {kind}").click()
+    content = Path(download.value.path()).read_bytes()
+    assert content.startswith(first) and len(content) > 2000
+
+
+def test_a_group_is_kept_with_the_page(opened):
+    graph = RESULTS["graph"]()
+    page = opened(graph.to_html())
+    for place in (0, 3):
+        page.locator(".neurons input").nth(place).check()
+    page.get_by_label("name of the group").fill("</script> mine")
+    page.get_by_role("button", name="group the marked ones").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save this page with its groups").click()
+    kept = opened(Path(download.value.path()).read_text(encoding="utf-8"))
+    row = kept.get_by_role("region", name="groups").locator("tr").filter(has_text="</script> mine")
+    assert "not run again" in row.inner_text() and "--change 'neurons" in row.inner_text()
+    predicted = -sum(graph.neurons[place].neuron.contribution for place in (0, 3))
+    near(number(row.locator("td").nth(1).get_attribute("title")), predicted, 1e-6)
 
 
 @pytest.mark.parametrize(("tokens", "most"), [(64, 1.5e6), (512, 12e6)])

@@ -19,6 +19,7 @@ from tests.helpers import near
 ROOT = Path(__file__).parent.parent.parent
 MODULE = ROOT / "duat_jax" / "display" / "page"
 PAGES = [kind for kind in every_result() if issubclass(kind, Paged)]
+OF_LAYERS = [kind for kind in PAGES if kind is not duat.results.Intervention]
 
 
 def read(html):
@@ -42,7 +43,22 @@ def test_rows_and_what_is_added_sum_to_the_value(kind):
         near(sum(sums) + added, value, 4 * tolerance)
 
 
-@pytest.mark.parametrize("kind", PAGES)
+def test_a_changes_units_sum_to_its_cell():
+    result = every_result()[duat.results.Intervention]
+    view = read(result.to_html())
+    assert [each["name"] for each in view["effects"]] == [effect.change for effect in result.effects]
+    for row, effect in zip(view["rows"], result.effects, strict=True):
+        near(sum(row["parts"]), float(effect.secant.sum()), 1e-5)
+        (units,) = row["units"]
+        if effect.units is None:
+            assert units is None
+            continue
+        for token, top in enumerate(units["top"]):
+            near(sum(entry[1] for entry in top) + units["rest"][token], row["parts"][token], 1e-5)
+            assert {entry[0] for entry in top} <= set(effect.units)
+
+
+@pytest.mark.parametrize("kind", OF_LAYERS)
 def test_neurons_and_their_rest_sum_to_the_cell(kind):
     result = every_result()[kind]
     view = read(result.to_html())
@@ -79,6 +95,12 @@ def test_few_units_have_no_rest():
 
 def test_the_module_and_its_style_are_small():
     assert len(module_of_page().encode()) + len((MODULE / "page.css").read_bytes()) <= 80_000
+
+
+def test_the_modules_files_call_what_they_import_by_its_own_name():
+    """The files stand in a page as one, without their imports."""
+    imports = re.findall(r"^import .*", "\n".join(path.read_text() for path in MODULE.glob("*.js")), re.MULTILINE)
+    assert imports and not [line for line in imports if " as " in line or not line.endswith(";")]
 
 
 @pytest.mark.parametrize("page", ["explanation", "contrast", "capital"])

@@ -131,7 +131,7 @@ function groupsTable(graph) {
     return Math.abs(predicted - measured) <= 0.1 * Math.abs(measured) ? "the parts add up to what running again says, within a tenth" : "the parts don't add up to what running again says: other neurons and patterns react";
   };
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "groups" }, make("table", { class: "parts" },
-    make("thead", {}, make("tr", {}, ...["group", "neurons", "predicted", "run again", ""].map((title) => make("th", { scope: "col" }, title)))),
+    make("thead", {}, make("tr", {}, ...["group", "neurons", "predicted", "run again", "in words"].map((title) => make("th", { scope: "col" }, title)))),
     make("tbody", {}, ...graph.groups.map((group) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, group.name)), make("td", {}, String(group.members.length)),
       make("td", { title: full(group.predicted) }, seven(group.predicted)), make("td", {}, group.measured === null ? "–" : seven(group.measured)), make("td", { class: "words" }, says(group)))))));
 }

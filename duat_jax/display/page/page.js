@@ -4,7 +4,7 @@
 
 import { full, largest, make, partsTable, seven, shade, short, sum } from "./elements.js";
 import { arrowsOf, neuronPanels, nodePanel } from "./graph.js";
-import { download, draw, keep as keepPicture } from "./picture.js";
+import { download, draw, savePicture } from "./picture.js";
 
 /** @typedef {{name: string, value: number, predictions: [string, number][]}} Said */
 /** @typedef {{name: string, note: string, parts: number[]}} Colouring */
@@ -31,6 +31,8 @@ import { download, draw, keep as keepPicture } from "./picture.js";
  * @property {UnitsKind[]} kinds
  * @property {{title: string, entries: [string, number][]}[]} added
  * @property {string[]} notes
+ * @property {string} heading
+ * @property {{name: string, frozen: number | null, part: number, alone: number | null}[]} effects
  * @property {import("./graph.js").Graph | null} graph
  */
 
@@ -65,6 +67,16 @@ function saidTable(view) {
     make("th", { scope: "row" }, make("bdi", {}, said.name)),
     make("td", { title: full(said.value) }, seven(said.value)),
     make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, JSON.stringify(text)), ` ${(100 * probability).toFixed(1)} %   `]))))));
+}
+
+/** What was predicted of each change, and what the model says when it is run again. @param {View} view */
+function effectsTable(view) {
+  if (!view.effects.length) return [];
+  /** @type {[string, ...(number | undefined)[]][]} */
+  const entries = view.effects.map(({ name, frozen, part, alone }) => [name, frozen ?? undefined, part, alone ?? undefined]);
+  const table = partsTable(["change", "predicted", "its part", "run again alone"], entries, null);
+  return [make("h2", {}, "What the changes did"), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "changes" }, table),
+    make("p", { class: "faint" }, "Predicted: from the run as it is, everything else held. Its part: of what happened, when the model was run again with all changes; the parts sum to the difference. Run again alone: with this change and no other.")];
 }
 
 /** What is exact, and whether the sum holds; always in sight. @param {View} view */
@@ -327,7 +339,7 @@ export function render({ model, el }) {
   });
   const files = ["svg", "png"].map((kind) => {
     const button = make("button", { type: "button" }, `Save as ${kind.toUpperCase()}`);
-    button.addEventListener("click", () => keepPicture(picture(), kind === "svg" ? "svg" : "png"));
+    button.addEventListener("click", () => savePicture(picture(), kind === "svg" ? "svg" : "png"));
     return button;
   });
   if (view.graph && document.getElementById("numbers")) {
@@ -344,8 +356,8 @@ export function render({ model, el }) {
     saidTable(view),
     verdict(view),
     make("h2", {}, "The text"), ...(view.colourings.length > 1 ? [colourings] : []), text,
-    make("h2", {}, "Every layer at every token"),
-    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : "All cells and what stands below them sum to the value. Choose a cell to see its neurons."),
+    ...effectsTable(view), make("h2", {}, view.heading),
+    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : `All cells and what stands below them sum to the ${view.value_name}. Choose a cell to see its ${view.effects.length ? "neurons or heads" : "neurons"}.`),
     make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
     table, cell, ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...files), readout);
   drawText(); drawTable(); drawCell(); drawPicture(); drawNeurons();

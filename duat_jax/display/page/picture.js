@@ -74,7 +74,7 @@ export function draw(drawing, chosen, choose, say) {
  * @param {SVGSVGElement} image
  * @param {"svg" | "png"} kind
  */
-export async function keep(image, kind) {
+export async function savePicture(image, kind) {
   const text = new XMLSerializer().serializeToString(image);
   if (kind === "svg") return download(new Blob([text], { type: "image/svg+xml" }), "picture.svg");
   const loaded = new Image();

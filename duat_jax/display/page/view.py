@@ -183,6 +183,22 @@ class GraphView(msgspec.Struct):
     groups: list[GroupView]
 
 
+class EffectView(msgspec.Struct):
+    """The effect of one change on the number.
+
+    Args:
+        name: the change.
+        frozen: predicted from the run as it is, everything else held.
+        part: its part of what happened.
+        alone: measured, the model run again with this change alone; absent of what is no change.
+    """
+
+    name: str
+    frozen: float | None
+    part: float
+    alone: float | None
+
+
 class View(msgspec.Struct, kw_only=True):
     """The content of a page.
 
@@ -203,6 +219,8 @@ class View(msgspec.Struct, kw_only=True):
         kinds: the kinds of units of the rows.
         added: lists of what isn't at a token.
         notes: what to know of the parts.
+        heading: the title of the table.
+        effects: what each change did, of an intervention.
         graph: the streams, where they are known.
         format: the version of the data.
     """
@@ -223,6 +241,8 @@ class View(msgspec.Struct, kw_only=True):
     kinds: list[UnitsKind]
     added: list[Named]
     notes: list[str]
+    heading: str = "Every layer at every token"
+    effects: list[EffectView] = []
     graph: GraphView | None = None
     format: int = FORMAT
 

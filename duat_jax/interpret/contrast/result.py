@@ -10,7 +10,7 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.neurons import Neuron, largest_entries
-from duat_jax.display.result import Paged
+from duat_jax.display.result import Paged, Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
@@ -41,7 +41,7 @@ class Head(NamedTuple):
 
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class Contrast(Paged):
+class Contrast(Paged, Plotted):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
-from duat_jax.display.result import Paged
+from duat_jax.display.result import Paged, Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
@@ -44,7 +44,7 @@ class ActiveNeuron(NamedTuple):
 
 @renamed_fields(input_tokens="collapse", input_bias="collapse_bias")
 @dataclass(frozen=True, eq=False)
-class Explanation(Paged):
+class Explanation(Paged, Plotted):
     """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
 
     Exact as a value; attention patterns and normalisation scales are held at what they are on this text.

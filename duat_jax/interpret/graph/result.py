@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
-from duat_jax.display.result import Paged, beside
+from duat_jax.display.result import Paged, Plotted, beside
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
@@ -83,7 +83,7 @@ class NeuronGroup(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Graph(Paged):
+class Graph(Paged, Plotted):
     """The way of one number through a model: at each stream, each token's part is the sum of what came in.
 
     `stream = kept + Σ moves + terms + biases` at every token of every stream, and the last stream with `after` sums to

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Label, NamedArray, by_name
-from duat_jax.display.result import Displayed
+from duat_jax.display.result import Paged
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.intervene.record import InterventionRecord
 from duat_jax.json_record import as_record
@@ -38,7 +38,7 @@ class Effect(NamedTuple):
 
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class Intervention(Displayed):
+class Intervention(Paged):
     """One number of a model before and after changes inside of it: `after − before = Σ secant + Σ discontinuities`.
 
     The frozen column is a prediction: attention patterns, norms, gates and all other neurons stay as they were.  The

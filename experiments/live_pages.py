@@ -1,5 +1,9 @@
-"""The three pages of results that the site shows: run `make .venv/.smollm2 && python -m experiments.live_pages`."""
+"""The three pages of results that the site shows, and the README's picture of one.
 
+Run `make .venv/.smollm2 .venv/.browser && python -m experiments.live_pages`, with Chromium.
+"""
+
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,12 +25,26 @@ def results() -> Iterator[tuple[str, Paged]]:
     yield "capital", duat.graph(model, "The capital of France is", " Paris", tokenizer=tokenizer)
 
 
+def draw() -> None:
+    """Draw the page of the contrast with a cell open, as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as programs:
+        browser = programs.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1000, "height": 700}, color_scheme="light")
+        page.goto(f"{(FOLDER / 'contrast.html').as_uri()}#row=6&token=19&columns=10")
+        page.wait_for_selector(".cell h2")
+        page.screenshot(path=FOLDER.parent / "page.png", full_page=True)
+        browser.close()
+
+
 def main() -> None:
-    """Write the pages."""
+    """Write the pages, and draw one."""
     FOLDER.mkdir(exist_ok=True)
     for name, result in results():
         result.html(FOLDER / f"{name}.html")
         print(f"{name}: {(FOLDER / f'{name}.html').stat().st_size / 1e3:.0f} kB")
+    draw()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import { full, largest } from "./elements.js";
  */
 /** @typedef {{title: string, rows: string[], labels: string[], columns: number[], parts: number[][], arrows: Arrow[]}} Drawing */
 
-const [WIDTH, HEIGHT, LEFT, TOP] = [34, 36, 90, 26];
+const [NARROW, WIDE, HEIGHT, LEFT, TOP] = [34, 90, 36, 90, 26];
 const COLOURS = { positive: "#d53e34", negative: "#2976c7", ink: "#808590" };
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...(Node | string)} children */
@@ -29,9 +29,11 @@ export function draw(drawing, chosen, choose, say) {
   const { title, rows, labels, columns, parts, arrows } = drawing;
   const most = largest(columns.flatMap((token) => parts.map((row) => row[token])));
   const place = new Map(columns.map((token, column) => [token, column]));
+  // Few tokens get wide columns.
+  const WIDTH = Math.min(Math.max(Math.floor(900 / columns.length), NARROW), WIDE);
   const bottom = TOP + rows.length * HEIGHT;
   const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 0), 16);
-  const [width, height] = [LEFT + columns.length * WIDTH + 10, bottom + 12 + 7 * longest];
+  const [width, height] = [Math.max(LEFT + columns.length * WIDTH, 7 * title.length) + 10, bottom + 12 + 7 * longest];
   const image = svg("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "font-family": "monospace", "font-size": 11 });
   image.append(svg("title", {}, title), svg("text", { x: 4, y: 16, fill: COLOURS.ink }, title));
   /** @param {number} row */

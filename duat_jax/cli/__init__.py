@@ -1,9 +1,11 @@
 """The command `duat`.  JAX and sympy are imported when a command runs, not for `--help`."""
 
+import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from duat_jax.cli.attends import attends
 from duat_jax.cli.audit import audit
@@ -16,11 +18,23 @@ from duat_jax.cli.faithfulness import faithfulness
 from duat_jax.cli.graph import graph
 from duat_jax.cli.intervene import intervene, steer
 from duat_jax.cli.lora import lora
-from duat_jax.cli.output import EXIT_STATUS
+from duat_jax.cli.output import EXIT_STATUS, one_line_errors
 from duat_jax.cli.prune import prune
 from duat_jax.cli.verify import verify
 
-application = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+class _Commands(TyperGroup):
+    """All commands, with one line for an error that occurs outside of them, such as a full disk that help meets."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            with one_line_errors():
+                return super().main(*args, **options)
+        except typer.Exit as ended:
+            sys.exit(ended.exit_code)
+
+
+application = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def _print_version(wanted: bool) -> None:

@@ -276,7 +276,7 @@ def measure(
     *,
     mean: bool = False,
     journal: Journal | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, dict[str, Curve]]:
     """Evaluate the circuits of several methods at every size, with the circuit kept and with it corrupted.
 
@@ -311,7 +311,8 @@ def measure(
             for name, of_kind in journal.once(f"{method} on {batch.name}", compute).items():
                 runs_of[name].setdefault(method, []).extend(of_kind)
             done += batch.new
-            progress(done, total)
+            if progress is not None:
+                progress(done, total)
     if lacking := [name for name, of_methods in runs_of.items() if not of_methods]:
         raise DuatError(f"no method of {', '.join(methods)} has scores for {', '.join(lacking)}: choose other methods")
     return {

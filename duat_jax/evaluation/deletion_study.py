@@ -258,7 +258,7 @@ def study(
     longest: int,
     seed: int = 0,
     work: Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Study:
     """Measure the faithfulness of attribution methods on texts drawn from a list.
 
@@ -299,7 +299,8 @@ def study(
         piece_results = journal.once(f"texts {places}", piece)
         results |= dict(zip(places, piece_results["texts"], strict=False))
         seconds += piece_results["seconds"]
-        progress(len(results), count)
+        if progress is not None:
+            progress(len(results), count)
     costs = journal.once("costs", partial(_costs, model, methods, names, (questions * AT_ONCE)[:AT_ONCE]))
     of_texts = [results[i] for i in range(count)]
     return Study(

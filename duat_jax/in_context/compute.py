@@ -129,7 +129,7 @@ def ledger(
     task: Task,
     *,
     run_again: bool = True,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Ledger:
     """Decompose the effect of a part of a text on the log-probability of the answers exactly, over changed parameters.
 
@@ -169,16 +169,19 @@ def ledger(
         raise NotFinite(
             f"the log-probability is {parts.values[0]} in the first run, {parts.values[1]} in the second one"
         )
-    progress(1, 3)
+    if progress is not None:
+        progress(1, 3)
     form = jax.device_get(moved_form(model, padded))
-    progress(2, 3)
+    if progress is not None:
+        progress(2, 3)
     first, second = parts.values
 
     def difference(model: Transformer) -> Array:
         return jnp.subtract(*plainly(model, padded))
 
     again = layers_again(model, task) if run_again else (None, None)
-    progress(3, 3)
+    if progress is not None:
+        progress(3, 3)
     return Ledger(
         values=(float(first), float(second)),
         hidden=np.asarray(task.hidden),

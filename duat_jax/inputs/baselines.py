@@ -117,7 +117,7 @@ def check_contrast(
         for each in _several(config, other)
     ]
     if not read:
-        problems.append("there is nothing to contrast with: give at least one")
+        problems.append(f"there is nothing to contrast with: give at least one other {kind} or baseline")
     try:
         inputs, number = check_one(config, inputs, target, contrast, against, position, tokenizer)
     except BadText as error:

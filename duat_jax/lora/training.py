@@ -51,7 +51,7 @@ def train(
     settings: Settings,
     *,
     work: Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Adapters, Float[np.ndarray, "steps"]]:
     """Train adapters to predict the next token, `min_{A, B} −Σ log p(t_{i+1} | t_1 … t_i)`, with the base model frozen.
 
@@ -93,7 +93,8 @@ def train(
         rows = jnp.asarray(ids[_rows(step, len(ids), settings)])
         # Dispatch is asynchronous: a step counts as done once its result is there.
         state = jax.block_until_ready(_step(model, adapters, *state, jnp.asarray(step), rows, settings))
-        progress(step + 1, settings.steps)
+        if progress is not None:
+            progress(step + 1, settings.steps)
         if work is not None and (step + 1 == settings.steps or time.monotonic() - saved > SECONDS):
             _keep(work, state, run, step + 1)
             saved = time.monotonic()

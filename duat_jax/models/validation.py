@@ -83,9 +83,13 @@ def checked_ids(
     except (ValueError, TypeError, OverflowError):
         array = np.asarray(None)
     if array.ndim == 1 and len(array) == 0:
-        problems.append(f"{label} is empty: give at least one token")
+        remedy = "give at least one token"
+        if isinstance(ids, list | tuple):
+            remedy = f"{ids} holds nothing; give token ids, or a text"
+        problems.append(f"{label} is empty: {remedy}")
     elif array.ndim != 1 or array.dtype.kind not in "iu":
-        problems.append(f"{label}: token ids must be whole numbers in one row, not {array.dtype} {list(array.shape)}")
+        found = f"{array.dtype} {list(array.shape)}" if array.dtype.kind in "biuf" else quoted(ids)
+        problems.append(f"{label}: token ids must be whole numbers in one row, not {found}")
     elif len(array) > config.positions:
         problems.append(f"{label} has {len(array)} tokens, but the model's context is {config.positions}: shorten it")
     elif array.min() < 0 or array.max() >= config.vocab:

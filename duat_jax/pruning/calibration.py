@@ -110,7 +110,7 @@ def in_batches(
     sums: Callable[[Array], Iterable[Array]],
     ids: Int[np.ndarray, "texts tokens"],
     *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[np.ndarray]:
     """Add up sums over all texts, a batch at a time, in double precision.
 
@@ -130,7 +130,8 @@ def in_batches(
     for start in range(0, len(ids), batch):
         batch_sums = [np.array(part, np.float64) for part in sums(jnp.asarray(ids[start : start + batch]))]
         totals = [total + part for total, part in zip(totals, batch_sums, strict=True)] if totals else batch_sums
-        progress(start + batch, len(ids))
+        if progress is not None:
+            progress(start + batch, len(ids))
     return totals
 
 
@@ -149,7 +150,7 @@ def moments(
     ids: Int[np.ndarray, "texts tokens"],
     weights: str,
     *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Moments]:
     """Return the moments of every layer's neurons on calibration text.
 

@@ -191,7 +191,7 @@ def prune(
     rounds: int = 1,
     layers: Sequence[int] | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Transformer:
     """Return a smaller model without the MLP neurons of the smallest scores on calibration text.
 
@@ -235,7 +235,8 @@ def prune(
         share = 1 - total_neurons * (1 - fraction * (done + 1) / rounds) / left
 
         def report(texts: int, total: int, done: int = done) -> None:
-            progress(done * total + texts, rounds * total)
+            if progress is not None:
+                progress(done * total + texts, rounds * total)
 
         layer_moments = moments(model, ids, METHODS[method].weights, progress=report)
         ranked = scores(model, layer_moments, method, compensation, layers=chosen, seed=seed)

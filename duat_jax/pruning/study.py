@@ -47,7 +47,7 @@ def losses_of(
     layers: Sequence[int] | None = None,
     seed: int = 0,
     journal: Journal | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[Pruner, float]:
     """Return each pruned model's loss on held-out text, in nats per token.
 
@@ -82,5 +82,6 @@ def losses_of(
     journal, pruners, results = journal or Journal(None, {}), list(pruners), {}
     for i, pruner in enumerate(pruners):
         results[pruner] = journal.once(f"seed {seed}, {pruner}", partial(loss, pruner))
-        progress(i + 1, len(pruners))
+        if progress is not None:
+            progress(i + 1, len(pruners))
     return results

@@ -90,7 +90,17 @@ def test_every_command_with_work_names_it_when_it_fails(monkeypatch):
         ), name
 
 
-@pytest.mark.parametrize("arguments", [["audit", "--equation", "31"], ["audit", "--json", "-"], ["derive"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "--equation", "31"],
+        ["audit", "--json", "-"],
+        ["derive"],
+        ["--help"],
+        ["explain", "--help"],
+        ["--version"],
+    ],
+)
 def test_a_full_standard_output_is_one_line(arguments):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "duat_jax", *arguments]

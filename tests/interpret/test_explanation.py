@@ -152,6 +152,7 @@ ODD = {
     "ids beyond any integer": ({"inputs": [2**80]}, "must be whole numbers in one row"),
     "ids in threes": ({"inputs": [[[1]], [[2]]]}, "text 0: token ids must be whole numbers in one row"),
     "one bad text of many": ({"inputs": [[1], [61]]}, "text 1 has token id 61"),
+    "no list of texts": ({"inputs": []}, "the text is empty: [] holds nothing; give token ids, or a text"),
     "no text at all": ({"inputs": [[]]}, "text 0 is empty"),
     "a position outside of one text": (
         {"inputs": [[1], [2, 3]], "position": 1},

@@ -12,7 +12,7 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input
+from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input, is_many
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import quoted
@@ -163,6 +163,8 @@ def check(
     Raises:
         BadText: naming everything that is wrong at once.
     """
+    if is_many(config, inputs):
+        raise BadText("one input is taken: call it once for each")
     problems: list[str] = []
     inputs = checked_input(config, inputs, "the text" if config.image is None else "the image", problems, tokenizer)
     block = config.blocks[_checked_number(layer, len(config.blocks), "layer", problems)]

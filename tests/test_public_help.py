@@ -32,6 +32,7 @@ def test_a_printed_signature_is_short(name):
     for key, annotation in (annotations | {"return": signature.return_annotation}).items():
         assert len(inspect.formatannotation(annotation)) <= ANNOTATION, key
     assert len(str(signature)) <= SIGNATURE
+    assert "<lambda>" not in str(signature) and "<function" not in str(signature)
 
 
 def test_the_walk_meets_functions_of_every_kind():

@@ -150,15 +150,16 @@ def in_every_layer(layers: int, entries: Sequence[Entry]) -> Iterator[Entry]:
         yield from in_layer(i, entries)
 
 
-def linear(stored: str, *layers: str, transform: Transform = TRANSPOSED, bias: bool = True) -> list[Entry]:
+def linear(stored: str, *layers: str, transform: Transform | None = None, bias: bool = True) -> list[Entry]:
     """Return the entries of one stored linear layer.
 
     Args:
         stored: its name.
         *layers: paths of our linear layers; several if they are stored together.
-        transform: the transform of kernels and of biases.
+        transform: the transform of kernels and of biases; of kernels stored as `[outputs, inputs]` if absent.
         bias: whether it has a bias.
     """
+    transform = TRANSPOSED if transform is None else transform
     kernels, biases = (tuple(f"{layer}.{name}" for layer in layers) for name in ("kernel", "bias"))
     entries = [Entry(f"{stored}.weight", kernels, transform)]
     return [*entries, Entry(f"{stored}.bias", biases, transform)] if bias else entries

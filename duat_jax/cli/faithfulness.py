@@ -11,14 +11,18 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.models.targets.description import TargetDescription
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from duat_jax.evaluation.deletion_study import Row
 
-NUMBERS = {"next token": "log-probability of the model's next token", "hidden": "similarity to the text that follows"}
-"""The number that is read from a model with each kind of head."""
+TARGETS = {
+    "next token": TargetDescription("log-probability of the model's next token", "LogProbability"),
+    "hidden": TargetDescription("similarity to the text that follows", "Similarity"),
+}
+"""The number that is read from a model with each kind of head, of another token or another text for each text."""
 
 
 def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
@@ -84,13 +88,13 @@ def faithfulness(
                 progress=report,
             )
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        number = NUMBERS[loaded.config.head.kind]
-        content = to_json(result.as_dict(model=name, number=number, seed=seed))
-        summary = f"{number}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
+        target = TARGETS[loaded.config.head.kind]
+        content = to_json(result.as_dict(model=name, target=target, seed=seed))
+        summary = f"{target}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
         tables = [
             part
             for removal, rows in result.tables.items()
             for part in ("", _table(TITLES[removal].capitalize(), rows, result.costs))
         ]
-        figure = partial(draw, result.tables, result.value, number)
+        figure = partial(draw, result.tables, result.value, target.headline)
         deliver(content, summary.capitalize(), *tables, figure=figure, plot=plot, json_file=json_file)

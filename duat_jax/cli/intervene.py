@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -104,13 +106,15 @@ class _Question(NamedTuple):
         with loading_bar() as progress:
             return duat.load(self.path, dtype=self.dtype.value, progress=progress)
 
-    def deliver(self, model: "Transformer", changes: "list[Change]", parts: Any = (), **files: Any) -> None:
+    def deliver(
+        self, model: "Transformer", changes: "list[Change]", parts: "Sequence[float | None] | None" = None, **files: Any
+    ) -> None:
         """Run the model with the changes, and deliver the result.
 
         Args:
             model: the model.
             changes: the changes.
-            parts: of each change its part of a contrast, or `None`; a column of the table if there are any.
+            parts: of each change what a contrast predicts, or `None`; a column of the table if there are any.
             files: files of the result.
         """
         import duat_jax as duat
@@ -118,12 +122,15 @@ class _Question(NamedTuple):
 
         with working("Running the model with the changes"):
             result = duat.intervene(model, self.text, changes, self.target, **self.about)
+        if parts is not None:
+            effects = (each._replace(contrast=part) for each, part in zip(result.effects, parts, strict=True))
+            result = replace(result, effects=tuple(effects))
         name = "embedded" if self.path is None else str(self.path).encode(errors="replace").decode()
         if result.difference:
             require_holding("the secant's column", result.completeness)
         tokens = {"--target": self.target, "--contrast": self.about["contrast"]}
         notes = space_lines(self.about["tokenizer"], tokens) if model.config.head.kind in TOKENS else []
-        deliver(to_json(result.as_dict(name)), *notes, render(result, parts), result=result, **files)
+        deliver(to_json(result.as_dict(name)), *notes, render(result), result=result, **files)
 
 
 def _check_other_text(changes: list[_Written], versus: str | None) -> None:

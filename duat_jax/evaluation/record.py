@@ -1,7 +1,10 @@
 """The records of comparisons of attribution methods."""
 
+from typing import ClassVar
+
 import msgspec
 
+from duat_jax.forms.record import TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -127,9 +130,11 @@ class FaithfulnessRecord(Record, tag="faithfulness"):
         costs: the time of each method for a text's scores, in forward passes.
         seconds: the time for all texts.
         model: the name of the model; only in the JSON of the command, as what follows.
-        number: the metric, in words.
+        target: the metric, which reads another token or another text of each text.
         seed: the seed of the draw.
     """
+
+    VERSION: ClassVar[int] = 2
 
     texts: int
     tokens: float
@@ -139,5 +144,5 @@ class FaithfulnessRecord(Record, tag="faithfulness"):
     costs: dict[str, float]
     seconds: float
     model: str | None = None
-    number: str | None = None
+    target: TargetRecord | None = None
     seed: int | None = None

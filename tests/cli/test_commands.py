@@ -207,9 +207,11 @@ def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
         close(np.array(effect["secant"]), same.secant)
     split = duat.contrast(model, TEXT, other, " default", **known)
     parts = split.heads["layers.5.attention.mixed"][-1, [3, 1]], split.neurons["layers.2.mlp.neurons"][:, [7, 20]]
-    shown = run(*asked).stdout
-    for part in (*parts, split.flow[3][[6, 7]]):
+    shown, patched = run(*asked).stdout, found["effects"][:3]
+    for effect, part in zip(patched, (*parts, split.flow[3][[6, 7]]), strict=True):
+        close(effect["contrast"], -part.sum())
         assert f" {-part.sum():+.4f} " in shown
+    assert found["effects"][3]["contrast"] is None
 
 
 def test_a_patch_needs_another_text_and_another_text_a_patch():

@@ -89,6 +89,19 @@ def test_dtypes_and_numbers_that_arent_finite_stay(tmp_path):
     assert opened["none"].shape == (0, 2) and np.isnan(opened["nan"]) and opened["text"] == "é"
 
 
+def test_a_file_without_the_contrast_of_an_effect_opens(tmp_path):
+    duat.intervene(duat.load(), [5, 6, 7], duat.edits.Heads(1, 0).set(0)).save(tmp_path / "result")
+    content = (tmp_path / "result").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    before = head["__metadata__"]["duat"]
+    head["__metadata__"]["duat"] = before.replace(', "contrast": null}}', "}}")
+    assert head["__metadata__"]["duat"] != before
+    written = json.dumps(head).encode()
+    (tmp_path / "before").write_bytes(len(written).to_bytes(8, "little") + written + content[8 + length :])
+    assert duat.open(tmp_path / "before").as_dict() == duat.open(tmp_path / "result").as_dict()
+
+
 def headed(**changed):
     head = {"format": saved.FORMAT, "version": saved.VERSION, "result": {"tuple": []}} | changed
     return save({}, {"duat": json.dumps(head)})

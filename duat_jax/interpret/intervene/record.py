@@ -18,6 +18,7 @@ class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
         frozen: what the table of contributions predicts, of each value, by token and unit.
         secant: the part of the measured difference, of each value.
         alone: the difference, measured with this change alone.
+        contrast: minus its part of the contrast with the text from which the values are; none of other changes.
     """
 
     change: str
@@ -26,6 +27,7 @@ class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
     frozen: list[Any]
     secant: list[Any]
     alone: float
+    contrast: float | None = None
 
 
 class InterventionRecord(Record, tag="intervention"):

@@ -26,6 +26,8 @@ class Effect(NamedTuple):
         frozen: predicted by the table of contributions, of each value, `[tokens, units]`, or of a stream `[tokens]`.
         secant: its part of the measured difference, of the same shape.
         alone: measured, the model run again with this change alone.
+        contrast: predicted by the contrast with the text from which the values are: minus the change's part of it; only
+            of changes that `duat intervene` sets to the values on another text.
     """
 
     change: str
@@ -34,6 +36,7 @@ class Effect(NamedTuple):
     frozen: Float[np.ndarray, "tokens *units"]
     secant: Float[np.ndarray, "tokens *units"]
     alone: float
+    contrast: float | None = None
 
 
 @renamed_fields(jumps="discontinuities")
@@ -85,6 +88,8 @@ class Intervention(Paged):
             yield NamedArray("frozen", effect.frozen, axes, place)
             yield NamedArray("secant", effect.secant, axes, place)
             yield NamedArray("alone", np.asarray(effect.alone), {}, place)
+            if effect.contrast is not None:
+                yield NamedArray("contrast", np.asarray(effect.contrast), {}, place)
         yield from by_name("discontinuities", self.discontinuities)
 
     def as_dict(self, model: str = "") -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The table of an intervention, for a terminal and a notebook."""
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -21,20 +19,19 @@ PATCHED = (
 NOTHING = "The number doesn't move: nothing that was changed reaches it."
 
 
-def render(found: Intervention, contrasted: Sequence[float | None] = ()) -> RenderableType:
+def render(found: Intervention) -> RenderableType:
     """Return the table of an intervention: the target without and with the changes, and each change's effect.
 
     Args:
         found: what to show.
-        contrasted: of each change, what a contrast with the text from which it is patched predicts of it, and `None` of
-            one that isn't patched; no column without them.
     """
+    contrasted = any(effect.contrast is not None for effect in found.effects)
     table, extra = NumberTable(), [""] if contrasted else []
     table.add_column("change")
     for column in ("frozen", "secant", *(["contrast"] if contrasted else []), "alone"):
         table.add_column(column, justify="right")
-    for effect, part in zip(found.effects, contrasted or [None] * len(found.effects), strict=True):
-        of_contrast = extra if part is None else [number(part)]
+    for effect in found.effects:
+        of_contrast = extra if effect.contrast is None else [number(effect.contrast)]
         frozen, secant = float(effect.frozen.sum()), float(effect.secant.sum())
         table.add_row(Text(effect.change), number(frozen), number(secant), *of_contrast, number(effect.alone))
     for name, part in found.discontinuities.items():

@@ -139,7 +139,7 @@ def _page(results: dict[str, Any]) -> str:
         ]
         if name in PICTURES:
             picture, _ = PICTURES[name]
-            lines += [f"![{name}: the curves of every method]({picture.name})", ""]
+            lines += [f"![{name}: a panel with the curves of each method]({picture.name})", ""]
         for removal, description in REMOVED.items():
             lines += [f"{description}: {_in_words(result['tables'][removal])}", "", *_table(result, removal), ""]
     return "\n".join(lines)

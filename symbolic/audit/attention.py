@@ -139,7 +139,7 @@ CLAIMS = (
         "9",
         r"\mathring{\mathbf{H}}'=" + bold(r"(W'_{HVO})^{T}x'"),
         _matrix_of_attention,
-        remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it moves with the"
+        remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it changes with the"
         " input through H_k.",
     ),
     _claim(

@@ -99,11 +99,11 @@ CLAIMS = (
         ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
         partial(dynamic_parameters, own=True),
         readings={
-            "the symbols are the updated ones, and the ranges needn't name every parameter that moves": partial(
+            "the symbols are the updated ones, and the ranges needn't name every parameter that changes": partial(
                 dynamic_parameters, left_out=(S.C(1, K),)
             )
         },
-        remark="All that is named moves; the first layer's W'_{1,3} is carried by later attention and moves too.",
+        remark="All that is named changes; the first layer's W'_{1,3} is carried by later attention and changes too.",
         correct=(("i+1>j>1", r"i+1>j\ge 1"),),
         correction=dynamic_parameters,
     ),

@@ -200,7 +200,7 @@ CLAIMS = (
         r"\mathring{\mathbf{H}}=" + bold(r"(W'_{HVO})^{T}(x_{i})'"),
         every(row_agrees(), independent(attention_moves)),
         notation=_HEADS_001,
-        remark="It moves with the input through H_k. The left side is a vector here, as the sentence below it says.",
+        remark="It changes with the input through H_k. The left side is a vector here, as the sentence below it says.",
     ),
     _claim_001(
         "H as a parameter",

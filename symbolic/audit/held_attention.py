@@ -31,7 +31,7 @@ def pattern_moves() -> Outcome:
 def attention_moves() -> Outcome:
     """Decide that attention with its pattern held is a matrix times `x'`, and say that the matrix moves with `x'`."""
     held = chain(Vec(JOINED * OUTPUT), [W_HVO * Vec(X)])
-    return Outcome(held.holds, f"with the pattern held: {held.how}; the matrix moves with x: {pattern_moves().how}")
+    return Outcome(held.holds, f"with the pattern held: {held.how}; the matrix depends on x: {pattern_moves().how}")
 
 
 @cache

@@ -150,7 +150,7 @@ def _whole_layer(claim: Claim) -> Outcome:
     return Outcome(
         moved < Rational(1, 100),
         "counterexample, σ = ReLU, all sizes 1, all parameters of layer 1 10^(−6), all matrices of layer 2 1, its"
-        f" biases 0, x'_0 = 3: x'_2 is {float(whole):.2g}, and {without} without layer 1: it moves by"
+        f" biases 0, x'_0 = 3: x'_2 is {float(whole):.2g}, and {without} without layer 1: it changes by"
         f" {float(moved):.5f}",
     )
 
@@ -229,7 +229,7 @@ CLAIMS = (
         rf"\left|{_term(2, chr(92) + 'theta')}\right|\to 0\text{{: their impact on the final result is minimal}}",
         small_share,
         readings={"terms of the closed form are removed, with all else held": _drop_held_terms},
-        remark="In a network of several layers, run again, later terms move too, and a small share doesn't bound that.",
+        remark="In a network of several layers, run again, later terms change too; a small share doesn't bound that.",
         correct=bold(
             r"x'_{2}-\widetilde{x}'_{2}=C_{1}^{(2)}s_{1}+W'_{2,3}(σ(z_{2})-σ(z_{2}-W'_{2,2}W'_{1,3}s_{1}))"
         ).replace(r"\widetilde{x}", r"\widetilde{\mathbf{x}}"),

@@ -250,7 +250,7 @@ CLAIMS = (
                 _theorem_with_adapters
             )
         },
-        remark="In the closed form an adapter also moves the terms of all later layers.",
+        remark="In the closed form an adapter also changes the terms of all later layers.",
         correct=bold(
             r"\Delta c_{i+1}=\Delta W'_{i+1,2}(q_{i}+UAT_{i})"
             r"+(W'_{i+1,2}+\Delta W'_{i+1,2})(\Delta q_{i}+\Delta UAT_{i})"

@@ -84,7 +84,7 @@ CLAIMS = (
         "28",
         r"MHA(\mathbf{x}_{i})\mapsto " + bold(r"W'_{i,1}x'_{i}"),
         _eq_28,
-        remark="W'_{i,1} moves with the input, as the paper says: with the patterns held it is that matrix. What acts"
+        remark="W'_{i,1} depends on the input, as the paper says: with the patterns held it is that matrix. What acts"
         " on x_i is layer i + 1, so in Eq. 30 the same matrix has the index i + 1.",
     ),
     Claim(

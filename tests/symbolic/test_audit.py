@@ -91,7 +91,7 @@ JUDGED = {
     ("7", "000"): (DEFINED, "Ĥ_k of N × M/h"),
     ("caption in Appendix A", "000"): (READING, "stands for its transpose"),
     ("covariance", "000"): (READING, "a Gram form"),
-    ("dynamic parameters", "000"): (READING, "W'_{1,3} is carried by later attention and moves too"),
+    ("dynamic parameters", "000"): (READING, "W'_{1,3} is carried by later attention and changes too"),
     ("one function", "000"): (FAILS, "as a Transformer with fixed weights is"),
     ("similar outputs", "000"): (FAILS, "a matter of the weights"),
     ("correlated elements", "000"): (READING, "not independent"),
@@ -108,7 +108,7 @@ def test_a_judged_verdict_prints_its_reason(name):
 
 def test_removing_a_layer_of_tiny_parameters_moves_the_output():
     check = BY_NAME["pruning of layers", "000"].check
-    assert "it moves by 5.99999" in check
+    assert "it changes by 5.99999" in check
     tiny = 1e-6
     x1 = tiny * 3 + tiny + tiny * max(0, tiny * 3 + tiny)
     assert abs((3 + 3) - (x1 + max(0, x1))) == pytest.approx(5.99999, abs=1e-5)

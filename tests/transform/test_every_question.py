@@ -12,6 +12,8 @@ import duat_jax as duat
 from duat_jax import hold, offset, point, public, stream, term
 from duat_jax.forms.affine_form import collapse_of, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
+from duat_jax.forms.flow import flow
+from duat_jax.forms.pre_activation import Neurons, read_by, written_by
 from duat_jax.forms.score import neurons_of
 from duat_jax.transform import marks
 from duat_jax.transform.query import activations_of, pre_activations_of
@@ -91,6 +93,7 @@ def points(recording):
 
 SIDE = duat.results.ScoreSide(0, jnp.eye(4)[1])
 READOUT = jnp.ones((4, 6))
+NEURONS = Neurons(jnp.array([0, 0]), jnp.array([1, 3]), jnp.array([2, 0]))
 
 FUNCTIONS = {
     "decompose": lambda fn, x: [lambda: duat.decompose(lambda x: fn(x).sum(), x)],
@@ -120,6 +123,9 @@ FUNCTIONS = {
     "neurons_of": of_recording(
         lambda r: neurons_of(r, points(r)[0], SIDE, r.activations[0].site, 1),
     ),
+    "flow": of_recording(lambda r: flow(r, READOUT, mixed="keys", values="queries")),
+    "read_by": of_recording(lambda r: read_by(r, NEURONS)),
+    "written_by": of_recording(lambda r: written_by(r, NEURONS)),
     "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[..., 0]).sum(), x[..., None])],
     "pre_activations_of": of_recording(lambda r: pre_activations_of(r, r.arguments, {})),
 }
@@ -194,4 +200,5 @@ def test_only_what_proves_it_evaluates_an_affine_question():
         for path in package.rglob("*.py")
         if "affine=True" in path.read_text() or "import Seen, evaluate" in path.read_text()
     }
-    assert users == {"transform/query.py", "transform/recording.py", "transform/editing.py", "forms/affine_form.py"}
+    asking = {"forms/affine_form.py", "forms/flow.py", "forms/pre_activation.py"}
+    assert users == asking | {"transform/query.py", "transform/recording.py", "transform/editing.py"}

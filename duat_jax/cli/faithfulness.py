@@ -11,7 +11,6 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
-from duat_jax.models.targets.description import TargetDescription
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
     from duat_jax.evaluation.deletion_study import Row
 
 TARGETS = {
-    "next token": TargetDescription("log-probability of the model's next token", "LogProbability"),
-    "hidden": TargetDescription("similarity to the text that follows", "Similarity"),
+    "next token": ("log-probability of the model's next token", "LogProbability"),
+    "hidden": ("similarity to the text that follows", "Similarity"),
 }
-"""The number that is read from a model with each kind of head, of another token or another text for each text."""
+"""The number that is read from a model with each kind of head, of another token or another text for each text: its
+headline and its kind."""
 
 
 def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
@@ -72,6 +72,7 @@ def faithfulness(
         from duat_jax.evaluation.deletion_plot import TITLES, draw
         from duat_jax.evaluation.deletion_study import check, manual, study
         from duat_jax.evaluation.running_text import read_texts
+        from duat_jax.models.targets.description import TargetDescription
 
         lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
         config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
@@ -88,7 +89,7 @@ def faithfulness(
                 progress=report,
             )
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        target = TARGETS[loaded.config.head.kind]
+        target = TargetDescription(*TARGETS[loaded.config.head.kind])
         content = to_json(result.as_dict(model=name, target=target, seed=seed))
         summary = f"{target}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
         tables = [

@@ -119,9 +119,9 @@ def test_error_of_a_slope_is_that_of_least_squares():
 def test_picture_has_a_column_for_each_dimension():
     one = Errors(np.array([[0.4, 0.5], [0.1, 0.2]]), np.array([[0.1, 0.1], [0.05, 0.05]]))
     figure = draw_errors({1: {"wave": one}, 2: {"wave": one}}, np.array([4.0, 8.0]))
-    left, right = figure.axes
+    left, right, below, _ = figure.axes
     assert (left.get_title(), right.get_title()) == ("1 dimension", "2 dimensions")
-    largest, mean_square, rate = (line.get_ydata() for line in left.lines)
-    close(largest, [0.2**0.5, 0.02**0.5])
-    close(mean_square, [0.1, 0.05])
-    close(rate, [0.5, 0.5 / 2**0.5])
+    for axes, expected in ((left, [0.2**0.5, 0.02**0.5]), (below, [0.1, 0.05])):
+        errors, rate = (line.get_ydata() for line in axes.lines)
+        close(errors, expected)
+        close(rate[1] / rate[0], 0.5**0.5)

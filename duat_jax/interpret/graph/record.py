@@ -65,22 +65,18 @@ class LogitChangeRecord(msgspec.Struct, forbid_unknown_fields=True):
     change: float
 
 
-class ReadNeuronRecord(ActiveNeuronRecord, forbid_unknown_fields=True):
+class ReadNeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
     """One neuron at one token, with what it reads and writes.
 
     Args:
-        term: the term that it belongs to.
-        token_index: the index of the token.
-        neuron: the index of the neuron.
-        contribution: coefficient times activation.
-        coefficient: what one unit more of its activation would add, everything held.
-        activation: how strongly it fired.
+        neuron: which one, with its contribution.
         pre_activation: what its activation function takes.
         reads: the largest parts of the pre-activation, and the sum of all others.
         raised: the outputs whose logits it raises most; empty of an encoder.
         lowered: those that it lowers most.
     """
 
+    neuron: ActiveNeuronRecord
     pre_activation: float
     reads: list[ReadPartRecord]
     raised: list[LogitChangeRecord]

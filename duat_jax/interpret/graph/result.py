@@ -185,7 +185,7 @@ class Graph(Paged, Plotted):
             other_moves={key: moves.others for key, moves in self.moves.items()},
             neurons=[
                 {
-                    **each.neuron._asdict(),
+                    "neuron": each.neuron,
                     "pre_activation": each.pre_activation,
                     "reads": [{"name": name, "part": part} for name, part in self.largest_reads(each, count)],
                     "raised": [{"output": output, "change": change} for output, change in each.raised],

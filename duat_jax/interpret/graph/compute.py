@@ -24,6 +24,7 @@ from duat_jax.interpret.pipeline import forward_from, readers_of
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
+from duat_jax.nn.linear import alike
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit
 from duat_jax.transform.keys import Key, Marked, Site
@@ -223,7 +224,8 @@ def _read(
     reads = pre_activation.read_by(recording, neurons)
     if position is None:
         return _Neurons(reads, None, None)
-    logits = pre_activation.written_by(recording, neurons)[:, position] @ model.unembedding.T
+    written = pre_activation.written_by(recording, neurons)[:, position]
+    logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
     return _Neurons(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
 
-VERSION = 2
+VERSION = 3
 """The version of the format and of the results' fields; what an older duat-jax couldn't read makes a new one."""
 
 FORMAT = "duat-jax result"

@@ -24,6 +24,7 @@ from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
 from duat_jax.interpret.pipeline import forward_from
 from duat_jax.models.config import Config
+from duat_jax.models.sites import PATTERN
 from duat_jax.models.targets.base import Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
@@ -135,7 +136,7 @@ def _collapse(model: Transformer, metric: Metric, *, gate_rule: str | None, base
 def _attention_rollout(model: Transformer, metric: Metric) -> Array:
     held = record_kinds(_states(model, metric), metric.x, (marks.HOLD,)).dynamics.held
     identity = rollout = jnp.eye(len(metric.x), dtype=metric.x.dtype)
-    for pattern in (value for key, value in held.items() if key.name == "attention.pattern"):
+    for pattern in (value for key, value in held.items() if key.name == PATTERN):
         rollout = jnp.matmul((pattern.mean(0) + identity) / 2, rollout, precision=PRECISION)
     # The tokens at which the metric is read.
     place = getattr(metric.reader, "position", None)

@@ -21,6 +21,7 @@ from duat_jax.forms import affine_form
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.secant import secant
 from duat_jax.models import layer_parts
+from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.linear import PRECISION, Linear, alike
@@ -75,9 +76,7 @@ def _sites(program: Program) -> _Units:
     def called(kind: str, name: str) -> tuple[Site, ...]:
         return tuple(site for site in program.of_kind(kind) if site.key.name == name)
 
-    return _Units(
-        called(marks.POINT, "mlp.neurons"), called(marks.POINT, "attention.mixed"), called(marks.STREAM, "layer")
-    )
+    return _Units(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
 
 
 def _stacked(sites: _Units, values: Seen) -> _Units:

@@ -17,6 +17,7 @@ from duat_jax.errors import BadText
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from duat_jax.display.result import Paged
     from duat_jax.models.config import Config
 
 
@@ -70,6 +71,30 @@ def check_options(
     for text in filter(None, texts):
         if not text.isascii() and text != text.encode(errors="ignore").decode():
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
+
+
+def pages_of(result: "Paged", html: Path | None) -> dict[Path, str]:
+    """Return the page of a result by its file, if there is one, and say how large it is going to be.
+
+    Args:
+        result: the result.
+        html: the file.
+    """
+    return say_sizes({} if html is None else {html: result.to_html()})
+
+
+def say_sizes(texts: dict[Path, str]) -> dict[Path, str]:
+    """Say on standard error how large files are going to be.
+
+    Args:
+        texts: their contents.
+
+    Returns:
+        The same.
+    """
+    for file, text in texts.items():
+        typer.echo(f"{file} is going to have {len(text.encode()) / 1e6:.2f} MB", err=True)
+    return texts
 
 
 def _read_text(
@@ -201,8 +226,8 @@ def explain(
     with one_line_errors():
         contrast_texts = versus or []
         baselines = [choice.value for choice in baseline or []]
-        texts = text, pair, head, target, contrast, against, *contrast_texts
-        check_options(texts, plot, json_file, save, csv, html)
+        given = text, pair, head, target, contrast, against, *contrast_texts
+        check_options(given, plot, json_file, save, csv, html)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
         if carries is not None:
@@ -262,10 +287,8 @@ def explain(
                 tables = table.render(result, top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))
-            pages = {} if html is None else {html: result.to_html()}
-        for file, page in pages.items():
-            typer.echo(f"{file} is going to have {len(page.encode()) / 1e6:.2f} MB", err=True)
+            texts = pages_of(result, html)
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
         notes = space_lines(tokenizer, tokens, result.predictions)
-        deliver(content, *notes, tables, figure=result.plot, texts=pages, result=result, **files)
+        deliver(content, *notes, tables, figure=result.plot, texts=texts, result=result, **files)

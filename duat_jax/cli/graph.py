@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import TOKENS, _read_output, _read_text, check_options
+from duat_jax.cli.explain import TOKENS, _read_output, _read_text, check_options, say_sizes
 from duat_jax.cli.leading_space import space_lines
 from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
@@ -96,8 +96,7 @@ def graph(
                 from networkx import generate_graphml
 
                 texts[graphml] = "\n".join(generate_graphml(result.to_networkx())) + "\n"
-        for file, written in texts.items():
-            typer.echo(f"{file} is going to have {len(written.encode()) / 1e6:.2f} MB", err=True)
+        say_sizes(texts)
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
         notes = space_lines(tokenizer, tokens, result.explanation.predictions)

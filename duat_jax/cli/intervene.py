@@ -1,142 +1,24 @@
 """The commands `duat intervene` and `duat steer`."""
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import TOKENS, check_options
+from duat_jax.cli.explain import TOKENS, check_options, pages_of
 from duat_jax.cli.leading_space import space_lines
-from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Save
+from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
 if TYPE_CHECKING:
-    from duat_jax.interpret.intervene.changes import Change, Place
+    from duat_jax.interpret.intervene.changes import Applied, Change
+    from duat_jax.interpret.intervene.result import Intervention
     from duat_jax.models.transformer import Transformer
-
-CHANGE = re.compile(
-    r"(?P<kind>neuron|head|stream)s? (?P<layer>\d+)(?::(?P<units>[\d,]+))?(?:@(?P<tokens>-?\d+(?:,-?\d+)*))?"
-    r" (?:(?P<verb>set|scale) (?P<value>-?\d+(?:\.\d+)?)|set other)"
-)
-"""A change: what, in which layer, which units, at which tokens, what is done, and with which number."""
-
-
-class _Written(NamedTuple):
-    """A change as it is written.
-
-    Args:
-        place: what is changed.
-        verb: the method of the place.
-        value: its argument; `None` for the values on the other text.
-    """
-
-    place: "Place"
-    verb: str
-    value: float | None
-
-    def change(self, other: Any = 0.0) -> "Change":
-        """Return the change, with the values on the other text where it sets these."""
-        return getattr(self.place, self.verb)(other if self.value is None else self.value)
-
-
-def _changes(written: list[str]) -> list[_Written]:
-    """Return the changes that are written, or raise an error that names all that are none."""
-    changes, problems = [], []
-    for each in written:
-        try:
-            changes.append(_change(each))
-        except BadText as error:
-            problems.append(str(error))
-    if problems:
-        raise BadText("; ".join(problems))
-    return changes
-
-
-def _change(written: str) -> _Written:
-    from duat_jax import edits
-
-    if not (match := CHANGE.fullmatch(" ".join(written.split()))) or (match["kind"] == "stream") == bool(
-        match["units"]
-    ):
-        raise BadText(
-            f"{written!r} is no change: write 'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or"
-            " 'head 5:3 set other', which is LAYER:UNITS@TOKENS; without @TOKENS every token is changed"
-        )
-    layer, tokens = int(match["layer"]), _numbers(match["tokens"])
-    if match["kind"] == "stream":
-        place: Any = edits.Stream(layer, tokens=tokens)
-    else:
-        kinds = {"neuron": edits.Neurons, "head": edits.Heads}
-        place = kinds[match["kind"]](layer, _numbers(match["units"]), tokens=tokens)
-    return _Written(place, match["verb"] or "set", None if match["value"] is None else float(match["value"]))
-
-
-def _numbers(written: str | None) -> list[int] | None:
-    return None if written is None else [int(number) for number in written.split(",") if number]
-
-
-class _Question(NamedTuple):
-    """What both commands ask: a number of a model on a text.
-
-    Args:
-        path: the model's checkpoint; the embedded model if absent.
-        dtype: of its parameters.
-        text: what it reads.
-        target: the token; the most probable one if absent.
-        about: the token whose logit is subtracted, the position, and the tokenizer.
-    """
-
-    path: Path | None
-    dtype: Dtype
-    text: str
-    target: str | None
-    about: dict[str, Any]
-
-    def load(self) -> "Transformer":
-        """Return the model."""
-        import duat_jax as duat
-
-        with loading_bar() as progress:
-            return duat.load(self.path, dtype=self.dtype.value, progress=progress)
-
-    def deliver(
-        self, model: "Transformer", changes: "list[Change]", parts: "Sequence[float | None] | None" = None, **files: Any
-    ) -> None:
-        """Run the model with the changes, and deliver the result.
-
-        Args:
-            model: the model.
-            changes: the changes.
-            parts: of each change what a contrast predicts, or `None`; a column of the table if there are any.
-            files: files of the result.
-        """
-        import duat_jax as duat
-        from duat_jax.interpret.intervene.table import render
-
-        with working("Running the model with the changes"):
-            result = duat.intervene(model, self.text, changes, self.target, **self.about)
-        if parts is not None:
-            effects = (each._replace(contrast=part) for each, part in zip(result.effects, parts, strict=True))
-            result = replace(result, effects=tuple(effects))
-        name = "embedded" if self.path is None else str(self.path).encode(errors="replace").decode()
-        if result.difference:
-            require_holding("the secant's column", result.completeness)
-        tokens = {"--target": self.target, "--contrast": self.about["contrast"]}
-        notes = space_lines(self.about["tokenizer"], tokens) if model.config.head.kind in TOKENS else []
-        deliver(to_json(result.as_dict(name)), *notes, render(result), result=result, **files)
-
-
-def _check_other_text(changes: list[_Written], versus: str | None) -> None:
-    if (versus is None) == any(each.value is None for each in changes):
-        raise BadText("--change '… set other' sets values to those on --versus TEXT: give both, or neither")
-
 
 Text = Annotated[str, typer.Argument(help="The text that the model reads.")]
 Target = Annotated[str | None, typer.Option(help="The token that is read; the most probable one if absent.")]
@@ -150,7 +32,8 @@ def intervene(
         list[str],
         typer.Option(
             help="What is changed, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
-            " LAYER:UNITS@TOKENS. 'set other' sets to the values on --versus. Repeat for several."
+            " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set other' sets to the"
+            " values on --versus. Repeat for several."
         ),
     ],
     versus: Annotated[
@@ -161,38 +44,32 @@ def intervene(
     contrast: Contrast = None,
     position: Position = None,
     dtype: Kept = Dtype.float32,
+    html: Html = None,
     save: Save = None,
     csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Turn heads or neurons off, scale or patch them, run the model again, and split what changes over the changes."""
     with one_line_errors():
-        check_options((text, target, contrast, versus), None, json_file, save, csv)
-        written = _changes(change)
-        _check_other_text(written, versus)
-        start_jax(float64=dtype is Dtype.float64)
-        import duat_jax as duat
-        from duat_jax.interpret.intervene.compute import check
-        from duat_jax.interpret.intervene.patching import check_patching, parts_of, values_of
+        check_options((text, target, contrast, versus), None, json_file, save, csv, html)
+        from duat_jax.interpret.intervene.written import parse_changes, sets_other
 
-        config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
-        about: dict[str, Any] = {"contrast": contrast, "position": position, "tokenizer": tokenizer}
-        inputs, _, applied = check(config, text, [each.change() for each in written], target, **about)
-        question = _Question(model, dtype, text, target, about)
-        files: dict[str, Any] = {"json_file": json_file, "save": save, "table": csv}
-        if versus is None:
-            question.deliver(question.load(), [each.change() for each in written], **files)
-            return
-        other = check_patching(config, inputs, versus, target, **about)
-        loaded = question.load()
-        values = values_of(loaded, other, applied)
-        with working("Contrasting"):
-            split = duat.contrast(loaded, text, other.given, target, **about)
-        parts = [
-            part if each.value is None else None for part, each in zip(parts_of(split, applied), written, strict=True)
-        ]
-        changes = [each.change(value) for each, value in zip(written, values, strict=True)]
-        question.deliver(loaded, changes, parts, **files)
+        changes = parse_changes(change, "" if versus is None else versus)
+        if (versus is None) == any(map(sets_other, changes)):
+            raise BadText("--change '… set other' sets values to those on --versus TEXT: give both, or neither")
+        start_jax(float64=dtype is Dtype.float64)
+        about = _about(model, contrast, position)
+        loaded, applied, result = _ask(model, dtype, text, changes, target, about)
+        if versus is not None:
+            import duat_jax as duat
+            from duat_jax.interpret.intervene.patching import parts_of
+
+            with working("Contrasting"):
+                split = duat.contrast(loaded, text, versus, target, **about)
+            predicted = zip(result.effects, parts_of(split, applied), map(sets_other, changes), strict=True)
+            effects = [each._replace(contrast=part) if patched else each for each, part, patched in predicted]
+            result = replace(result, effects=tuple(effects))
+        _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 
 
 def steer(
@@ -206,37 +83,58 @@ def steer(
     contrast: Contrast = None,
     position: Position = None,
     dtype: Kept = Dtype.float32,
+    html: Html = None,
     save: Save = None,
     csv: Csv = None,
     json_file: Json = None,
 ) -> None:
     """Add a direction to the residual stream at every token: from one text's last token to that of another."""
     with one_line_errors():
-        check_options((text, target, contrast, towards, away), None, json_file, save, csv)
-        if not math.isfinite(strength):
-            raise BadText(f"--strength {strength}: give a number")
+        check_options((text, target, contrast, towards, away), None, json_file, save, csv, html)
         start_jax(float64=dtype is Dtype.float64)
-        import numpy as np
+        from duat_jax.edits import Between, Stream
 
-        import duat_jax as duat
-        from duat_jax.edits import Stream
-        from duat_jax.interpret.intervene.compute import check
-        from duat_jax.interpret.intervene.patching import values_of
+        about = _about(model, contrast, position)
+        changes = [Stream(layers).steer(Between(away, towards, strength))]
+        *_, result = _ask(model, dtype, text, changes, target, about)
+        _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 
-        config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
-        problems = [f"--layers {layers} is more than the model's {config.layers}"] if layers > config.layers else []
-        last, texts = Stream(min(layers, config.layers), tokens=-1).set(0.0), []
-        for option, given in (("--towards", towards), ("--away", away)):
-            try:
-                texts.append(check(config, given, last, tokenizer=tokenizer))
-            except BadText as error:
-                problems.append(f"{option}: {error}")
-        if problems:
-            raise BadText("; ".join(problems))
-        about: dict[str, Any] = {"contrast": contrast, "position": position, "tokenizer": tokenizer}
-        check(config, text, Stream(layers).steer(0.0), target, **about)
-        question = _Question(model, dtype, text, target, about)
-        loaded = question.load()
-        plus, minus = (np.asarray(values_of(loaded, inputs, applied)[0][0], np.float64) for inputs, _, applied in texts)
-        direction = Stream(layers).steer(strength * (plus - minus))
-        question.deliver(loaded, [direction], json_file=json_file, save=save, table=csv)
+
+def _about(path: Path | None, contrast: str | None, position: int | None) -> dict[str, Any]:
+    import duat_jax as duat
+
+    return {"contrast": contrast, "position": position, "tokenizer": duat.load_tokenizer(path)}
+
+
+def _ask(
+    path: Path | None, dtype: Dtype, text: str, changes: "Sequence[Change]", target: str | None, about: dict[str, Any]
+) -> "tuple[Transformer, list[Applied], Intervention]":
+    """Check the changes, load the model and run it with them; return the model, the changes and the result."""
+    import duat_jax as duat
+    from duat_jax.interpret.intervene.compute import check
+
+    *_, applied = check(duat.load_config(path), text, changes, target, **about)
+    with loading_bar() as progress:
+        loaded = duat.load(path, dtype=dtype.value, progress=progress)
+    with working("Running the model with the changes"):
+        return loaded, applied, duat.intervene(loaded, text, changes, target, **about)
+
+
+def _deliver(
+    path: Path | None,
+    result: "Intervention",
+    target: str | None,
+    about: dict[str, Any],
+    html: Path | None,
+    **files: Any,
+) -> None:
+    """Print the result, and write its files."""
+    import duat_jax as duat
+    from duat_jax.interpret.intervene.table import render
+
+    name = "embedded" if path is None else str(path).encode(errors="replace").decode()
+    if result.reaches:
+        require_holding("the secant's column", result.completeness)
+    tokens = {"--target": target, "--contrast": about["contrast"]}
+    notes = space_lines(about["tokenizer"], tokens) if duat.load_config(path).head.kind in TOKENS else []
+    deliver(to_json(result.as_dict(name)), *notes, render(result), result=result, texts=pages_of(result, html), **files)

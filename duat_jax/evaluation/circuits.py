@@ -16,6 +16,7 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
+from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -86,10 +87,10 @@ def _of_vectors(scores: Array | None) -> Array | None:
 
 
 UNITS = {
-    "neuron x position": Units(marks.POINT, "mlp.neurons", lambda scores: scores.neurons),
-    "neuron": Units(marks.POINT, "mlp.neurons", lambda scores: _over_positions(scores.neurons), positions=False),
-    "head x position": Units(marks.POINT, "attention.mixed", lambda scores: _of_vectors(scores.heads), "head"),
-    "layer x token": Units(marks.STREAM, "layer", lambda scores: _of_vectors(scores.streams), None),
+    "neuron x position": Units(marks.POINT, NEURONS, lambda scores: scores.neurons),
+    "neuron": Units(marks.POINT, NEURONS, lambda scores: _over_positions(scores.neurons), positions=False),
+    "head x position": Units(marks.POINT, HEADS, lambda scores: _of_vectors(scores.heads), "head"),
+    "layer x token": Units(marks.STREAM, STREAM, lambda scores: _of_vectors(scores.streams), None),
 }
 """The kinds of units: a neuron at a token, a neuron at all tokens, a head at a token, the stream at a token."""
 

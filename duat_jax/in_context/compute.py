@@ -19,12 +19,13 @@ from duat_jax.errors import BadText, NotFinite
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import notes_of, secant
 from duat_jax.in_context.parameters import moved_form
-from duat_jax.in_context.result import PATTERN, Ledger
+from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number, plainly, readings
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.config import Config
+from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.nn.attention import LONGEST_STORED, Attention

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.models.layer_parts import blocks
+from duat_jax.models.sites import KEYS, PATTERN, QUERIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.block import Block
@@ -238,9 +239,9 @@ def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> lis
     def of_layers(kind: str, name: str) -> list[Array]:
         return [recording.seen[site] for site in recording.program.of_kind(kind) if site.key.name == name]
 
-    patterns = of_layers(marks.HOLD, "attention.pattern")
+    patterns = of_layers(marks.HOLD, PATTERN)
     if not masked:
-        both = of_layers(marks.POINT, "attention.queries"), of_layers(marks.POINT, "attention.keys")
+        both = of_layers(marks.POINT, QUERIES), of_layers(marks.POINT, KEYS)
         patterns = [_unmasked(attention, *pair) for (_, attention), *pair in zip(_standard(model), *both, strict=True)]
     streams = [recording.seen[site] for site in recording.program.of_kind(marks.STREAM)]
     return [

@@ -16,8 +16,6 @@ from duat_jax.in_context.record import LedgerRecord
 from duat_jax.json_record import as_record
 from duat_jax.transform.keys import Key, Marked
 
-PATTERN = "attention.pattern"
-
 COLUMNS = (
     "parameters at the part",
     "attention to the part",

@@ -9,13 +9,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.in_context.runs import logits_of
+from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
-
-PATTERN = "attention.pattern"
 
 
 def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarray, "queries keys"]:

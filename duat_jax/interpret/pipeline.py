@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.errors import NotFinite
 from duat_jax.forms.completeness import FAILS, Completeness
 from duat_jax.inputs.baselines import Reference
-from duat_jax.inputs.batching import batches, stack
+from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.embedding import TokenEmbedding
@@ -64,9 +64,18 @@ def forward_from(
         real: true for real tokens, `[tokens]`.
         stream: the number of layers before the stream that the target reads; the states of the read-out if `None`.
     """
-    if stream is None:
-        return ForwardPass(real, model.states(x, real), {})
-    return ForwardPass(real, x, {stream: model.stream(x, stream, real)})
+    return passed_on(real, model.states(x, real) if stream is None else model.stream(x, stream, real), stream)
+
+
+def passed_on(real: Any, states: Float[Array, "tokens features"], stream: int | None) -> ForwardPass:
+    """Return the forward pass whose last states are known, as far as a target reads it.
+
+    Args:
+        real: true for real tokens, `[tokens]`.
+        states: the stream that the target reads, or the states of the read-out, `[tokens, features]`.
+        stream: the number of layers before the stream; `None` for the states of the read-out.
+    """
+    return ForwardPass(real, states, {} if stream is None else {stream: states})
 
 
 def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:
@@ -120,6 +129,21 @@ def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, 
     stacked = [stack(readers[k::each_row]) for k in range(each_row)]
     streams = tuple(sorted({target.stream for target in targets[0] if target.stream is not None}))
     return jax.device_get(_read_all(model, stacked, forward_passes(model, batch, streams)))
+
+
+def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Reading, Predicted]:
+    """Read one target on one input by a plain forward pass.
+
+    Args:
+        model: the model.
+        inputs: the input.
+        target: its target.
+
+    Returns:
+        The reading and the most probable outputs there, on the host.
+    """
+    (alone,) = batches([inputs], model.config.positions, 1)
+    return row(read_targets(model, alone.inputs, [(target,)])[0], 0)
 
 
 @jax.jit

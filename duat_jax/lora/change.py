@@ -116,8 +116,8 @@ def lora_change(
     # Weights first, dynamic parameters second.
     corners = {(w, d): jax.device_get(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    of_scales = model, adapters, text, readers[1]
-    split, first_order, alone = jax.device_get((_split(*of_scales), _first_order(*of_scales), _alone(*of_scales)))
+    given = model, adapters, text, readers[1]
+    split, first_order, alone = jax.device_get((_split(*given), _first_order(*given), _alone(*given)))
     whole = jax.device_get(_closure(difference, columns, list(corners.values())))
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
@@ -139,7 +139,7 @@ def lora_change(
         effects=tuple(
             Effect(
                 name,
-                float(split.parts[name]),
+                float(split.parts[name].sum()),
                 float(first_order[name]),
                 float(alone[name]) - numbers["without adapters"],
             )
@@ -214,33 +214,42 @@ def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Com
     return completeness_of(difference, parts, rounded)
 
 
-def _number(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Callable[[Any], Array]:
-    """Return the metric as a function of the adapters' scales."""
+def _number(model: Transformer, inputs: Inputs, reader: Reader) -> Callable[[Adapters], Array]:
+    """Return the metric as a function of the adapters."""
     real = jnp.asarray(inputs.real)
     x = model.embed(inputs.given, inputs.segments)
 
-    def number(scales: Any) -> Array:
-        changed = adapt(model, scaled(adapters, scales))
+    def number(adapters: Adapters) -> Array:
+        changed = adapt(model, adapters)
         return reader.read(changed, ForwardPass(real, changed.states(x, real), {})).value
 
     return number
 
 
-def _scales(adapters: Adapters, value: int) -> dict[str, Array]:
-    return {name: jnp.full_like(adapter.scale, value) for name, adapter in adapters.items()}
+def _of_scales(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Callable[[Any], Array]:
+    """Return the metric as a function of factors of the adapters' updates."""
+    number = _number(model, inputs, reader)
+    return lambda scales: number(scaled(adapters, scales))
 
 
 # Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
 def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Secant:
-    """Return the secant from no adapters to all adapters."""
-    return secant(_number(model, adapters, inputs, reader))(_scales(adapters, 1), _scales(adapters, 0))
+    """Return the secant from no adapters to all adapters, in the entries of each one's factor `B`."""
+    number = _number(model, inputs, reader)
+    ups = {name: adapter.up for name, adapter in adapters.items()}
+
+    def of_ups(ups: dict[str, Array]) -> Array:
+        return number({name: adapter._replace(up=ups[name]) for name, adapter in adapters.items()})
+
+    return secant(of_ups)(ups, jax.tree.map(jnp.zeros_like, ups))
 
 
 @jax.jit
 def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
     """Return the derivative with respect to every adapter's scale at the base."""
-    return jax.grad(_number(model, adapters, inputs, reader))(_scales(adapters, 0))
+    base = {name: jnp.zeros_like(adapter.scale) for name, adapter in adapters.items()}
+    return jax.grad(_of_scales(model, adapters, inputs, reader))(base)
 
 
 @jax.jit
@@ -259,5 +268,5 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
-    numbers = jax.lax.map(_number(model, adapters, inputs, reader), scales)
+    numbers = jax.lax.map(_of_scales(model, adapters, inputs, reader), scales)
     return dict(zip(adapters, numbers, strict=True))

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import BadText
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
+from duat_jax.models import sites
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
-from duat_jax.pruning import places
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
@@ -70,13 +70,13 @@ def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list
         model: a language model.
         ids: token ids, `[batch, tokens]`.
     """
-    sites = [places.neurons(layer) for layer in range(model.config.layers)]
+    every = [sites.neurons(layer) for layer in range(model.config.layers)]
     x = model.embed(ids[:, :-1])
 
     def loss(added: list[Array]) -> tuple[Array, list[Array]]:
-        edits = {site: Edit(added=value) for site, value in zip(sites, added, strict=True)}
+        edits = {site: Edit(added=value) for site, value in zip(every, added, strict=True)}
         recording = record_kinds(edit(model.output, edits), x, (marks.POINT,))
-        return losses(recording.value, ids[:, 1:]).sum(), [recording.seen[site] for site in sites]
+        return losses(recording.value, ids[:, 1:]).sum(), [recording.seen[site] for site in every]
 
     zeros = [jnp.zeros((*x.shape[:-1], block.neurons), x.dtype) for block in model.config.blocks]
     weights, activations = jax.grad(loss, has_aux=True)(zeros)
@@ -95,11 +95,11 @@ def held_coefficients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tu
 
     Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
     """
-    sites = [places.neurons(layer) for layer in range(model.config.layers)]
+    every = [sites.neurons(layer) for layer in range(model.config.layers)]
     recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.POINT))
     readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
-    covectors = coefficients(recording, sites, readout)
-    return [recording.seen[site] for site in sites], [covectors[site] for site in sites]
+    covectors = coefficients(recording, every, readout)
+    return [recording.seen[site] for site in every], [covectors[site] for site in every]
 
 
 WEIGHTS: dict[str, Weights] = {"gradient": gradients, "contribution": held_coefficients}

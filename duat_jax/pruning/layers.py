@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import DuatError
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
-from duat_jax.models import layer_parts
+from duat_jax.models import layer_parts, sites
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.stack import Stack
@@ -29,11 +29,11 @@ from duat_jax.transform.recording import record_kinds
 
 def _contributions(model: Transformer, ids: Array, before: Array, after: Array) -> Array:
     """Return the sum over tokens of `⟨u_i, x_i − x_{i−1}⟩²`, the squared contribution of each layer to the loss."""
-    sites = places.streams(model.config.layers)
+    every = sites.streams(model.config.layers)
     recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.STREAM))
     readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
-    by_site = coefficients(recording, sites[1:], readout)
-    covectors = jnp.stack([by_site[site] for site in sites[1:]])
+    by_site = coefficients(recording, every[1:], readout)
+    covectors = jnp.stack([by_site[site] for site in every[1:]])
     return ((covectors * (after - before)).sum(-1) ** 2).sum((1, 2))
 
 
@@ -57,7 +57,7 @@ RANKINGS = (*METHODS, RANDOM)
 
 @partial(jax.jit, static_argnames="method")
 def _score(model: Transformer, ids: Array, method: str) -> list[Array]:
-    streams = places.streams(model.config.layers)
+    streams = sites.streams(model.config.layers)
     seen = record_kinds(model.output, model.embed(ids[:, :-1]), (marks.STREAM,)).seen
     x = jnp.stack([seen[site] for site in streams])
     return [METHODS[method](model, ids, x[:-1], x[1:])]
@@ -155,7 +155,7 @@ def compensation_problems(model: Transformer, compensation: str) -> list[str]:
 @partial(jax.jit, static_argnames=("layer", "end"))
 def _missing(model: Transformer, ids: Array, layer: int, end: int) -> list[Array]:
     """Return sums over tokens, `a, aaᵀ, y, ayᵀ`, of a layer's activations and the sum of the next layers' updates."""
-    streams, site = places.streams(model.config.layers), places.neurons(layer)
+    streams, site = sites.streams(model.config.layers), sites.neurons(layer)
     seen = record_kinds(model.output, model.embed(ids[:, :-1]), (marks.STREAM, marks.POINT)).seen
     a, y = (x.reshape(-1, x.shape[-1]) for x in (seen[site], seen[streams[end]] - seen[streams[layer + 1]]))
     return [total for values in (a, y) for total in (values.sum(0), jnp.matmul(a.T, values, precision=PRECISION))]

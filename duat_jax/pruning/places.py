@@ -1,38 +1,9 @@
-"""Marks of a model's neurons, heads and streams, and a check that the model can be pruned."""
+"""The layers that can be pruned, and a check that a model can be."""
 
 from collections.abc import Iterable
 
 from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
-from duat_jax.transform import marks
-from duat_jax.transform.keys import Key, Site
-
-
-def neurons(layer: int) -> Site:
-    """Return the mark of a layer's neurons, the input of the outer map: `σ(z)`, or with a gate `σ(g) u`.
-
-    Args:
-        layer: the layer, from 0.
-    """
-    return Site(marks.POINT, Key((f"layers.{layer}",), "mlp.neurons", 0))
-
-
-def heads(layer: int) -> Site:
-    """Return the mark of the mixed values of a layer's heads, before the output map.
-
-    Args:
-        layer: the layer, from 0.
-    """
-    return Site(marks.POINT, Key((f"layers.{layer}",), "attention.mixed", 0))
-
-
-def streams(layers: int) -> list[Site]:
-    """Return the marks of the residual stream before the first block and after every block.
-
-    Args:
-        layers: number of blocks.
-    """
-    return [Site(marks.STREAM, Key((), "layer", i)) for i in range(layers + 1)]
 
 
 def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list[str]:

@@ -245,7 +245,7 @@ def test_steer_adds_the_difference_of_two_streams():
     options = "--towards", texts[0], "--away", texts[1], "--layers", 2, "--strength", 3
     found = json.loads(run("steer", TEXT, *options, "--json", "-").stdout)
     assert abs(found["difference"] - expected.difference) < 1e-3 * abs(expected.difference)
-    assert "more than the model's" in run("steer", TEXT, *options[:4], "--layers", 99).stderr
+    assert "stream 99 isn't there" in run("steer", TEXT, *options[:4], "--layers", 99).stderr
 
 
 @pytest.mark.parametrize("text", ["你好", "naïve 🙂", "e\u0301"])
@@ -280,11 +280,11 @@ MISTAKES = {
     "intervene, a target": (["intervene", "a b", "--change", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
     "steer, a layer and a text": (
         ["steer", "a b", "--towards", "a", "--away", "", "--layers", "9"],
-        ["--layers 9 is more than the model's 6", "--away: the text is empty"],
+        ["change 0: stream 9 isn't there before what is read: give 0 to 6", "the text away"],
     ),
     "steer, a strength": (
         ["steer", "a b", "--towards", "a", "--away", "b", "--layers", "1", "--strength", "nan"],
-        ["--strength nan"],
+        ["the strength nan isn't finite"],
     ),
     "graph": (
         ["graph", "a b", "--target", "a b c", "--position", "77"],

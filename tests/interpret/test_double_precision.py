@@ -1,6 +1,7 @@
 """Where parts miss a value, the value in double precision tells whose fault it is: the parts' or the forward pass'."""
 
 import jax
+import numpy as np
 import pytest
 from accounts import account
 from flax import nnx
@@ -31,8 +32,9 @@ def make_model(large=LARGE):
     model.embedding.token[...] *= 30
     for layer in model.stack.blocks:
         values, output = layer.attention.value.kernel, layer.attention.output.kernel
-        values[...] = values[...].at[:, 1].set(0).at[4].set(0).at[4, :2].set(large)
-        output[...] = output[...].at[1].set(-output[0])
+        # Another feature stands between the two, so that it is lost in their sum in whatever order a processor adds.
+        values[...] = values[...].at[:, 2].set(0).at[4].set(0).at[4, np.array([0, 2])].set(large)
+        output[...] = output[...].at[2].set(-output[0])
     return model
 
 
@@ -62,6 +64,11 @@ def no_double_precision(_):
     raise AssertionError("computed in double precision though the verdict holds")
 
 
+def nearer_to_the_sum(completeness):
+    exact = completeness.in_float64
+    return exact is not None and abs(float(completeness.sum) - exact) < abs(float(completeness.value) - exact)
+
+
 @pytest.mark.parametrize("name", ASK)
 def test_what_holds_is_computed_once(name, monkeypatch):
     monkeypatch.setattr(pipeline, "in_double_precision", no_double_precision)
@@ -71,7 +78,9 @@ def test_what_holds_is_computed_once(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ASK)
 def test_a_forward_pass_that_cancels_large_numbers_is_named(name):
-    found = ASK[name][1](make_model())
+    # Value and sum are both rounded, and of which large number the value suffers more depends on the processor.
+    answers = (ASK[name][1](make_model(large)) for large in 2.0 ** np.arange(18, 24, 0.1))
+    found = next(each for each in answers if nearer_to_the_sum(each.completeness))
     completeness = found.completeness
     assert completeness.verdict == "fails"
     assert "ill-conditioned in float32" in completeness.note

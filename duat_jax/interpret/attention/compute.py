@@ -18,6 +18,7 @@ from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.sites import HEADS, KEYS, QUERIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, require_loaded, whole_number
 from duat_jax.nn.linear import alike
@@ -29,7 +30,6 @@ from duat_jax.transform.recording import Recording, record_kinds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-QUERIES, KEYS, MIXED = "attention.queries", "attention.keys", "attention.mixed"
 THE = {"key": "key", "versus": "key that it is compared with"}
 
 
@@ -225,7 +225,7 @@ def _recorded(
     """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
     recording = record_kinds(lambda parts: model.hidden(sum(parts.values())), _embeddings(model, inputs), KINDS)
     points = recording.program.steps(marks.POINT)
-    earlier = [step.site for step in points if step.site.key.name == MIXED and _layer_of(step.site.key) < layer]
+    earlier = [step.site for step in points if step.site.key.name == HEADS and _layer_of(step.site.key) < layer]
     here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
     return recording, here, tuple(earlier) if through_heads else ()
 

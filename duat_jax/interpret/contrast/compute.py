@@ -18,6 +18,7 @@ from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.pipeline import certified, forward_from
+from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
@@ -26,9 +27,6 @@ from duat_jax.transform.keys import Marked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-HEADS, NEURONS = "attention.mixed", "mlp.neurons"
-"""The points at which heads and neurons are told from each other."""
 
 
 class _Parts(NamedTuple):

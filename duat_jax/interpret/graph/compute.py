@@ -1,41 +1,40 @@
 """Graph one number: follow it through the streams, heads and neurons of a model."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.forms import flow, pre_activation
-from duat_jax.forms.completeness import Completeness, entrywise_completeness
+from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
 from duat_jax.forms.pre_activation import Neurons, Reads
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
+from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY, explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.result import Graph, Moves, NeuronGroup, ReadNeuron
-from duat_jax.interpret.intervene.compute import run_edited
-from duat_jax.interpret.pipeline import forward_from, readers_of
+from duat_jax.interpret.pipeline import forward_from, passed_on, read_target, readers_of
+from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.nn.linear import alike
 from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit
+from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Key, Marked, Site
 from duat_jax.transform.recording import Recording, record_kinds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MIXED, VALUES, PATTERN, QUERIES, KEYS = (
-    f"attention.{name}" for name in ("mixed", "values", "pattern", "queries", "keys")
-)
 SOURCES = 6
 """The number of tokens that a token has edges from; the others are one sum."""
 NEURONS = 24
@@ -98,7 +97,7 @@ def graph(
     )
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
-    reading = run_edited(model, reader, text, None, stream)
+    reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
     found = jax.device_get(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
     streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in found.of_streams)
@@ -145,17 +144,11 @@ def _recorded(model: Transformer, inputs: Inputs, stream: int | None, kinds: tup
 @partial(jax.jit, static_argnames=("stream", "count"))
 def _flow(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> _Flow:
     recording = _recorded(model, inputs, stream, flow.KINDS)
-    found = flow.flow(recording, readout, mixed=MIXED, values=VALUES)
-    held, points = recording.dynamics.held, recording.dynamics.points
+    found = flow.flow(recording, readout, mixed=HEADS, values=VALUES)
 
     def moves(key: Key) -> _Moves:
         block: Any = model.stack.blocks[key.layer or 0]
-        pattern = {k.scope: part for k, part in held.items() if k.name == PATTERN}.get(key.scope)
-        if pattern is None:  # of a long text it isn't kept
-            queries, keys = (
-                {k.scope: v for k, v in points.items() if k.name == name}[key.scope] for name in (QUERIES, KEYS)
-            )
-            pattern = block.attention.pattern(queries, keys, inputs.real)
+        pattern = pattern_of(block, recording, key.scope, inputs.real)
         (values,) = (part for k, part in found.values.items() if k.scope == key.scope)
         values = jnp.repeat(values, block.attention.heads // values.shape[-2], -2)
         parts = pattern * jnp.einsum("thd,shd->hts", found.on_mixed[key], values, precision=PRECISION)
@@ -187,14 +180,18 @@ def _completeness(
     for row, each in enumerate(moves.values(), 1):
         np.add.at(moved[row], each.tokens, each.parts.sum(-1))
         moved[row] += each.others.sum(-1)
-    of_tokens = entrywise_completeness(jnp.asarray(streams), [jnp.asarray(part) for part in (*parts, moved)])
-    value = jnp.asarray(explanation.completeness.value)
-    of_value = entrywise_completeness(value, [jnp.asarray(part) for part in (*streams[-1], after)])
-    all_of_them = [jax.tree.map(np.ravel, each.on_host()) for each in (of_tokens, of_value)]
-    every = jax.tree.map(lambda *leaves: np.concatenate(leaves), *all_of_them)
+    value = streams.dtype.type(explanation.completeness.value)
+    every = _of_every_sum(streams, [*parts, moved], value, streams.dtype.type(after)).on_host()
     share = np.abs(every.error) / np.where(every.tolerance == 0, 1, every.tolerance)
     worst = int(np.argmax(np.where(np.isnan(share), np.inf, share)))
     return jax.tree.map(lambda leaf: leaf[worst], every)
+
+
+@jax.jit
+def _of_every_sum(streams: Array, parts: list[Array], value: Array, after: Array) -> Completeness:
+    """Return the completeness of every token of every stream, and last that of the value."""
+    of_tokens, of_value = entrywise_completeness(streams, parts), completeness_of(value, [streams[-1], after])
+    return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.ravel(leaf) for leaf in leaves]), of_tokens, of_value)
 
 
 class _Neurons(NamedTuple):
@@ -206,14 +203,16 @@ class _Neurons(NamedTuple):
 def _neurons(
     model: Transformer, inputs: Inputs, explanation: Explanation, chosen: list[ActiveNeuron], stream: int | None
 ) -> _Neurons:
-    numbers = {key: number for number, key in enumerate(explanation.terms)}
-    neurons = Neurons(
-        jnp.array([numbers[each.term] for each in chosen]),
-        jnp.array([each.token_index for each in chosen]),
-        jnp.array([each.neuron for each in chosen]),
-    )
+    neurons = _places(explanation, chosen)
     says = model.config.head.kind in ("next token", "masked token") and stream is None
     return jax.device_get(_read(model, inputs, neurons, stream, explanation.target.position if says else None))
+
+
+def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> Neurons:
+    """Return the neurons by the numbers of their terms, of their tokens, and of their own."""
+    numbers = {key: number for number, key in enumerate(explanation.terms)}
+    places = [(numbers[each.term], each.token_index, each.neuron) for each in chosen]
+    return Neurons(*np.array(places, np.int32).reshape(-1, 3).T)
 
 
 @partial(jax.jit, static_argnames="stream")
@@ -260,22 +259,39 @@ def _groups(
     explanation: Explanation,
     chosen: list[ActiveNeuron],
     stream: int | None,
-) -> Any:
+) -> Iterator[NeuronGroup]:
     """Yield the neurons of each token, with the change of the value when the model is run again without them."""
     by_token: dict[int, list[int]] = {}
     for place, neuron in enumerate(chosen):
         by_token.setdefault(neuron.token_index, []).append(place)
-    keys = dict.fromkeys(neuron.term for neuron in chosen)
-    length = len(inputs.real)
+    widths = tuple((key, activations.shape[-1]) for key, activations in explanation.activations.items())
+    neurons = _places(explanation, chosen)
     for token, members in sorted(by_token.items()):
-        kept = {key: np.ones((length, explanation.activations[key].shape[-1]), np.float32) for key in keys}
-        for place in members:
-            kept[chosen[place].term][token, chosen[place].neuron] = 0
-        edits = {Site(marks.ACTIVATION, key): Edit(mask, np.zeros_like(mask)) for key, mask in kept.items()}
-        changed = float(run_edited(model, reader, inputs, edits, stream).value)
+        off = np.isin(np.arange(len(chosen)), members)
         yield NeuronGroup(
             name=explanation.tokens[token],
             members=tuple(members),
             predicted=-sum(chosen[place].contribution for place in members),
-            measured=changed - explanation.value,
+            measured=float(_without(model, reader, inputs, neurons, off, widths, stream)) - explanation.value,
         )
+
+
+@partial(jax.jit, static_argnames=("widths", "stream"))
+def _without(
+    model: Transformer,
+    reader: Reader,
+    inputs: Inputs,
+    neurons: Neurons,
+    off: Bool[Array, "neurons"],
+    widths: tuple[tuple[Key, int], ...],
+    stream: int | None,
+) -> Float[Array, ""]:
+    """Return the number of the model run again with some neurons switched off."""
+    real: Any = inputs.real
+    edits = {}
+    for term, (key, width) in enumerate(widths):
+        factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
+        kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
+        edits[Site(marks.ACTIVATION, key)] = Edit(kept)
+    run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
+    return reader.read(model, passed_on(real, run(model.embed(inputs.given, inputs.segments)), stream)).value

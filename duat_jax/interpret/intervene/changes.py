@@ -1,20 +1,22 @@
-"""Changes inside a model: neurons, heads or a stream, set, scaled, or steered along a direction."""
+"""Changes of values inside a model: set, scaled, or steered along a direction."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.validation import whole_number
-from duat_jax.transform import marks
-from duat_jax.transform.keys import Key, Site
+from duat_jax.transform.keys import Site
 
-HEADS, NEURONS, STREAM = "attention.mixed", "mlp.neurons", "layer"
-"""The marks at which heads, neurons and streams are changed."""
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from duat_jax.models.transformer import Transformer
 
 SHOWN = 4
 """The largest number of tokens or units that a message names."""
@@ -48,7 +50,8 @@ class Applied(NamedTuple):
         every: whether every token is changed.
         here: which values are changed, `[tokens, features]`, or of heads `[tokens, heads, head_features]`.
         kept: the factor, of the same shape.
-        added: the summand, of the same shape.
+        added: the summand, of the same shape; zero where a source gives it.
+        source: computes the summand by a model; absent where it is given by numbers.
     """
 
     site: Site
@@ -60,125 +63,42 @@ class Applied(NamedTuple):
     here: Bool[np.ndarray, "tokens *shape"]
     kept: Float[np.ndarray, "tokens *shape"]
     added: Float[np.ndarray, "tokens *shape"]
+    source: "Source | None" = None
 
+    @property
+    def chosen(self) -> tuple[np.ndarray, ...]:
+        """The place of the changed values in all values of a text."""
+        return np.ix_(self.tokens, *([] if self.units is None else [self.units]))
 
-@dataclass(frozen=True, eq=False)
-class Place(ABC):
-    """Values inside a model that can be changed; each method returns a `Change`.
-
-    What is given is a number, or an array that broadcasts to the values of the tokens and units that are named:
-    `[tokens, neurons]`, `[tokens, heads, head_features]`, or of a stream `[tokens, features]`.
-    """
-
-    def set(self, value: Any) -> "Change":
-        """Put other values in their place: `m ↦ v`.
+    def adding(self, values: np.ndarray) -> "Applied":
+        """Return the change with the values that its source gives.
 
         Args:
-            value: `v`.
+            values: what broadcasts to the changed values.
         """
-        return Change(self, "set to", 0, value, value)
+        added = self.added.copy()
+        added[self.chosen] = values
+        return self._replace(added=added)
 
-    def scale(self, factor: Any) -> "Change":
-        """Multiply them: `m ↦ s m`.
 
-        Args:
-            factor: `s`.
-        """
-        return Change(self, "scaled by", factor, 0, factor)
-
-    def steer(self, direction: Any) -> "Change":
-        """Add a direction: `m ↦ m + d`.
-
-        Args:
-            direction: `d`.
-        """
-        return Change(self, "steered by", 1, direction, direction)
+class Source(ABC):
+    """Values that a model computes, given in the place of numbers to be set or to be added."""
 
     @abstractmethod
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem."""
+    def _how(self) -> str:
+        """Return the source, in words."""
 
+    @abstractmethod
+    def _check(
+        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        """Add everything that is wrong with it to the problems; the change is absent where its place isn't there."""
 
-@final
-@dataclass(frozen=True, eq=False)
-class Neurons(Place):
-    """Neurons of one layer's MLP, as its output matrix reads them: `σ(z)`, or with a gate `σ(g) u`.
-
-    Args:
-        layer: the layer, from 0.
-        neurons: one, or several of them; of experts, those of a token's first choice come first.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent.
-
-    Example:
-        >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].change
-        "layer 3, neurons 17, 20, token 2, '7': set to 0"
-    """
-
-    layer: Any
-    neurons: Any
-    tokens: Any = None
-
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        if (layer := _layer(self.layer, layers, problems)) is None:
-            return None
-        block = config.blocks[layer]
-        count = block.neurons * (block.chosen_experts or 1)
-        return _in_layer(layer, NEURONS, "neuron", self.neurons, (count,), problems)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Heads(Place):
-    """Attention heads of one layer, as its output matrix reads them: what each mixes of the tokens' values.
-
-    Args:
-        layer: the layer, from 0.
-        heads: one, or several of them.
-        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent.
-
-    Example:
-        >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Heads(2, 0).scale(0.5)).effects[0].change
-        'layer 2, head 0, every token: scaled by 0.5'
-    """
-
-    layer: Any
-    heads: Any
-    tokens: Any = None
-
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        if (layer := _layer(self.layer, layers, problems)) is None:
-            return None
-        block = config.blocks[layer]
-        features = block.head_features or block.features // block.heads
-        return _in_layer(layer, HEADS, "head", self.heads, (block.heads, features), problems)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Stream(Place):
-    """The residual stream between two layers.
-
-    Args:
-        layers: the number of layers before it, from 0 to all.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent.
-
-    Example:
-        >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Stream(6, tokens=[1, 2]).scale(0)).effects[0].change
-        'stream 6, tokens 1, 2: scaled by 0'
-    """
-
-    layers: Any
-    tokens: Any = None
-
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        number = whole_number(self.layers)
-        if number is None or not 0 <= number <= layers:
-            problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
-            return None
-        return Where(Site(marks.STREAM, Key((), STREAM, number)), f"stream {number}", None, (config.features,))
+    @abstractmethod
+    def _values(
+        self, model: "Transformer", inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None"
+    ) -> np.ndarray:
+        """Return the values, which broadcast to those of the change's tokens and units."""
 
 
 @final
@@ -214,17 +134,20 @@ class Change:
         rows = (
             tuple(range(tokens))
             if every_token
-            else _indices(self.place.tokens, "token", tokens, problems, from_end=True)
+            else indices(self.place.tokens, "token", tokens, problems, from_end=True)
         )
         if place is None or not rows:
             return None
         shape = (tokens, *place.shape)
         index = np.ix_(rows) if place.units is None else np.ix_(rows, place.units)
+        here, kept, added = np.zeros(shape, bool), np.ones(shape), np.zeros(shape)
+        here[index] = True
+        if isinstance(self.added, Source):
+            kept[index], how = self.kept, f"{self.verb} {self.added._how()}"
+            return Applied(place.site, place.name, how, rows, place.units, every_token, here, kept, added, self.added)
         values = _broadcast(self.given, np.zeros(shape)[index].shape, f"{place.name}: what it is {self.verb}", problems)
         if values is None:
             return None
-        here, kept, added = np.zeros(shape, bool), np.ones(shape), np.zeros(shape)
-        here[index] = True
         kept[index], added[index] = self.kept, self.added
         how = (
             f"{self.verb} {values:g}"
@@ -232,15 +155,6 @@ class Change:
             else f"{self.verb} values of size {np.linalg.norm(values):.3g}"
         )
         return Applied(place.site, place.name, how, rows, place.units, every_token, here, kept, added)
-
-
-def _in_layer(
-    layer: int, name: str, unit: str, given: Any, shape: tuple[int, ...], problems: list[str]
-) -> Where | None:
-    if (units := _indices(given, unit, shape[0], problems)) is None:
-        return None
-    named = f"layer {layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
-    return Where(Site(marks.POINT, Key((f"layers.{layer}",), name, 0)), named, units, shape)
 
 
 def some(numbers: tuple[int, ...]) -> str:
@@ -252,18 +166,18 @@ def some(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
 
-def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:
-    number = whole_number(layer)
-    if number is None or not 0 <= number < layers:
-        problems.append(f"layer {quoted(layer)} is none of the {layers} before what is read, counted from 0")
-        return None
-    return number
-
-
-def _indices(
+def indices(
     given: Any, what: str, count: int, problems: list[str], *, from_end: bool = False
 ) -> tuple[int, ...] | None:
-    """Return which of several units are meant, or nothing where there is a problem or there are none."""
+    """Return which of several units are meant, or nothing where there is a problem or there are none.
+
+    Args:
+        given: one or several numbers.
+        what: the name of the units.
+        count: how many units there are.
+        problems: where everything that is wrong is added.
+        from_end: whether negative numbers count from the end.
+    """
     if not count:
         return None
     try:

@@ -15,15 +15,26 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.forms.secant import notes_of, secant
 from duat_jax.inputs.batching import bucket, padded
-from duat_jax.inputs.labels import Labels, labels_of
+from duat_jax.inputs.labels import Labels, Prediction, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
-from duat_jax.interpret.intervene.changes import Applied, Change, some
+from duat_jax.interpret.intervene.changes import Applied, Change, Source, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.pipeline import certified, forward_from, readers_of, require_finite
+from duat_jax.interpret.intervene.slots import Alike, Slots, at_slots, edits_of, marks_alike, slots_of
+from duat_jax.interpret.pipeline import (
+    Predicted,
+    certified,
+    forward_from,
+    passed_on,
+    read,
+    read_target,
+    readers_of,
+    recomputation,
+    require_finite,
+)
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading, Target
+from duat_jax.models.targets.base import OneTarget, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.transform import marks
@@ -34,8 +45,6 @@ from duat_jax.transform.recording import record_kinds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-Edits = dict[Site, Edit]
 
 
 @renamed_arguments(given="inputs")
@@ -89,48 +98,62 @@ def intervene(
         ('holds', 2)
     """
     require_loaded(model)
-    checked, metric, applied = check(model.config, inputs, changes, target, contrast, against, position, tokenizer)
+    checked, metric, given = check(model.config, inputs, changes, target, contrast, against, position, tokenizer)
+    applied = [
+        each if each.source is None else each.adding(each.source._values(model, checked, each, tokenizer))
+        for each in given
+    ]
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
-    (reader,) = readers_of(model, [metric])
-    before = run_edited(model, reader, text, None, stream)
-    reader = reader.pinned(before)
-    all_edits = _edits(applied, applied, len(text.real))
-    after = float(run_edited(model, reader, text, all_edits, stream).value)
-    label = metric.describe(jax.device_get(before), labels)
-    numbers = {"as it is": float(before.value), "with the changes": after}
+    alike = marks_alike(model.config, model.config.layers if stream is None else stream, applied)
+
+    def run(model: Transformer, *chosen: Applied) -> tuple[Reading, Predicted]:
+        """Run the model with chosen changes, and read what was read without any."""
+        (reader,) = readers_of(model, [metric])
+        slots = slots_of(alike, applied, chosen, len(text.real))
+        return jax.device_get(_run(model, reader.pinned(before), text, alike, slots, stream))
+
+    before, predicted = read_target(model, checked, metric)
+    changed, changed_predicted = run(model, *applied)
+    label = metric.describe(before, labels)
+    numbers = {"as it is": float(before.value), "with the changes": float(changed.value)}
     require_finite(label.headline, numbers, "check the model's weights, or change by less")
 
-    def alone(change: Applied) -> float:
-        return float(run_edited(model, reader, text, _edits(applied, [change], len(text.real)), stream).value)
+    def difference(changed: Reading) -> float:
+        return float(changed.value) - numbers["as it is"]
 
     def recompute(model: Transformer) -> Array:
-        (reader,) = readers_of(model, [metric])
-        runs = (run_edited(model, reader.pinned(before), text, edits, stream).value for edits in (all_edits, None))
-        return jnp.subtract(*runs)
+        return run(model, *applied)[0].value - recomputation(text, metric, before)(model)
 
-    parts = jax.device_get(_split(model, reader, text, all_edits, before.readout, stream))
+    def says(predicted: Predicted) -> tuple[Prediction, ...]:
+        return () if predicted is None or stream is not None else labels.predictions(*predicted)
+
+    slots = slots_of(alike, applied, applied, len(text.real))
+    (reader,) = readers_of(model, [metric])
+    parts = jax.device_get(_split(model, reader.pinned(before), text, alike, slots, before.readout, stream))
     return Intervention(
         family=model.config.family,
         tokens=labels.names,
         target=label,
         before=numbers["as it is"],
-        after=after,
+        after=numbers["with the changes"],
+        predictions=says(predicted),
+        changed_predictions=says(changed_predicted),
         effects=tuple(
             Effect(
                 change=f"{change.name}, {_tokens(change, labels)}: {change.how}",
                 tokens=change.tokens,
                 units=change.units,
-                frozen=_of(change, parts.frozen),
-                secant=_of(change, parts.secant),
-                alone=(after if len(applied) == 1 else alone(change)) - numbers["as it is"],
+                frozen=_of(change, parts.frozen, alike, slots),
+                secant=_of(change, parts.secant, alike, slots),
+                alone=difference(changed if len(applied) == 1 else run(model, change)[0]),
             )
             for change in applied
         ),
         discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain runs.
         completeness=certified(
-            parts.completeness.against(before.value.dtype.type(after - numbers["as it is"])), model, recompute
+            parts.completeness.against(before.value.dtype.type(difference(changed))), model, recompute
         ),
         notes=notes_of(parts.unrecognised),
     )
@@ -183,6 +206,8 @@ def check(
     for i, change in enumerate(several):
         found: list[str] = []
         one = change.applied(config, tokens, layers, found)
+        if isinstance(change.added, Source) and request is not None:
+            change.added._check(config, request[0], one, tokenizer, found)
         problems += [f"change {i}: {problem}" for problem in found]
         if one is None:
             continue
@@ -195,22 +220,9 @@ def check(
     return *request, list(applied.values())
 
 
-def _edits(applied: Sequence[Applied], chosen: Sequence[Applied], length: int) -> Edits:
-    """Return the edits of chosen changes at the marks of all of them, in the shapes of a padded text."""
-
-    def pad(values: np.ndarray, beyond: float) -> np.ndarray:
-        return np.pad(values, [(0, length - len(values)), *[(0, 0)] * (values.ndim - 1)], constant_values=beyond)
-
-    edits = {change.site: Edit(np.ones_like(change.kept), np.zeros_like(change.added)) for change in applied}
-    for change in chosen:
-        kept, added = edits[change.site]
-        edits[change.site] = Edit(np.where(change.here, change.kept, kept), np.where(change.here, change.added, added))
-    return {site: Edit(pad(kept, 1.0), pad(added, 0.0)) for site, (kept, added) in edits.items()}
-
-
 class _Parts(NamedTuple):
-    frozen: dict[Site, Array]
-    secant: dict[Site, Array]
+    frozen: list[Float[Array, "slots tokens *shape"]]
+    secant: list[Float[Array, "slots tokens *shape"]]
     discontinuities: dict[str, Array]
     completeness: Completeness
     unrecognised: dict[str, Array]
@@ -221,54 +233,70 @@ def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Arra
     return lambda x: forward_from(model, x, real, stream).at(stream)
 
 
-def _read(model: Transformer, reader: Reader, real: Any, states: Array, stream: int | None) -> Reading:
-    return reader.read(model, ForwardPass(real, states, {} if stream is None else {stream: states}))
+@partial(jax.jit, static_argnames=("alike", "stream"))
+def _run(
+    model: Transformer,
+    reader: Reader,
+    inputs: Inputs,
+    alike: tuple[Alike, ...],
+    slots: tuple[Slots, ...],
+    stream: int | None,
+) -> tuple[Reading, Predicted]:
+    """Return the target's reading with changes, and the most probable outputs where it reads the last states."""
+    states = edit(_states(model, inputs.real, stream), edits_of(alike, slots))
+    passed = passed_on(inputs.real, states(model.embed(inputs.given, inputs.segments)), stream)
+    return read(model, reader, passed) if stream is None else (reader.read(model, passed), None)
 
 
-@partial(jax.jit, static_argnames="stream")
-def run_edited(model: Transformer, reader: Reader, inputs: Inputs, edits: Edits | None, stream: int | None) -> Reading:
-    """Return the target's reading, with edits or without: a program of its own, with which the parts are compared."""
-    states = _states(model, inputs.real, stream)
-    run = states if edits is None else edit(states, edits)
-    return _read(model, reader, inputs.real, run(model.embed(inputs.given, inputs.segments)), stream)
-
-
-@partial(jax.jit, static_argnames="stream")
+@partial(jax.jit, static_argnames=("alike", "stream"))
 def _split(
-    model: Transformer, reader: Reader, inputs: Inputs, edits: Edits, readout: Array, stream: int | None
+    model: Transformer,
+    reader: Reader,
+    inputs: Inputs,
+    alike: tuple[Alike, ...],
+    slots: tuple[Slots, ...],
+    readout: Array,
+    stream: int | None,
 ) -> _Parts:
     """Return the effect of every changed value on the number, by the table of contributions and by the secant."""
     x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
-    edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
+    slots = tuple(Slots(each.marks, jax.tree.map(lambda array: array.astype(x.dtype), each.edits)) for each in slots)
+    changes = [each.edits for each in slots]
 
-    def number(edits: Edits) -> Array:
-        return _read(model, reader, inputs.real, edit(states, edits)(x), stream).value
+    def number(changes: list[Edit]) -> Array:
+        changed = tuple(Slots(each.marks, edits) for each, edits in zip(slots, changes, strict=True))
+        return reader.read(model, passed_on(inputs.real, edit(states, edits_of(alike, changed))(x), stream)).value
 
-    unchanged = {site: Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for site, (kept, added) in edits.items()}
-    difference = secant(number)(edits, unchanged)
+    difference = secant(number)(changes, [Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for kept, added in changes])
 
-    recording = record_kinds(states, x, {*KINDS, *(site.kind for site in edits)})
-    zeros = {Site(marks.ADDED[site.kind], site.key): edits[site].added * 0 for site in edits}
+    sites = {site: Site(marks.ADDED[site.kind], site.key) for each in alike for site in each.sites}
+    recording = record_kinds(states, x, {*KINDS, *(site.kind for site in sites)})
+    zeros = {added: jnp.zeros_like(recording.seen[site]) for site, added in sites.items()}
     _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, readout, zeros)
+    on_marks = {site: pulled[added] for site, added in sites.items()}
 
-    def frozen(site: Site) -> Array:
-        kept, added = edits[site]
-        return pulled[Site(marks.ADDED[site.kind], site.key)] * ((kept - 1) * recording.seen[site] + added)
+    def frozen(each: Alike, slots: Slots) -> Array:
+        (kept, added), (seen, on) = slots.edits, (at_slots(each, slots, of) for of in (recording.seen, on_marks))
+        return on * ((kept - 1) * seen + added)
 
     return _Parts(
-        {site: frozen(site) for site in edits},
-        {site: kept + added for site, (kept, added) in difference.parts.items()},
+        [frozen(*each) for each in zip(alike, slots, strict=True)],
+        [kept + added for kept, added in difference.parts],
         difference.discontinuities,
         difference.completeness,
         difference.unrecognised,
     )
 
 
-def _of(change: Applied, parts: dict[Site, np.ndarray]) -> Float[np.ndarray, "tokens *units"]:
+def _of(
+    change: Applied, parts: list[np.ndarray], alike: tuple[Alike, ...], slots: tuple[Slots, ...]
+) -> Float[np.ndarray, "tokens *units"]:
     """Return the parts of one change's values, by token and unit."""
-    part = parts[change.site]
+    (kind,) = (kind for kind, each in enumerate(alike) if change.site in each.sites)
+    (slot,) = np.flatnonzero(slots[kind].marks == alike[kind].sites.index(change.site))
+    part = parts[kind][slot]
     part = part.reshape(*part.shape[: 1 if change.units is None else 2], -1).sum(-1)
-    return part[np.ix_(change.tokens, *([] if change.units is None else [change.units]))]
+    return part[change.chosen]
 
 
 def _tokens(change: Applied, labels: Labels) -> str:

@@ -7,7 +7,6 @@ from duat_jax.display.page.view import (
     Colouring,
     EffectView,
     Row,
-    Said,
     Units,
     UnitsKind,
     View,
@@ -16,6 +15,7 @@ from duat_jax.display.page.view import (
     line_ends,
     named,
     numbers,
+    said,
 )
 from duat_jax.display.tables import token_label
 from duat_jax.interpret.intervene.result import Effect, Intervention
@@ -67,7 +67,10 @@ def view(found: Intervention) -> View:
         exact=EXACT,
         value_name="difference",
         completeness=completeness_of(found.completeness),
-        said=[Said("as it is", found.before, []), Said("with the changes", found.after, [])],
+        said=[
+            said("as it is", found.before, found.predictions),
+            said("with the changes", found.after, found.changed_predictions),
+        ],
         tokens=[token_label(token) for token in found.tokens],
         others=None,
         line_ends=line_ends(found.tokens),

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, TargetRecord
+from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
 from duat_jax.json_record import Record
 
 
@@ -42,13 +42,15 @@ class InterventionRecord(Record, tag="intervention"):
         before: the number without the changes.
         after: the number with all changes, the model run again.
         difference: the one minus the other.
+        predictions: the most probable outputs without the changes; empty of an encoder.
+        changed_predictions: those with all changes.
         effects: what each change did.
         discontinuities: parts of what has no slope, by name.
         completeness: the sum of all parts against the difference.
         notes: what to know of the parts though they sum; none as a rule.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     model: str
     family: str
@@ -58,6 +60,8 @@ class InterventionRecord(Record, tag="intervention"):
     before: float
     after: float
     difference: float
+    predictions: list[PredictionRecord]
+    changed_predictions: list[PredictionRecord]
     effects: list[EffectRecord]
     discontinuities: dict[str, float]
     completeness: CompletenessRecord

@@ -11,6 +11,7 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Label, NamedArray, by_name
 from duat_jax.display.result import Paged
 from duat_jax.forms.completeness import Completeness
+from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.intervene.record import InterventionRecord
 from duat_jax.json_record import as_record
 from duat_jax.models.targets.description import TargetDescription
@@ -53,6 +54,8 @@ class Intervention(Paged):
         target: the target, which prints as a sentence, with the outputs that it reads.
         before: the number as it is.
         after: the number with all changes, the model run again.
+        predictions: the most probable outputs as it is; empty of an encoder, and where a stream is read.
+        changed_predictions: those with all changes.
         effects: what each change did.
         discontinuities: parts of what has no slope between the two runs, such as a router's choice, by line of the
             program.
@@ -65,6 +68,8 @@ class Intervention(Paged):
     target: TargetDescription
     before: float
     after: float
+    predictions: tuple[Prediction, ...]
+    changed_predictions: tuple[Prediction, ...]
     effects: tuple[Effect, ...]
     discontinuities: dict[str, float]
     completeness: Completeness
@@ -74,6 +79,11 @@ class Intervention(Paged):
     def difference(self) -> float:
         """The target with the changes minus that without."""
         return float(self.completeness.value)
+
+    @property
+    def reaches(self) -> bool:
+        """Whether anything that was changed reaches the target, beyond rounding."""
+        return bool(self.difference and (self.completeness.largest or not self.completeness.within))
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield what each change did with named axes; the sum of `secant` and `discontinuities` is the difference."""

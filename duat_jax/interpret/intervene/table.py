@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
+from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number, predictions_line
 from duat_jax.interpret.intervene.result import Intervention
 
 NOTE = (
@@ -16,7 +16,27 @@ PATCHED = (
     " the change to the values on that text."
 )
 
+SAID = 3
+"""The number of the most probable outputs in a table."""
+
 NOTHING = "The number doesn't move: nothing that was changed reaches it."
+
+
+def _runs(found: Intervention) -> NumberTable:
+    """Return the number and the most probable outputs without the changes and with them."""
+    table = NumberTable()
+    table.add_column("")
+    table.add_column("the number", justify="right")
+    if found.predictions:
+        table.add_column("the model says")
+    runs = (
+        ("as it is", found.before, found.predictions),
+        ("with the changes", found.after, found.changed_predictions),
+    )
+    for name, value, predictions in runs:
+        table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions[:SAID])] if predictions else []))
+    table.add_row("difference", number(found.difference))
+    return table
 
 
 def render(found: Intervention) -> RenderableType:
@@ -43,19 +63,12 @@ def render(found: Intervention) -> RenderableType:
     table.add_row(Text("together", style="bold"), *together, *extra, number(found.difference))
     return Group(
         Text.assemble(("Explained:  ", "bold"), found.target.headline),
-        Text.assemble(
-            ("as it is ", "bold"),
-            f"{found.before:+.4f}",
-            ("   with the changes ", "bold"),
-            f"{found.after:+.4f}",
-            ("   difference ", "bold"),
-            number(found.difference),
-        ),
+        _runs(found),
         "",
         table,
         "",
         completeness_line(found.completeness, "difference"),
         *note_lines(found.notes),
-        Text(NOTE if found.difference else NOTHING, style="dim"),
+        Text(NOTE if found.reaches else NOTHING, style="dim"),
         *([Text(PATCHED, style="dim")] if contrasted else []),
     )

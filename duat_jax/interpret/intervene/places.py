@@ -1,0 +1,145 @@
+"""Places inside a model whose values can be changed: neurons, heads, or a stream."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, final
+
+from duat_jax.interpret.intervene.changes import Change, Where, indices, some
+from duat_jax.models import sites
+from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import Config
+from duat_jax.models.validation import whole_number
+from duat_jax.transform.keys import Site
+
+
+@dataclass(frozen=True, eq=False)
+class Place(ABC):
+    """Values inside a model that can be changed; each method returns a `Change`.
+
+    What is given is a number, or an array that broadcasts to the values of the tokens and units that are named:
+    `[tokens, neurons]`, `[tokens, heads, head_features]`, or of a stream `[tokens, features]`. What is set or added can
+    also be a source, which computes it by the model: `duat.edits.On`, `Between`, `MeanEmbedding` or `Moved`.
+    """
+
+    def set(self, value: Any) -> Change:
+        """Put other values in their place: `m ↦ v`.
+
+        Args:
+            value: `v`, numbers or a source.
+        """
+        return Change(self, "set to", 0, value, value)
+
+    def scale(self, factor: Any) -> Change:
+        """Multiply them: `m ↦ s m`.
+
+        Args:
+            factor: `s`.
+        """
+        return Change(self, "scaled by", factor, 0, factor)
+
+    def steer(self, direction: Any) -> Change:
+        """Add a direction: `m ↦ m + d`.
+
+        Args:
+            direction: `d`, numbers or a source.
+        """
+        return Change(self, "steered by", 1, direction, direction)
+
+    @abstractmethod
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+        """Return where it is, or nothing where there is a problem."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Neurons(Place):
+    """Neurons of one layer's MLP, as its output matrix reads them: `σ(z)`, or with a gate `σ(g) u`.
+
+    Args:
+        layer: the layer, from 0.
+        neurons: one, or several of them; of experts, those of a token's first choice come first.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> duat.intervene(duat.load(), [5, 6, 7], Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].change
+        "layer 3, neurons 17, 20, token 2, '7': set to 0"
+    """
+
+    layer: Any
+    neurons: Any
+    tokens: Any = None
+
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+        if (layer := _layer(self.layer, layers, problems)) is None:
+            return None
+        return _in_layer(
+            sites.neurons(layer), "neuron", self.neurons, sites.neuron_shape(config.blocks[layer]), problems
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Heads(Place):
+    """Attention heads of one layer, as its output matrix reads them: what each mixes of the tokens' values.
+
+    Args:
+        layer: the layer, from 0.
+        heads: one, or several of them.
+        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> duat.intervene(duat.load(), [5, 6, 7], Heads(2, 0).scale(0.5)).effects[0].change
+        'layer 2, head 0, every token: scaled by 0.5'
+    """
+
+    layer: Any
+    heads: Any
+    tokens: Any = None
+
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+        if (layer := _layer(self.layer, layers, problems)) is None:
+            return None
+        return _in_layer(sites.heads(layer), "head", self.heads, sites.head_shape(config.blocks[layer]), problems)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stream(Place):
+    """The residual stream between two layers.
+
+    Args:
+        layers: the number of layers before it, from 0 to all.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> duat.intervene(duat.load(), [5, 6, 7], Stream(6, tokens=[1, 2]).scale(0)).effects[0].change
+        'stream 6, tokens 1, 2: scaled by 0'
+    """
+
+    layers: Any
+    tokens: Any = None
+
+    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+        number = whole_number(self.layers)
+        if number is None or not 0 <= number <= layers:
+            problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
+            return None
+        return Where(sites.stream(number), f"stream {number}", None, (config.features,))
+
+
+def _in_layer(site: Site, unit: str, given: Any, shape: tuple[int, ...], problems: list[str]) -> Where | None:
+    if (units := indices(given, unit, shape[0], problems)) is None:
+        return None
+    named = f"layer {site.key.layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
+    return Where(site, named, units, shape)
+
+
+def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:
+    number = whole_number(layer)
+    if number is None or not 0 <= number < layers:
+        problems.append(f"layer {quoted(layer)} is none of the {layers} before what is read, counted from 0")
+        return None
+    return number

@@ -1,0 +1,122 @@
+"""Slots of changes: arrays of fixed shapes, so that one compiled program serves changes in every layer."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from duat_jax.interpret.intervene.changes import Applied
+from duat_jax.models import sites
+from duat_jax.models.config import Config
+from duat_jax.transform.editing import Edit
+from duat_jax.transform.keys import Site
+
+LEAST = 4
+"""The least number of slots."""
+
+Edits = dict[Site, Edit]
+
+
+class Alike(NamedTuple):
+    """Marks of one name whose values are of one shape.
+
+    Args:
+        sites: the marks, layer by layer.
+        shape: of the values of one token.
+    """
+
+    sites: tuple[Site, ...]
+    shape: tuple[int, ...]
+
+
+class Slots(NamedTuple):
+    """Changes of marks that are alike, `m ↦ kept · m + added`, those of one mark in each slot.
+
+    Args:
+        marks: the number of each one's mark, `[slots]`; -1 of an empty slot.
+        edits: the changes, arrays of `[slots, tokens, *shape]`.
+    """
+
+    marks: Int[Any, "slots"]
+    edits: Edit
+
+
+def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tuple[Alike, ...]:
+    """Return the marks of every layer that are like those of some changes.
+
+    Args:
+        config: the model's parts.
+        layers: the number of layers before what is read.
+        changes: the changes.
+    """
+    found: dict[tuple[str, tuple[int, ...]], list[Site]] = {}
+    for layer, block in enumerate(config.blocks[:layers]):
+        for site, shape in (
+            (sites.heads(layer), sites.head_shape(block)),
+            (sites.neurons(layer), sites.neuron_shape(block)),
+        ):
+            found.setdefault((site.key.name, shape), []).append(site)
+    found[sites.STREAM, (config.features,)] = sites.streams(layers)
+    changed = {change.site for change in changes}
+    return tuple(Alike(tuple(alike), shape) for (_, shape), alike in found.items() if changed.intersection(alike))
+
+
+def slots_of(
+    alike: tuple[Alike, ...], changes: Iterable[Applied], chosen: Iterable[Applied], tokens: int
+) -> tuple[Slots, ...]:
+    """Return chosen changes in slots for the marks of all changes.
+
+    Args:
+        alike: the marks, of every kind that is changed.
+        changes: all changes.
+        chosen: those of them that are made.
+        tokens: the length of the padded text.
+    """
+    of_marks: dict[Site, list[Applied]] = {change.site: [] for change in changes}
+    for change in chosen:
+        of_marks[change.site].append(change)
+    return tuple(
+        _slots(each, {site: found for site, found in of_marks.items() if site in each.sites}, tokens) for each in alike
+    )
+
+
+def _slots(alike: Alike, changes: dict[Site, list[Applied]], tokens: int) -> Slots:
+    count = max(LEAST, 1 << (len(changes) - 1).bit_length()) if changes else LEAST
+    shape = (count, tokens, *alike.shape)
+    marks, kept, added = np.full(count, -1, np.int32), np.ones(shape), np.zeros(shape)
+    for slot, (site, of_mark) in enumerate(changes.items()):
+        marks[slot] = alike.sites.index(site)
+        for change in of_mark:
+            place = slot, slice(len(change.here))
+            kept[place] = np.where(change.here, change.kept, kept[place])
+            added[place] = np.where(change.here, change.added, added[place])
+    return Slots(marks, Edit(kept, added))
+
+
+def edits_of(alike: tuple[Alike, ...], slots: tuple[Slots, ...]) -> Edits:
+    """Return the edit of every mark: that of its slot, or none.
+
+    Args:
+        alike: the marks.
+        slots: the changes of each kind of them.
+    """
+    edits: Edits = {}
+    for each, (marks, (kept, added)) in zip(alike, slots, strict=True):
+        for number, site in enumerate(each.sites):
+            here = (marks == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
+            # Sums of products with 0 and 1, which are exact on every device.
+            edits[site] = Edit((here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0))
+    return edits
+
+
+def at_slots(alike: Alike, slots: Slots, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
+    """Return the values of each slot's mark.
+
+    Args:
+        alike: the marks.
+        slots: the changes.
+        values: of every mark, `[tokens, *shape]`.
+    """
+    return jnp.stack([values[site] for site in alike.sites])[slots.marks]

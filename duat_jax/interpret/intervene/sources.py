@@ -1,0 +1,238 @@
+"""Values that a model computes, given in a change in the place of numbers."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from duat_jax.forms.decomposition import KINDS
+from duat_jax.inputs.baselines import Reference
+from duat_jax.inputs.batching import bucket, padded
+from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.interpret.attention.held_pattern import pattern_of, point_of
+from duat_jax.interpret.intervene.changes import Applied, Source
+from duat_jax.interpret.intervene.slots import Alike, marks_alike
+from duat_jax.interpret.pipeline import embedded, forward_from
+from duat_jax.models import sites
+from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import Config
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import whole_number
+from duat_jax.nn.pattern import attention_mask
+from duat_jax.transform import marks
+from duat_jax.transform.recording import Recording, record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class On(Source):
+    """The values at the same place on another input of as many tokens: activation patching.
+
+    Args:
+        inputs: the other text, its token ids, or pixels.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> patch = duat.edits.Heads(5, 3, tokens=-1).set(duat.edits.On("for j in range(10"))
+        >>> duat.intervene(model, "for i in range(10", patch, tokenizer=tokenizer).effects[0].change
+        "layer 5, head 3, token 5, '10': set to the values on the other text"
+    """
+
+    inputs: Any
+
+    def _how(self) -> str:
+        return "the values on the other text" if isinstance(self.inputs, str) else "the values on another input"
+
+    def _check(
+        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        found: list[str] = []
+        other = checked_input(config, self.inputs, "the other text", found, tokenizer)
+        problems += found
+        if found:
+            return
+        if len(other.real) != len(inputs.real):
+            problems.append(
+                f"the text has {len(inputs.real)} tokens and the other text {len(other.real)}: values are set token by"
+                " token, give a text of as many"
+            )
+        elif np.array_equal(other.given, inputs.given):
+            problems.append("the text and the other text are the same for the model: give another")
+
+    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+        other = checked_input(model.config, self.inputs, "the other text", [], tokenizer)
+        return _values_at(model, other, change)[change.chosen]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Between(Source):
+    """The direction from one text to another, at their last tokens in the same stream: steering.
+
+    Args:
+        away: the text that it leads away from.
+        towards: the text that it leads to.
+        strength: a factor.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> steer = duat.edits.Stream(3).steer(duat.edits.Between("class Box:", "import os", strength=2))
+        >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].change
+        "stream 3, every token: steered by 2 x the direction from 'class Box:' to 'import os'"
+    """
+
+    away: str
+    towards: str
+    strength: float | int = 1.0
+
+    def _how(self) -> str:
+        return f"{self.strength:g} x the direction from {quoted(self.away)} to {quoted(self.towards)}"
+
+    def _check(
+        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        if change is not None and change.site.kind != marks.STREAM:
+            problems.append(f"{change.name} isn't a stream: steer a stream along the direction between two texts")
+        if not np.isfinite(self.strength):
+            problems.append(f"the strength {self.strength} isn't finite: give a number")
+        for name, text in (("towards", self.towards), ("away", self.away)):
+            checked_input(config, text, f"the text {name}", problems, tokenizer)
+
+    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+        towards, away = (
+            _values_at(model, checked, change)[len(checked.real) - 1].astype(np.float64)
+            for text in (self.towards, self.away)
+            for checked in [checked_input(model.config, text, "the text", [], tokenizer)]
+        )
+        return self.strength * (towards - away)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MeanEmbedding(Source):
+    """The vocabulary's mean embedding, with the token's own position: a token is there and says nothing.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> off = duat.edits.Stream(0, tokens=1).set(duat.edits.MeanEmbedding())
+        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
+        "stream 0, token 1, '6': set to the vocabulary's mean embedding"
+    """
+
+    def _how(self) -> str:
+        return "the vocabulary's mean embedding"
+
+    def _check(
+        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        if change is not None and change.site != sites.stream(0):
+            problems.append(f"{change.name} isn't the first stream: set tokens of stream 0 to the mean embedding")
+        if config.image is not None:
+            problems.append("an image has no vocabulary, and so no mean embedding: set its patches to numbers")
+
+    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+        everywhere = Reference(inputs, np.ones(len(inputs.real), bool)).padded(_length(model, inputs))
+        return np.asarray(_embedded(model, everywhere))[change.chosen]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moved(Source):
+    """Values that heads move to a token from another one, times a factor; with the factor −1 they are taken away.
+
+    `factor · P_ts v_s`, with the attention pattern and the value of the run as it is.
+
+    Args:
+        source: the token that they come from; negative counts from the end.
+        factor: the factor.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.Moved(1))
+        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
+        "layer 1, head 0, token 2, '7': steered by -1 x what comes from token 1"
+    """
+
+    source: int
+    factor: float | int = -1.0
+
+    def _how(self) -> str:
+        return f"{self.factor:g} x what comes from token {self.source}"
+
+    def _check(
+        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        tokens, source = len(inputs.real), whole_number(self.source)
+        if change is None:
+            return
+        if change.site.key.name != sites.HEADS:
+            problems.append(f"{change.name} moves nothing from token to token: change heads by what they move")
+        elif source is None or not -tokens <= source < tokens:
+            problems.append(f"token {quoted(self.source)} is none of {tokens}: give {-tokens} to {tokens - 1}")
+        else:
+            block = config.blocks[change.site.key.layer or 0]
+            seen = attention_mask(tokens, causal=block.causal, window=block.window)
+            if blind := [] if seen is None else [token for token in change.tokens if not seen[token, source]]:
+                problems.append(f"{change.name}: token {blind[0]} doesn't see token {source}, so nothing comes from it")
+        if not np.isfinite(self.factor):
+            problems.append(f"the factor {self.factor} isn't finite: give a number")
+
+    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+        (alike,) = marks_alike(model.config, model.config.layers, [change])
+        text, source = padded(inputs, _length(model, inputs)), self.source % len(inputs.real)
+        with jax.default_matmul_precision("highest"):
+            moved = _moved(model, text, alike, np.int32(alike.sites.index(change.site)), np.int32(source))
+        return self.factor * np.asarray(moved)[change.chosen]
+
+
+def _length(model: Transformer, inputs: Inputs) -> int:
+    return bucket(len(inputs.real), model.config.positions)
+
+
+def _values_at(model: Transformer, inputs: Inputs, change: Applied) -> np.ndarray:
+    """Return the values on an input at a change's mark, `[tokens, *shape]`, padded."""
+    (alike,) = marks_alike(model.config, model.config.layers, [change])
+    with jax.default_matmul_precision("highest"):
+        text, number = padded(inputs, _length(model, inputs)), np.int32(alike.sites.index(change.site))
+        return np.asarray(_seen(model, text, alike, number))
+
+
+def _recorded(model: Transformer, inputs: Inputs) -> Recording:
+    def states(x: Array) -> Array:
+        return forward_from(model, x, jnp.asarray(inputs.real), None).at(None)
+
+    return record_kinds(states, model.embed(inputs.given, inputs.segments), (*KINDS, marks.STREAM, marks.POINT))
+
+
+@partial(jax.jit, static_argnames="alike")
+def _seen(model: Transformer, inputs: Inputs, alike: Alike, number: Int[Array, ""]) -> Array:
+    seen = _recorded(model, inputs).seen
+    return jnp.stack([seen[site] for site in alike.sites])[number]
+
+
+@jax.jit
+def _embedded(model: Transformer, reference: Reference) -> Array:
+    return embedded(model, reference)
+
+
+@partial(jax.jit, static_argnames="alike")
+def _moved(model: Transformer, inputs: Inputs, alike: Alike, number: Int[Array, ""], source: Int[Array, ""]) -> Array:
+    """Return what each head of a layer moves to each token from one, `[tokens, heads, head_features]`."""
+    recording = _recorded(model, inputs)
+
+    def of(layer: int, scope: tuple[str, ...]) -> Array:
+        block: Any = model.stack.blocks[layer]
+        pattern = pattern_of(block, recording, scope, inputs.real)[:, :, source]
+        values = point_of(recording, scope, sites.VALUES)[source]
+        return pattern.T[:, :, None] * jnp.repeat(values, len(pattern) // len(values), 0)
+
+    return jnp.stack([of(site.key.layer or 0, site.key.scope) for site in alike.sites])[number]

@@ -1,0 +1,122 @@
+"""Changes as they are written on the command line and in a page."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from duat_jax.errors import BadText
+from duat_jax.interpret.intervene.changes import Change
+from duat_jax.interpret.intervene.places import Heads, Neurons, Place, Stream
+from duat_jax.interpret.intervene.sources import Between, MeanEmbedding, Moved, On
+
+_NUMBER, _INDEX, _TEXT = r"-?\d+(?:\.\d+)?", r"-?\d+", r'"(?:[^"\\]|\\.)*"'
+_SEVERAL = rf"{_INDEX}(?:,{_INDEX})*"
+_AT = rf"(?:@(?P<tokens>{_SEVERAL}))?"
+_MULTIPLIED = rf"(?P<verb>set|scale) (?P<value>{_NUMBER})"
+_DONE = rf"{_MULTIPLIED}|set (?P<other>other)"
+
+UNITS = re.compile(rf"(?P<kind>neuron|head)s? (?P<layer>\d+):(?P<units>[\d,]+){_AT} (?:{_DONE})")
+STREAM = re.compile(
+    rf"streams? (?P<layer>\d+){_AT} (?:{_DONE}|steer (?P<by>{_NUMBER}) (?P<towards>{_TEXT}) (?P<away>{_TEXT}))"
+)
+TOKEN = re.compile(rf"tokens? (?P<tokens>{_SEVERAL}) set mean")
+EDGE = re.compile(rf"edges? (?P<layer>\d+):(?P<head>\d+) (?P<source>{_INDEX})>(?P<token>{_INDEX}) {_MULTIPLIED}")
+
+FORMS = (
+    "'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or 'head 5:3 set other', which is"
+    " LAYER:UNITS@TOKENS, and without @TOKENS every token; 'token 3 set mean', 'edge 5:3 2>7 set 0', which is"
+    ' LAYER:HEAD FROM>TO, or \'stream 3 steer 2 "towards" "away"\''
+)
+"""Examples of every form, for messages."""
+
+
+def parse_changes(written: Sequence[str], other: str | None = None) -> list[Change]:
+    """Read changes.
+
+    Args:
+        written: each change, such as `head 5:3@-1 set 0`, `neurons 3:17,20 scale 2`, `stream 6@2 set other`, `token 3
+            set mean`, `edge 5:3 2>7 set 0` or `stream 3 steer 2 "import os" "class Box:"`.
+        other: the text whose values `set other` sets.
+
+    Raises:
+        BadText: naming all that are none; if one sets values to those on another text, and there is none.
+
+    Example:
+        >>> [change.place for change in parse_changes(["heads 5:3,4@-1 scale 0.5"])]
+        [Heads(layer=5, heads=[3, 4], tokens=[-1])]
+    """
+    changes, problems = [], []
+    for each in written:
+        try:
+            changes.append(_change(each, other))
+        except BadText as error:
+            problems.append(str(error))
+    if problems:
+        raise BadText("; ".join(problems))
+    return changes
+
+
+def sets_other(change: Change) -> bool:
+    """Return whether a change sets values to those on another text.
+
+    Args:
+        change: the change.
+    """
+    return isinstance(change.added, On)
+
+
+def _change(written: str, other: str | None) -> Change:
+    for pattern, read in _READERS.items():
+        if found := pattern.fullmatch(written.strip()):
+            return read(found, other)
+    raise BadText(f"{written!r} is no change: write {FORMS}")
+
+
+def _units(found: re.Match[str], other: str | None) -> Change:
+    place = {"neuron": Neurons, "head": Heads}[found["kind"]]
+    return _done(place(int(found["layer"]), _numbers(found["units"]), tokens=_numbers(found["tokens"])), found, other)
+
+
+def _stream(found: re.Match[str], other: str | None) -> Change:
+    place = Stream(int(found["layer"]), tokens=_numbers(found["tokens"]))
+    if found["by"] is None:
+        return _done(place, found, other)
+    try:
+        towards, away = json.loads(found["towards"]), json.loads(found["away"])
+    except json.JSONDecodeError as error:
+        raise BadText(f"{found[0]!r}: the texts must be strings as in JSON ({error.msg})") from None
+    return place.steer(Between(away, towards, float(found["by"])))
+
+
+def _token(found: re.Match[str], other: str | None) -> Change:
+    return Stream(0, tokens=_numbers(found["tokens"])).set(MeanEmbedding())
+
+
+def _edge(found: re.Match[str], other: str | None) -> Change:
+    factor = float(found["value"])
+    if found["verb"] == "set" and factor:
+        raise BadText(f"{found[0]!r}: what a head moves is a vector, which can be set to 0 or scaled")
+    change = factor - 1 if found["verb"] == "scale" else -1.0
+    return Heads(int(found["layer"]), [int(found["head"])], tokens=[int(found["token"])]).steer(
+        Moved(int(found["source"]), change)
+    )
+
+
+_READERS: dict[re.Pattern[str], Callable[[re.Match[str], str | None], Change]] = {
+    UNITS: _units,
+    STREAM: _stream,
+    TOKEN: _token,
+    EDGE: _edge,
+}
+
+
+def _done(place: Place, found: re.Match[str], other: str | None) -> Change:
+    if found["other"] is None:
+        return getattr(place, found["verb"])(float(found["value"]))
+    if other is None:
+        raise BadText(f"{found[0]!r} sets values to those on another text: give one")
+    return place.set(On(other))
+
+
+def _numbers(written: str | None) -> list[int] | None:
+    return None if written is None else [int(number) for number in written.split(",") if number]

@@ -31,6 +31,9 @@ def graph(
     neurons: Annotated[
         int, typer.Option(min=0, help="Number of the largest neurons of which is split what they read and write.")
     ] = 24,
+    scores: Annotated[
+        int, typer.Option(min=0, help="Number of the heads with the largest moves whose attention is explained.")
+    ] = 3,
     dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest moves and neurons to list.")] = 10,
     plot: Plot = None,
@@ -84,7 +87,7 @@ def graph(
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
         with np.errstate(all="ignore"):
             with working("Following the value"):
-                result = duat.graph(loaded, inputs, neurons=neurons, **arguments)
+                result = duat.graph(loaded, inputs, neurons=neurons, scores=scores, **arguments)
             require_holding("the table", result.explanation.completeness)
             require_holding("the streams", result.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()

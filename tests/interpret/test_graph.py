@@ -44,7 +44,7 @@ def require_sums(graph):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_streams_sum_for_every_read_out(name):
-    graph = duat.graph(model_of(name), GIVEN[name], position=2 if name == "masked token" else None, neurons=0)
+    graph = duat.graph(model_of(name), GIVEN[name], position=2 if name == "masked token" else None, neurons=0, scores=0)
     require_sums(graph)
     close(graph.value, graph.explanation.value)
 
@@ -56,7 +56,7 @@ def test_streams_sum_for_every_family(name):
     model, given, _ = golden(name)
     batched = given.ndim == (2 if model.config.image is None else 4)
     options = {"target": duat.targets.Direction(np.arange(model.config.features) - 3.0, 1)}
-    require_sums(duat.graph(model, np.asarray(given[0] if batched else given), neurons=0, **options))
+    require_sums(duat.graph(model, np.asarray(given[0] if batched else given), neurons=0, scores=0, **options))
 
 
 def by_hand(model, ids, output):
@@ -114,7 +114,7 @@ def test_moves_are_those_of_plain_matrices(stored, monkeypatch):
         jax.clear_caches()
     model, given, _ = golden("gpt2")
     ids = np.asarray(given[0] if given.ndim == 2 else given)
-    graph = duat.graph(model, ids, 7, neurons=0)
+    graph = duat.graph(model, ids, 7, neurons=0, scores=0)
     parts, moves = by_hand(model, jnp.asarray(ids), 7)
     close(graph.streams, np.stack(parts))
     for found, expected in zip(graph.moves.values(), moves, strict=True):

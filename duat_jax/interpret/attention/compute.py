@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
+from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input, is_many
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
@@ -30,6 +31,9 @@ from duat_jax.transform.recording import Recording, record_kinds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+MOST = -1
+"""In the place of a key that is compared with: the other token that is attended to most."""
+
 THE = {"key": "key", "versus": "key that it is compared with"}
 
 
@@ -41,7 +45,7 @@ class _Asked(NamedTuple):
     head: int
     query: int
     key: int
-    versus: int | None
+    versus: int | None  # MOST of the other token that is attended to most
 
 
 @renamed_arguments(given="inputs")
@@ -53,7 +57,7 @@ def explain_attention(
     head: int,
     key: int,
     query: int = -1,
-    versus: int | None = None,
+    versus: int | str | None = None,
     through_heads: bool = False,
     tokenizer: "Tokenizer | None" = None,
 ) -> AttentionScore:
@@ -72,7 +76,7 @@ def explain_attention(
         head: the head, from 0.
         key: the token that is attended to; negative counts from the end.
         query: the token that attends; the last one if absent.
-        versus: the token whose score is subtracted.
+        versus: the token whose score is subtracted; or `"other"`, the one that is attended to most of all other tokens.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
         tokenizer: makes tokens readable; without it they are shown as numbers.
@@ -100,13 +104,12 @@ def explain_attention(
     request = check(model.config, inputs, layer, head, query, key, versus, tokenizer)
     at = [request.key] if request.versus is None else [request.key, request.versus]
     signs = np.array([1, -1][: len(at)])
+    text = padded(request.inputs, bucket(len(request.inputs.real), model.config.positions))
 
     def split(model: Transformer) -> Any:
-        return _split(
-            model, request.inputs, request.head, request.query, np.array(at), signs, request.layer, through_heads
-        )
+        return _split(model, text, request.head, request.query, np.array(at), signs, request.layer, through_heads)
 
-    score, query_side, key_side, attention = jax.device_get(split(model))
+    score, query_side, key_side, attention, keys_at = jax.device_get(split(model))
     sides = {QUERIES: query_side, KEYS: key_side}
     query_sources, queries = _named(score.queries)
     key_sources, keys = _named(score.keys)
@@ -116,9 +119,7 @@ def explain_attention(
 
     def neurons(side: str, source: Source) -> Array:
         name = f"attention.{side}"
-        return _neurons(
-            model, request.inputs, sides[name], source.token, request.layer, through_heads, name, source.term
-        )
+        return _neurons(model, text, sides[name], source.token, request.layer, through_heads, name, source.term)
 
     return AttentionScore(
         family=model.config.family,
@@ -127,8 +128,8 @@ def explain_attention(
         head=request.head,
         query=request.query,
         key=request.key,
-        versus=request.versus,
-        attention=attention,
+        versus=None if request.versus is None else int(keys_at[1]),
+        attention=attention[: len(request.inputs.real)],
         query_sources=query_sources,
         key_sources=key_sources,
         queries=queries,
@@ -157,7 +158,7 @@ def check(
         head: which of its heads.
         query: the token that attends.
         key: the token that is attended to.
-        versus: the token whose score is subtracted, or `None`.
+        versus: the token whose score is subtracted, `"other"`, or `None`.
         tokenizer: makes token ids of a text.
 
     Raises:
@@ -172,17 +173,17 @@ def check(
     places = Places(len(inputs.real), "say which token is attended to")
     at: dict[str, int] = {}
     for name, place in (("query", query), ("key", key), ("versus", versus)):
-        if name != "versus" or place is not None:
+        if name != "versus" or place not in (None, "other"):
             found: list[str] = []
             at[name] = checked_position(place, places, found)
             problems += [f"{name}: {problem}" for problem in found]
     if block.attention == "sliced":
         problems.append("the papers' sliced attention doesn't mark its queries and keys: choose a standard one")
     if not problems:
-        problems += _unseen(block, len(inputs.real), at)
+        problems += _unseen(block, len(inputs.real), at, other=versus == "other")
     if problems:
         raise BadText("; ".join(problems))
-    return _Asked(inputs, layer, number, at["query"], at["key"], at.get("versus"))
+    return _Asked(inputs, layer, number, at["query"], at["key"], MOST if versus == "other" else at.get("versus"))
 
 
 def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> int:
@@ -193,7 +194,7 @@ def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> i
     return number
 
 
-def _unseen(block: Any, tokens: int, at: dict[str, int]) -> list[str]:
+def _unseen(block: Any, tokens: int, at: dict[str, int], *, other: bool) -> list[str]:
     mask = attention_mask(tokens, causal=block.causal, window=block.window)
     keys = {name: place for name, place in at.items() if name != "query"}
     problems = [
@@ -201,6 +202,8 @@ def _unseen(block: Any, tokens: int, at: dict[str, int]) -> list[str]:
         for name, place in keys.items()
         if mask is not None and not mask[at["query"], place]
     ]
+    if other and (tokens if mask is None else int(mask[at["query"]].sum())) < 2:
+        problems.append(f"the query at token {at['query']} sees no other token: leave versus out")
     if len(keys) > len(set(keys.values())):
         problems.append("key and versus are the same token, and the difference of their scores is zero: choose another")
     return problems
@@ -223,7 +226,8 @@ def _recorded(
     model: Transformer, inputs: Inputs, layer: int, through_heads: bool
 ) -> tuple[Recording, dict[str, Step], tuple[Site, ...]]:
     """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
-    recording = record_kinds(lambda parts: model.hidden(sum(parts.values())), _embeddings(model, inputs), KINDS)
+    real: Any = jnp.asarray(inputs.real)
+    recording = record_kinds(lambda parts: model.hidden(sum(parts.values()), real), _embeddings(model, inputs), KINDS)
     points = recording.program.steps(marks.POINT)
     earlier = [step.site for step in points if step.site.key.name == HEADS and _layer_of(step.site.key) < layer]
     here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
@@ -244,12 +248,14 @@ def _split(
     signs: Int[Array, "keys"],
     layer: int,
     through_heads: bool,
-) -> tuple[Score, ScoreSide, ScoreSide, Float[Array, "tokens"]]:
-    """Return the score, whose query and whose keys it is of, and the row of the pattern."""
+) -> tuple[Score, ScoreSide, ScoreSide, Float[Array, "tokens"], Int[Array, "keys"]]:
+    """Return the score, whose query and whose keys it is of, the row of the pattern, and the keys."""
     recording, here, through = _recorded(model, inputs, layer, through_heads)
     block: Any = model.stack.blocks[layer]
     attention = block.attention
     all_queries, all_keys = (recording.at(here[name]) for name in (QUERIES, KEYS))
+    row = attention.pattern(all_queries, all_keys, jnp.asarray(inputs.real))[head, query]
+    keys = jnp.where(keys == MOST, row.at[keys[0]].set(-1).argmax(), keys)
     key_head = head // (attention.heads // attention.key_value_heads)
     scores = attention.scale * jnp.matmul(all_keys[keys, key_head], all_queries[query, head], precision=PRECISION)
     ratios = jnp.ones_like(scores) if attention.cap is None else cap_ratio(scores, attention.cap)
@@ -257,7 +263,7 @@ def _split(
     query_side = ScoreSide(head, nothing.at[query].set(1))
     key_side = ScoreSide(key_head, nothing.at[keys].set(attention.scale * ratios * signs.astype(scores.dtype)))
     score = split_score(recording, here[QUERIES], here[KEYS], query_side, key_side, through=through)
-    return score, query_side, key_side, attention.pattern(all_queries, all_keys)[head, query]
+    return score, query_side, key_side, row, keys
 
 
 @partial(jax.jit, static_argnames=("layer", "through_heads", "name", "term"))

@@ -50,6 +50,19 @@ class Pair(NamedTuple):
     contribution: float
 
 
+def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
+    """Return pairs of sources as plain data, with the fields of `PairRecord`.
+
+    Args:
+        pairs: the pairs.
+    """
+
+    def source(of: Source) -> dict[str, Any]:
+        return {"part": of.part, "token": of.token}
+
+    return [pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in pairs]
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionScore(Plotted):
     """One attention score before the softmax, or the difference of two, and all pairs of sources that sum to it.
@@ -179,10 +192,6 @@ class AttentionScore(Plotted):
             count: how many of the largest pairs to list.
         """
         parts, by_part = self.by_part()
-
-        def source(of: Source) -> dict[str, Any]:
-            return {"part": of.part, "token": of.token}
-
         return as_record(
             AttentionScoreRecord,
             self,
@@ -191,7 +200,7 @@ class AttentionScore(Plotted):
             parts=parts,
             by_part=by_part,
             by_token=self.by_token()[1],
-            top=[pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in self.top(count)],
+            top=pair_fields(self.top(count)),
         )
 
     def __repr__(self) -> str:

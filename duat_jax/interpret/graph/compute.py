@@ -1,6 +1,7 @@
 """Graph one number: follow it through the streams, heads and neurons of a model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,7 @@ from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY, explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.result import Graph, Moves, NeuronGroup, ReadNeuron
+from duat_jax.interpret.graph.scores import scores_of
 from duat_jax.interpret.pipeline import forward_from, passed_on, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
@@ -39,6 +41,8 @@ SOURCES = 6
 """The number of tokens that a token has edges from; the others are one sum."""
 NEURONS = 24
 """The default number of neurons whose reading and writing is split."""
+SCORES = 3
+"""The default number of attention scores that are split."""
 OUTPUTS = 5
 """The number of outputs that a neuron is said to raise or lower."""
 PRECISION = jax.lax.Precision.HIGHEST
@@ -53,6 +57,7 @@ def graph(
     against: "OneInput | None" = None,
     position: int | None = None,
     neurons: int = NEURONS,
+    scores: int = SCORES,
     tokenizer: "Tokenizer | None" = None,
 ) -> Graph:
     """Follow a number through a model: what every token of every stream is the sum of, head by head.
@@ -70,18 +75,21 @@ def graph(
         against: for an encoder, the other text, or its token ids.
         position: at which token the logit is read; negative counts from the end.
         neurons: of how many neurons, those with the largest contributions, what they read and write is split.
+        scores: of how many heads, those with the largest moves, the attention score is split: why they attend where
+            they do.
         tokenizer: makes tokens readable and knows the mask.
 
     Returns:
         The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page.
 
     Raises:
-        BadText: for an input that the model can't take, a combination of arguments, or a number of neurons below zero.
+        BadText: for an input that the model can't take, a combination of arguments, or a number of neurons or
+            scores below zero.
 
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> graph = duat.graph(model, "for i in range(10", "):", neurons=2, tokenizer=tokenizer)
+        >>> graph = duat.graph(model, "for i in range(10", "):", neurons=2, scores=0, tokenizer=tokenizer)
         >>> graph.completeness.verdict, graph.streams.shape
         ('holds', (7, 6))
 
@@ -89,9 +97,10 @@ def graph(
     """
     require_loaded(model)
     checked, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
-    count = whole_number(neurons)
-    if count is None or count < 0:
-        raise BadText(f"neurons = {neurons!r} must be a whole number from 0")
+    counts = {"neurons": whole_number(neurons), "scores": whole_number(scores)}
+    if wrong := [name for name, count in counts.items() if count is None or count < 0]:
+        given = {"neurons": neurons, "scores": scores}
+        raise BadText("; ".join(f"{name} = {given[name]!r} must be a whole number from 0" for name in wrong))
     explanation = explain(
         model, inputs, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
     )
@@ -104,10 +113,10 @@ def graph(
     moves = Marked({key: _edges(each, tokens) for key, each in found.moves.items()})
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", ENTROPY))
     after = float(found.after) + sum(outside)
-    chosen = explanation.top(count)
+    chosen = explanation.top(neurons)
     read = _neurons(model, text, explanation, chosen, stream) if chosen else None
     words = labels_of(model.config, checked, tokenizer)
-    return Graph(
+    found_graph = Graph(
         explanation=explanation,
         ids=tuple(np.asarray(checked.given).tolist()) if model.config.image is None else (),
         streams=streams,
@@ -118,8 +127,10 @@ def graph(
         after=after,
         neurons=() if read is None else tuple(_read_neurons(explanation, chosen, read, words)),
         groups=tuple(_groups(model, reader.pinned(reading), text, explanation, chosen, stream)),
+        scores=(),
         completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
     )
+    return replace(found_graph, scores=scores_of(model, inputs, found_graph, scores, tokenizer))
 
 
 class _Moves(NamedTuple):

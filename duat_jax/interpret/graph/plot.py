@@ -18,7 +18,6 @@ from duat_jax.display.pictures import (
 from duat_jax.display.shown_tokens import tokens_of_picture
 from duat_jax.display.tables import token_label
 from duat_jax.interpret.graph.result import Graph
-from duat_jax.interpret.graph.table import top_moves
 
 ARROWS = 40
 """The number of moves that are drawn."""
@@ -65,7 +64,7 @@ def _draw(axes: Axes, graph: Graph) -> None:
     axes.set_yticks(range(len(graph.rows)), graph.rows)
     add_colour_bar(drawn, axes, "part of the value")
     places = {int(token): column for column, token in enumerate(shown.alone)}
-    moves = [m for m in top_moves(graph, ARROWS) if m.source != m.token and {m.source, m.token} <= places.keys()]
+    moves = [m for m in graph.top_moves(ARROWS) if m.source != m.token and {m.source, m.token} <= places.keys()]
     largest = max((abs(move.part) for move in moves), default=1.0)
     layers = {key: row for row, key in enumerate(graph.moves)}
     for move in moves:

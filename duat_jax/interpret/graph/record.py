@@ -1,8 +1,11 @@
 """The record of a graph."""
 
+from typing import ClassVar
+
 import msgspec
 
 from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
+from duat_jax.interpret.attention.record import PairRecord
 from duat_jax.interpret.explain.record import ActiveNeuronRecord
 from duat_jax.json_record import Record
 
@@ -99,6 +102,30 @@ class NeuronGroupRecord(msgspec.Struct, forbid_unknown_fields=True):
     measured: float
 
 
+class HeadScoreRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The reason why a head attends from one token to another one, rather than to a third.
+
+    Args:
+        layer: the layer.
+        head: the head.
+        query: the index of the token that attends.
+        key: the index of the token that it attends to.
+        versus: the index of the other token that it attends to most.
+        value: the difference of the two scores, from the forward pass.
+        completeness: the sum of all pairs of sources against it.
+        top: the largest pairs of sources.
+    """
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    versus: int
+    value: float
+    completeness: CompletenessRecord
+    top: list[PairRecord]
+
+
 class GraphRecord(Record, tag="graph"):
     """The JSON of `duat graph`.
 
@@ -117,7 +144,10 @@ class GraphRecord(Record, tag="graph"):
         after: what terms and biases after the last stream add to the value.
         neurons: the neurons with the largest contributions.
         groups: these neurons by their tokens.
+        scores: why the heads with the largest moves attend where they do.
     """
+
+    VERSION: ClassVar[int] = 2
 
     model: str
     family: str
@@ -133,3 +163,4 @@ class GraphRecord(Record, tag="graph"):
     after: float
     neurons: list[ReadNeuronRecord]
     groups: list[NeuronGroupRecord]
+    scores: list[HeadScoreRecord]

@@ -10,10 +10,11 @@ from jaxtyping import Float, Int
 from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
 from duat_jax.display.result import Paged, Plotted, beside
 from duat_jax.forms.completeness import Completeness
+from duat_jax.interpret.attention.result import AttentionScore, pair_fields
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
 from duat_jax.json_record import as_record
-from duat_jax.transform.keys import Marked
+from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
@@ -35,6 +36,24 @@ class Moves(NamedTuple):
     tokens: Int[np.ndarray, "edges"]
     parts: Float[np.ndarray, "edges heads"]
     others: Float[np.ndarray, "tokens heads"]
+
+
+class Move(NamedTuple):
+    """The move of one head from one token to another.
+
+    Args:
+        key: the mark of what the layer's heads mix.
+        source: the index of the token that it comes from.
+        token: the index of the token that it goes to.
+        head: the head.
+        part: what it moves.
+    """
+
+    key: Key
+    source: int
+    token: int
+    head: int
+    part: float
 
 
 class ReadNeuron(NamedTuple):
@@ -101,6 +120,8 @@ class Graph(Paged, Plotted):
             entropy.
         neurons: the neurons with the largest contributions.
         groups: these neurons by their tokens, with the effect of each group.
+        scores: why the heads with the largest moves attend where they do, rather than to the other token that they
+            attend to most.
         completeness: of the stream's token whose sum is furthest from it, relative to its tolerance; or of the last
             stream's sum, if that is.
     """
@@ -115,6 +136,7 @@ class Graph(Paged, Plotted):
     after: float
     neurons: tuple[ReadNeuron, ...]
     groups: tuple[NeuronGroup, ...]
+    scores: tuple[AttentionScore, ...]
     completeness: Completeness
 
     @property
@@ -127,11 +149,28 @@ class Graph(Paged, Plotted):
         """The names of the streams: after the embedding and after each layer."""
         return EMBEDDING, *(f"layer {layer}" for layer in range(len(self.streams) - 1))
 
+    def top_moves(self, count: int) -> list[Move]:
+        """Return the largest moves of heads by size.
+
+        Args:
+            count: how many.
+        """
+        sizes = np.concatenate([np.abs(moves.parts).ravel() for moves in self.moves.values()] or [np.zeros(0)])
+        if not count or not len(sizes):
+            return []
+        least = np.sort(sizes)[-min(count, len(sizes))]
+        found = [
+            Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
+            for key, moves in self.moves.items()
+            for edge, head in np.argwhere(np.abs(moves.parts) >= least)
+        ]
+        return sorted(found, key=lambda move: -abs(move.part))[:count]
+
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes, those of the explanation too.
 
         At each token of a stream `kept`, `terms`, `stream_biases`, `moves` and `other_moves` sum to `streams`; the
-        sum of the last stream and `after` is the value.
+        sum of the last stream and `after` is the value; `scores` sum to each attention score.
         """
         yield from self.explanation.arrays()
         token = of_tokens(self.explanation.tokens)
@@ -153,6 +192,11 @@ class Graph(Paged, Plotted):
             biases = {"bias": {"bias": [str(key) for key in each.biases]}}
             yield NamedArray("read_biases", np.array([*each.biases.values()]), biases, place)
             yield NamedArray("read_edges", each.edges, {"source": {"source": readers}}, place)
+
+        for score in self.scores:
+            names, pairs = score.by_part()
+            sides = {f"{side}_part": {f"{side}_part": names} for side in ("query", "key")}
+            yield NamedArray("scores", pairs, sides, {"score": score.label})
 
     def as_dict(self, model: str = "", count: int = 10) -> dict[str, Any]:
         """Return the graph as plain data for JSON, with the fields of `GraphRecord`.
@@ -192,6 +236,19 @@ class Graph(Paged, Plotted):
                     "lowered": [{"output": output, "change": change} for output, change in each.lowered],
                 }
                 for each in self.neurons
+            ],
+            scores=[
+                {
+                    "layer": each.layer,
+                    "head": each.head,
+                    "query": each.query,
+                    "key": each.key,
+                    "versus": each.versus,
+                    "value": each.value,
+                    "completeness": each.completeness,
+                    "top": pair_fields(each.top(count)),
+                }
+                for each in self.scores
             ],
         )
 

@@ -1,7 +1,6 @@
 """The table of a graph, for a terminal and a notebook."""
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -17,9 +16,9 @@ from duat_jax.display.tables import (
     predictions_line,
     token_label,
 )
+from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.interpret.graph.result import Graph, ReadNeuron
-from duat_jax.transform.keys import Key
 
 MOVES, READS = 10, 2
 """The default number of moves and neurons in a table, and the number of parts of what each neuron reads."""
@@ -28,45 +27,6 @@ NOTE = (
     "Exact for this text, with attention patterns and norms held: at every token of every stream, what was kept, moved,"
     " written and added sums to it."
 )
-
-
-class Move(NamedTuple):
-    """The move of one head from one token to another.
-
-    Args:
-        key: the mark of what the layer's heads mix.
-        source: the index of the token that it comes from.
-        token: the index of the token that it goes to.
-        head: the head.
-        part: what it moves.
-    """
-
-    key: Key
-    source: int
-    token: int
-    head: int
-    part: float
-
-
-def top_moves(graph: Graph, count: int) -> list[Move]:
-    """Return the largest moves by size.
-
-    Args:
-        graph: the graph.
-        count: how many.
-    """
-    found = [
-        Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
-        for key, moves in graph.moves.items()
-        for edge, head in np.argwhere(np.abs(moves.parts) >= _least(graph, count))
-    ]
-    return sorted(found, key=lambda move: -abs(move.part))[:count]
-
-
-def _least(graph: Graph, count: int) -> float:
-    """Return the size of the last of the largest moves."""
-    sizes = np.concatenate([np.abs(moves.parts).ravel() for moves in graph.moves.values()] or [np.zeros(0)])
-    return float(np.sort(sizes)[-min(count, len(sizes))]) if len(sizes) else 0.0
 
 
 def _streams(graph: Graph, count: int) -> NumberTable:
@@ -87,7 +47,7 @@ def _moves(graph: Graph, count: int) -> NumberTable:
     table, labels = NumberTable(labels=5), [token_label(token) for token in graph.explanation.tokens]
     for column in ("", "from", " ", "to", "  ", "head", "moved"):
         table.add_column(column, justify="left" if column.isspace() else "right")
-    for key, source, token, head, part in top_moves(graph, count):
+    for key, source, token, head, part in graph.top_moves(count):
         places = str(source), Text(labels[source]), str(token), Text(labels[token])
         table.add_row(f"layer {key.layer}", *places, str(head), number(part))
     return table
@@ -124,6 +84,26 @@ def _groups(graph: Graph) -> list[RenderableType]:
     return [Text(title, style="bold"), table, ""]
 
 
+def _scores(graph: Graph) -> list[RenderableType]:
+    if not graph.scores:
+        return []
+    labels = [token_label(token) for token in graph.explanation.tokens]
+    table = NumberTable(labels=4)
+    for column in ("", "head", "at", " ", "to", "  ", "rather than to", "   ", "score"):
+        table.add_column(column, justify="left" if column.isspace() else "right")
+
+    def place(score: AttentionScore, token: int) -> tuple[Text, str]:
+        return Text(f"{token} {labels[token]}"), f"{score.attention[token]:.1%}"
+
+    for score in graph.scores:
+        at = str(score.query), Text(labels[score.query])
+        versus = ("", "") if score.versus is None else place(score, score.versus)
+        key, share = place(score, score.key)
+        row = f"layer {score.layer}", str(score.head), *at, key, share, *versus
+        table.add_row(*row, number(score.value))
+    return [Text("Where these heads attend to, and rather than to where", style="bold"), table, ""]
+
+
 def heat(graph: Graph) -> str:
     """Return the streams' parts as a heat map, as HTML.
 
@@ -157,6 +137,7 @@ def render(graph: Graph, count: int = MOVES) -> RenderableType:
         Text("What heads move, the largest", style="bold"),
         _moves(graph, count),
         "",
+        *_scores(graph),
         *neurons,
         *_groups(graph),
         completeness_line(explanation.completeness),

@@ -28,6 +28,7 @@ ROOMS = (
     "inputs",
     "display",
     "interpret",
+    "live",
     "attribution",
     "evaluation",
     "in_context",

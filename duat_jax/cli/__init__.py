@@ -20,6 +20,7 @@ from duat_jax.cli.intervene import intervene, steer
 from duat_jax.cli.lora import lora
 from duat_jax.cli.output import EXIT_STATUS, one_line_errors
 from duat_jax.cli.prune import prune
+from duat_jax.cli.serve import serve
 from duat_jax.cli.verify import verify
 
 
@@ -52,7 +53,21 @@ def main(
     """Explain exactly what a Transformer computes, and derive and check its closed form."""
 
 
-COMMANDS = explain, graph, attends, intervene, steer, circuit, context, faithfulness, prune, derive, audit, verify
+COMMANDS = (
+    explain,
+    graph,
+    attends,
+    intervene,
+    steer,
+    serve,
+    circuit,
+    context,
+    faithfulness,
+    prune,
+    derive,
+    audit,
+    verify,
+)
 for command in COMMANDS:
     add(application, command, command.__name__)
 application.add_typer(

@@ -31,6 +31,10 @@ EXAMPLES = {
         'duat steer "x = self." --towards "import os" --away "class Box:" --layers 3 --strength 2',
         'duat steer "I think" --towards "Love" --away "Hate" --layers 6 --model DIR --target " happy"',
     ),
+    "serve": (
+        "duat serve",
+        'duat serve --model DIR --text "The capital of France is" --port 0',
+    ),
     "circuit": (
         "duat circuit --task parameter --prompts 10",
         'duat circuit --task "indirect object" --model DIR --method secant --work circuit.work --csv circuit.csv',

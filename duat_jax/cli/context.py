@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.leading_space import space_lines
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
 from duat_jax.inputs.few_shot_tasks import PAIRS
@@ -121,5 +120,5 @@ def context(
         if other_prompt is not None:
             title += ", compared with others"
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        notes = space_lines(tokenizer, {"--answer": answer})
+        notes = space_lines(config, tokenizer, {"--answer": answer})
         deliver(content, title, *notes, render(result), figure=result.plot, result=result, **files)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.leading_space import space_lines
 from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, to_json
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
     from duat_jax.display.result import Paged
     from duat_jax.models.config import Config
-
-
-TOKENS = "next token", "masked token"
-"""The read-outs whose outputs are tokens."""
 
 
 class GateRule(StrEnum):
@@ -135,15 +130,6 @@ def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | 
     return encode(tokenizer, against, "the text to compare with")
 
 
-def _read_pairs(align: str | None) -> list[tuple[int, int]] | None:
-    if align is None:
-        return None
-    try:
-        return [(int(place), int(token)) for place, token in (pair.split(":") for pair in align.split(","))]
-    except ValueError:
-        raise BadText(f"--align {align!r} must be pairs of token indices, such as 0:0,1:2") from None
-
-
 def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, label: str) -> int | str | None:
     """Return the token or the class that a text names."""
     from duat_jax.models.encoding import encode_token
@@ -243,7 +229,7 @@ def explain(
         import numpy as np
 
         import duat_jax as duat
-        from duat_jax.inputs.baselines import check_contrast
+        from duat_jax.inputs.baselines import check_contrast, read_pairs
         from duat_jax.inputs.request import check
         from duat_jax.interpret.contrast import table as contrast_table
         from duat_jax.interpret.explain import table
@@ -266,7 +252,7 @@ def explain(
         arguments["tokenizer"] = tokenizer
         contrasted = [*contrast_inputs, *baselines]
         if contrasted:
-            arguments["alignment"] = _read_pairs(align)
+            arguments["alignment"] = None if align is None else read_pairs(align, "--align")
             checked = check_contrast(config, inputs, contrasted, **arguments).inputs
         else:
             (checked,) = check(config, inputs, **arguments).inputs
@@ -289,6 +275,6 @@ def explain(
             content = to_json(result.as_dict(name, top))
             texts = pages_of(result, html)
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
-        notes = space_lines(tokenizer, tokens, result.predictions)
+        tokens = {"--target": target, "--contrast": contrast}
+        notes = space_lines(config, tokenizer, tokens, result.predictions)
         deliver(content, *notes, tables, figure=result.plot, texts=texts, result=result, **files)

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import TOKENS, _read_output, _read_text, check_options, say_sizes
-from duat_jax.cli.leading_space import space_lines
+from duat_jax.cli.explain import _read_output, _read_text, check_options, say_sizes
 from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
+from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
@@ -101,6 +100,6 @@ def graph(
                 texts[graphml] = "\n".join(generate_graphml(result.to_networkx())) + "\n"
         say_sizes(texts)
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
-        notes = space_lines(tokenizer, tokens, result.explanation.predictions)
+        tokens = {"--target": target, "--contrast": contrast}
+        notes = space_lines(config, tokenizer, tokens, result.explanation.predictions)
         deliver(content, *notes, render(result, top), figure=result.plot, texts=texts, result=result, **files)

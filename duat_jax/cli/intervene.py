@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import TOKENS, check_options, pages_of
-from duat_jax.cli.leading_space import space_lines
+from duat_jax.cli.explain import check_options, pages_of
 from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Save
-from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
+from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
@@ -136,5 +135,5 @@ def _deliver(
     if result.reaches:
         require_holding("the secant's column", result.completeness)
     tokens = {"--target": target, "--contrast": about["contrast"]}
-    notes = space_lines(about["tokenizer"], tokens) if duat.load_config(path).head.kind in TOKENS else []
+    notes = space_lines(duat.load_config(path), about["tokenizer"], tokens, result.predictions)
     deliver(to_json(result.as_dict(name)), *notes, render(result), result=result, texts=pages_of(result, html), **files)

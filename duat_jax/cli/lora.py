@@ -9,9 +9,8 @@ import typer
 
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.leading_space import space_lines
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, to_json
+from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar, working
 from duat_jax.errors import BadText
 
@@ -149,7 +148,6 @@ def diff(
         check_outputs(plot, json_file, save=save, table=csv)
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.cli.explain import TOKENS
         from duat_jax.inputs.request import check
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
@@ -200,8 +198,8 @@ def diff(
         moved = moved_parameters(base, adapters, ids)
         content = to_json(change.as_dict(_name(model), moved=moved))
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        tokens = {"--target": target, "--contrast": contrast} if config.head.kind in TOKENS else {}
-        notes = space_lines(tokenizer, tokens, change.predictions[1])
+        tokens = {"--target": target, "--contrast": contrast}
+        notes = space_lines(config, tokenizer, tokens, change.predictions[1])
         deliver(content, *notes, render(change), "", render_moved(moved), figure=change.plot, result=change, **files)
 
 

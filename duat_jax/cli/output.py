@@ -18,9 +18,12 @@ import typer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
+    from rich.text import Text
+    from tokenizers import Tokenizer
 
     from duat_jax.display.result import Displayed
     from duat_jax.forms.completeness import Completeness
+    from duat_jax.models.config import Config
 
 MISTAKE, DOES_NOT_HOLD, NOT_WRITTEN, INTERRUPTED = 2, 3, 4, 130
 """Exit statuses; 1 is left to Python, which ends with it for an uncaught exception."""
@@ -256,6 +259,20 @@ def show(*parts: "RenderableType") -> None:
         # A line to be copied stays one line; `print` joins texts and forgets that.
         uncut = getattr(part, "no_wrap", None)
         console.print(part, crop=False, no_wrap=uncut, overflow="ignore" if uncut else None)
+
+
+def space_lines(config: "Config", tokenizer: "Tokenizer | None", *tokens: Any) -> "list[Text]":
+    """Return a line for each token that is given without the leading space with which it is another one.
+
+    Args:
+        config: the model's parts.
+        tokenizer: its tokenizer.
+        tokens: further arguments of `space_notes`: the tokens, and what the model says.
+    """
+    from duat_jax.display.tables import note_lines
+    from duat_jax.inputs.leading_space import space_notes
+
+    return note_lines(space_notes(config, tokenizer, *tokens))
 
 
 def deliver(

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
+from duat_jax.live.work import COMPILED, LOWERED, program_name
+
 if TYPE_CHECKING:
     from rich.text import Text
 
 MINUTE = 60.0
-
-LOWERED, COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
-"""JAX's events before a program is compiled, and after it."""
 
 
 class Compiling:
@@ -30,8 +29,7 @@ class Compiling:
 
     def _heard(self, event: str, duration_secs: float, **more: str | int) -> None:
         if event in (LOWERED, COMPILED):
-            name = str(more.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
-            self.name = name.strip("_").replace("_", " ") if event == LOWERED else ""
+            self.name = program_name(more) if event == LOWERED else ""
 
     def __rich__(self) -> "Text":
         from rich.text import Text

@@ -118,13 +118,14 @@ class Plotted(Displayed):
 class Paged(Displayed):
     """A result with an interactive page too, of what `view` returns in `page.py` of the same package."""
 
-    def html(self, path: Path | str) -> None:
+    def html(self, path: Path | str, *others: "Paged") -> None:
         """Write the result as a page to one file, which a browser opens without a network.
 
         Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
 
         Args:
             path: the file; it is written completely or not at all.
+            others: further results, such as a contrast of the same text, which the page shows by a switch.
 
         Raises:
             OSError: if the file can't be written.
@@ -136,13 +137,24 @@ class Paged(Displayed):
             >>> with TemporaryDirectory() as folder:
             ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
         """
-        write_file(Path(path), self.to_html().encode())
+        write_file(Path(path), self.to_html(*others).encode())
 
-    def to_html(self) -> str:
-        """Return the page as HTML."""
+    def to_html(self, *others: "Paged") -> str:
+        """Return the page as HTML.
+
+        Args:
+            others: further results, which the page shows by a switch.
+
+        Raises:
+            DuatError: if one of them has no page.
+        """
         from duat_jax.display.page.document import document
 
-        return document(beside(self, "page").view(self))
+        if wrong := [each for each in others if not isinstance(each, Paged)]:
+            raise DuatError(
+                f"{type(wrong[0]).__name__} has no page: give explanations, contrasts, graphs, interventions"
+            )
+        return document([beside(each, "page").view(each) for each in (self, *others)])
 
     def _repr_html_(self) -> str:
         from duat_jax.display.page.document import frame

@@ -147,6 +147,22 @@ def _several(config: Config, other: Any) -> list[Any]:
     return list(other) if many or is_many(config, other) else [other]
 
 
+def read_pairs(written: str, name: str) -> list[tuple[int, int]]:
+    """Read an alignment.
+
+    Args:
+        written: pairs of token indices, such as `0:0,1:2`.
+        name: what it is called, for the message.
+
+    Raises:
+        BadText: if it is none.
+    """
+    try:
+        return [(int(place), int(token)) for place, token in (pair.split(":") for pair in written.split(","))]
+    except ValueError:
+        raise BadText(f"{name} {written!r} must be pairs of token indices, such as 0:0,1:2") from None
+
+
 def as_it_is(inputs: Inputs) -> Reference:
     """Return an input as a reference.
 

@@ -40,10 +40,15 @@ def bucket(tokens: int, longest: int) -> int:
         >>> [bucket(tokens, 100) for tokens in (1, 17, 65)]
         [16, 32, 100]
     """
-    return min(max(SHORTEST, _power_of_two(tokens)), longest)
+    return min(max(SHORTEST, power_of_two(tokens)), longest)
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """Return the next power of two.
+
+    Args:
+        number: a whole number from 1.
+    """
     return 1 << (number - 1).bit_length()
 
 
@@ -70,14 +75,14 @@ def batches(
         sharding: over which devices the rows are spread, each getting as many; a single one if absent.
     """
     shards = shards_of(sharding)
-    most = shards * max(1, LARGEST_BATCH // _power_of_two(targets))
+    most = shards * max(1, LARGEST_BATCH // power_of_two(targets))
     of_length: dict[int, list[int]] = {}
     for i, text in enumerate(inputs):
         of_length.setdefault(bucket(len(text.real), longest), []).append(i)
     for length, indices in of_length.items():
         for start in range(0, len(indices), most):
             chosen = indices[start : start + most]
-            of_shard = _power_of_two(-(-len(chosen) // shards))
+            of_shard = power_of_two(-(-len(chosen) // shards))
             rows = chosen + chosen[:1] * (shards * of_shard - len(chosen))
             batch = stack(padded(inputs[i], length) for i in rows)
             yield Batch(tuple(chosen), tuple(rows), batch if sharding is None else jax.device_put(batch, sharding))

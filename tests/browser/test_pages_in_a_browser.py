@@ -86,7 +86,7 @@ def number(text):
     return float(text.replace("−", "-"))
 
 
-def view_of(html):
+def content_of(html):
     """Return the data of a page."""
     kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
     return json.loads(gzip.decompress(base64.b64decode(kept)))
@@ -190,7 +190,7 @@ def test_a_damaged_or_newer_file_says_so(opened):
     html = RESULTS["contrast"]().to_html()
     kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
     assert "damaged" in opened(html.replace(kept, kept[:200])).locator("main").inner_text()
-    newer = base64.b64encode(gzip.compress(json.dumps(view_of(html) | {"format": 99}).encode())).decode()
+    newer = base64.b64encode(gzip.compress(json.dumps(content_of(html) | {"format": 99}).encode())).decode()
     assert "format 99" in opened(html.replace(kept, newer)).locator("main").inner_text()
 
 
@@ -282,7 +282,7 @@ def test_a_group_is_kept_with_the_page(opened):
         page.get_by_role("button", name="Save this page with its groups").click()
     kept = opened(Path(download.value.path()).read_text(encoding="utf-8"))
     row = kept.get_by_role("region", name="groups").locator("tr").filter(has_text="</script> mine")
-    assert "not run again" in row.inner_text() and "--change 'neurons" in row.inner_text()
+    assert "not run again" in row.inner_text() and "--change 'neuron 5:371@11 set 0'" in row.inner_text()
     predicted = -sum(graph.neurons[place].neuron.contribution for place in (0, 3))
     near(number(row.locator("td").nth(1).get_attribute("title")), predicted, 1e-6)
 

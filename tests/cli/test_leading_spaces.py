@@ -7,8 +7,8 @@ from command import run
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.cli.leading_space import space_lines
 from duat_jax.inputs.labels import Prediction
+from duat_jax.inputs.leading_space import space_notes
 from duat_jax.lora import save_adapters
 from tests.cli.test_cli import commands, takes
 
@@ -45,11 +45,11 @@ def test_a_word_without_its_space_has_a_line_and_with_it_none(name, tmp_path):
 
 
 def test_the_line_says_how_probable_the_other_token_is_and_is_left_out_where_it_is_less_so():
-    tokenizer = duat.load_tokenizer()
+    config, tokenizer = duat.load_config(), duat.load_tokenizer()
     asked = {"--target": "default", "--contrast": None}
-    (line,) = space_lines(tokenizer, asked, [Prediction(" default", 0.592)])
-    assert line.plain.endswith("' default' is another token, 59.2% probable here.")
-    assert space_lines(tokenizer, asked, [Prediction("default", 0.6), Prediction(" default", 0.1)]) == []
+    (note,) = space_notes(config, tokenizer, asked, [Prediction(" default", 0.592)])
+    assert note.endswith("' default' is another token, 59.2% probable here.")
+    assert space_notes(config, tokenizer, asked, [Prediction("default", 0.6), Prediction(" default", 0.1)]) == []
     for text in (" default", ")", "", "zzzz"):
-        assert space_lines(tokenizer, {"--target": text}) == []
-    assert space_lines(None, asked) == []
+        assert space_notes(config, tokenizer, {"--target": text}) == []
+    assert space_notes(config, None, asked) == []

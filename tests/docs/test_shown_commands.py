@@ -27,6 +27,8 @@ def shown():
     for page in PAGES:
         for session in shown_commands(page.read_text(encoding="utf-8")):
             (first, *_), _ = session[0]
+            if first == "serve":  # goes on until it is ended; tests/cli/test_serve.py runs it
+                continue
             where = f"{page.stem}, {first}"
             yield pytest.param(session, id=where, marks=[] if first in QUICK else [pytest.mark.slow])
 

@@ -138,7 +138,7 @@ def test_what_a_neuron_reads_sums_to_its_pre_activation():
     assert len(graph.neurons) == 6 and graph.neurons[0].neuron == graph.explanation.top(1)[0]
     for each in graph.neurons:
         close(each.embedding.sum() + each.terms.sum() + sum(each.biases.values()), np.float32(each.pre_activation))
-        close(sum(part for _, part in graph.largest_reads(each, 5)), np.float32(each.pre_activation))
+        close(sum(part for _, part in each.largest_reads(graph.explanation, 5)), np.float32(each.pre_activation))
 
 
 def test_an_edge_between_neurons_is_the_derivative_times_the_activation():

@@ -23,9 +23,10 @@ OF_LAYERS = [kind for kind in PAGES if kind is not duat.results.Intervention]
 
 
 def read(html):
-    """Return the data of a page."""
+    """Return the data of a page of one result."""
     kept = re.search(r'id="numbers">"([^"]*)"', html)[1]
-    return json.loads(gzip.decompress(base64.b64decode(kept)))
+    (view,) = json.loads(gzip.decompress(base64.b64decode(kept)))["views"]
+    return view
 
 
 @pytest.mark.parametrize("kind", PAGES)

@@ -3,18 +3,19 @@
 import base64
 import gzip
 import hashlib
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
 import msgspec
 
-from duat_jax.display.page.view import View
+from duat_jax.display.page.view import Page, View
 
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {policy}; img-src data: blob:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {policy} img-src data: blob:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
@@ -30,36 +31,53 @@ scripts.</p></main>
 """
 
 
-def document(view: View) -> str:
+def document(views: Sequence[View]) -> str:
     """Return a page as HTML.
 
-    Its numbers are JSON, compressed by gzip, in base64: there is no character of a text in it that HTML could read.
+    Args:
+        views: what the page shows; none of a page that is filled later.
+    """
+    return _filled(f"{views[0].target} – duat" if views else "duat", Page(list(views)), "")
+
+
+def live_document(about: msgspec.Struct) -> str:
+    """Return a page whose questions a server answers.
 
     Args:
-        view: what the page shows.
+        about: what the page says of the model.
     """
-    style, module = (files(__package__) / "page.css").read_text(encoding="utf-8"), module_of_page()
+    return _filled("duat", about, " connect-src 'self';")
+
+
+def _filled(title: str, content: msgspec.Struct, policy: str) -> str:
+    """Return a page with its content as JSON, compressed by gzip, in base64, of which HTML can read no character."""
+    style, module = style_of_page(), module_of_page()
     # The same numbers give the same file: no time of writing.
-    compressed = gzip.compress(msgspec.json.encode(view), mtime=0)
-    policy = "; ".join(f"{kind}-src '{_digest(text)}'" for kind, text in (("script", module), ("style", style)))
+    compressed = gzip.compress(msgspec.json.encode(content), mtime=0)
+    hashes = "; ".join(f"{kind}-src '{_digest(text)}'" for kind, text in (("script", module), ("style", style)))
     return PAGE.format(
-        policy=policy,
-        title=escape(f"{view.target} – duat"),
+        policy=hashes + ";" + policy,
+        title=escape(title),
         style=style,
         module=module,
         numbers=base64.b64encode(compressed).decode(),
     )
 
 
-MODULES = "elements.js", "picture.js", "graph.js", "page.js"
+MODULES = "elements", "picture", "score", "graph", "table", "page", "live", "start"
 """The files of the module, each before those that import it."""
 
 
 def module_of_page() -> str:
     """Return all files of the page's module as one, without their imports of each other."""
-    texts = [(files(__package__) / name).read_text(encoding="utf-8") for name in MODULES]
+    texts = [(files(__package__) / f"{name}.js").read_text(encoding="utf-8") for name in MODULES]
     lines = [line for text in texts for line in text.splitlines() if not line.startswith(("import ", "// @ts-check"))]
     return "\n".join(lines) + "\n"
+
+
+def style_of_page() -> str:
+    """Return the style of a page."""
+    return (files(__package__) / "page.css").read_text(encoding="utf-8")
 
 
 FRAME = """<iframe sandbox="allow-scripts allow-downloads" srcdoc="{page}" title="{title}" style="{style}"></iframe>

@@ -48,21 +48,52 @@ export function shade(element, number, most) {
   element.style.background = share < 0.004 ? "" : `color-mix(in srgb, ${colour} ${(58 * share).toFixed(1)}%, transparent)`;
 }
 
+/** A button. @param {string} label @param {() => void} act @param {Record<string, string>} attributes */
+export function button(label, act, attributes = {}) {
+  const element = make("button", { type: "button", ...attributes }, label);
+  element.addEventListener("click", act);
+  return element;
+}
+
+/** A region that scrolls by itself. @param {string} label @param {...Node} children */
+export const scrolling = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+
+/** A choice by radio buttons.
+ * @param {string} title
+ * @param {string} name
+ * @param {string[]} labels
+ * @param {number} chosen
+ * @param {(index: number) => void} choose
+ */
+export function choice(title, name, labels, chosen, choose) {
+  return make("fieldset", {}, make("legend", { class: "faint" }, title), ...labels.map((label, index) => {
+    const input = make("input", { type: "radio", name, value: String(index), ...(index === chosen ? { checked: "" } : {}) });
+    input.addEventListener("change", () => choose(index));
+    return make("label", {}, input, ` ${label}`);
+  }));
+}
+
 /** A table of named numbers with its total.
  * @param {string[]} titles
  * @param {[string, ...(number | undefined)[]][]} entries
  * @param {[string, number] | null} total
+ * @param {{act?: (entry: number) => Node[], pick?: (entry: number, column: number) => (() => void) | undefined}} can what a click does: buttons of a row, and what a number opens
  */
-export function partsTable(titles, entries, total) {
+export function partsTable(titles, entries, total, { act, pick } = {}) {
   const columns = titles.slice(1).map((_, column) => largest(entries.map((entry) => Number(entry[column + 1] ?? 0))));
-  /** @param {string} name @param {(number | undefined)[]} numbers */
-  const line = (name, numbers) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...numbers.map((number, column) =>
-    number === undefined ? make("td") : make("td", { title: full(number), class: number < 0 ? "negative" : "positive" }, short(number, columns[column]))));
+  /** @param {string} name @param {(number | undefined)[]} numbers @param {number} entry */
+  const line = (name, numbers, entry) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...numbers.map((number, column) => {
+    if (number === undefined) return make("td");
+    const open = entry < 0 ? undefined : pick?.(entry, column);
+    const text = short(number, columns[column]);
+    const shown = open ? button(text, open, { class: "number", "aria-label": `${titles[column + 1]}, ${name}: ${text}` }) : text;
+    return make("td", { title: full(number), class: number < 0 ? "negative" : "positive" }, shown);
+  }), ...(act && entry >= 0 ? [make("td", { class: "acts" }, ...act(entry))] : []));
   const table = make("table", { class: "parts" },
     make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
-    make("tbody", {}, ...entries.map(([name, ...numbers]) => line(name, /** @type {(number | undefined)[]} */ (numbers)))));
+    make("tbody", {}, ...entries.map(([name, ...numbers], entry) => line(name, /** @type {(number | undefined)[]} */ (numbers), entry))));
   if (total) {
-    const last = line(total[0], [total[1]]);
+    const last = line(total[0], [total[1]], -1);
     last.className = "total";
     table.append(make("tfoot", {}, last));
   }

@@ -1,7 +1,8 @@
 // @ts-check
 // What a page says of a graph: the way of the value through streams, heads and neurons.
 
-import { full, make, partsTable, seven, sum } from "./elements.js";
+import { button, full, make, partsTable, scrolling, seven, sum } from "./elements.js";
+import { scorePanel } from "./score.js";
 
 /** Moves to the tokens of a row: source, token and each head's part; and what each head moves from all other tokens.
  * @typedef {{edges: number[][], others: number[][]}} Moves
@@ -9,8 +10,6 @@ import { full, make, partsTable, seven, sum } from "./elements.js";
 /**
  * @typedef {object} Neuron
  * @property {string} name
- * @property {number} row
- * @property {number} token
  * @property {number} contribution
  * @property {number} coefficient
  * @property {number} activation
@@ -32,7 +31,10 @@ import { full, make, partsTable, seven, sum } from "./elements.js";
  * @property {number} after
  * @property {Neuron[]} neurons
  * @property {Group[]} groups
+ * @property {import("./score.js").Score[]} scores
  */
+/** @typedef {import("./page.js").Acts} Acts */
+/** An edge of one head: where it goes is the chosen cell. @typedef {{source: number, head: number}} Edge */
 
 /** All arrows of a graph, the largest first.
  * @param {Graph} graph
@@ -53,8 +55,9 @@ export function arrowsOf(graph, labels) {
  * @param {string[]} labels
  * @param {number} row
  * @param {number} token
+ * @param {(edge: Edge) => void} open
  */
-export function nodePanel(graph, labels, row, token) {
+export function nodePanel(graph, labels, row, token, open) {
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   if (row < 0 || token < 0) return panel;
   const stream = graph.streams[row][token];
@@ -72,7 +75,10 @@ export function nodePanel(graph, labels, row, token) {
     ...(moves ? [/** @type {[string, ...number[]]} */ (["moved from all other tokens", sum(moves.others[token]), ...moves.others[token]])] : []),
     ...(row ? [/** @type {[string, number]} */ (["written by the layer's neurons", graph.terms[row][token]])] : []),
     ["biases and norm offsets", graph.biases[row][token]]];
-  columns.append(make("div", {}, make("h3", {}, "It is the sum of"), make("div", { class: "scroll" }, partsTable(["what", "part", ...titles], entries, ["the stream", stream]))));
+  /** @param {number} entry @param {number} column */
+  const pick = (entry, column) => (column > 0 && incoming[entry - 1] ? () => open({ source: incoming[entry - 1][0], head: column - 1 }) : undefined);
+  const into = partsTable(["what", "part", ...titles], entries, ["the stream", stream], { pick });
+  columns.append(make("div", {}, make("h3", {}, "It is the sum of"), make("div", { class: "scroll" }, into), ...(incoming.length ? [make("p", { class: "faint" }, "A head's number opens why it attends there.")] : [])));
   const next = graph.moves[row + 1];
   if (next) {
     const outgoing = next.edges.filter((edge) => edge[0] === token);
@@ -87,51 +93,90 @@ export function nodePanel(graph, labels, row, token) {
   return panel;
 }
 
+/** One head's move from a token to another, and why the head attends there.
+ * @param {Graph} graph
+ * @param {string[]} labels
+ * @param {number} row
+ * @param {number} token
+ * @param {Edge} edge
+ * @param {Acts | null} acts
+ */
+export function edgePanel(graph, labels, row, token, { source, head }, acts) {
+  const panel = make("section", { class: "cell", "aria-live": "polite" });
+  const moved = graph.moves[row]?.edges.find((edge) => edge[0] === source && edge[1] === token)?.[2 + head];
+  if (moved === undefined) return panel;
+  const layer = row - 1;
+  panel.append(make("h3", {}, `Layer ${layer}, head ${head}, from token ${source} `, make("bdi", {}, JSON.stringify(labels[source])), ` to ${token} `, make("bdi", {}, JSON.stringify(labels[token])), `: ${full(moved)}`));
+  const known = graph.scores.find((score) => score.layer === layer && score.head === head && score.query === token && score.key === source);
+  if (acts) panel.append(make("p", {}, button("switch this edge off", () => acts.change(`edge ${layer}:${head} ${source}>${token} set 0`))));
+  if (known) panel.append(scorePanel(known));
+  else if (acts) panel.append(button("why the head attends there", async () => {
+    const score = await acts.score(layer, head, token, source);
+    if (score) panel.lastElementChild?.replaceWith(scorePanel(score));
+  }));
+  else panel.append(make("p", { class: "faint" }, `Why the head attends there isn't in this page: ask duat attends TEXT --layer ${layer} --head ${head} --query ${token} --key ${source}`));
+  return panel;
+}
+
+/** The heads whose attention a page explains.
+ * @param {Graph} graph
+ * @param {(score: import("./score.js").Score) => void} choose
+ */
+export function scoreList(graph, choose) {
+  if (!graph.scores.length) return [];
+  return [make("h2", {}, "Why the heads that move most attend where they do"),
+    make("div", { class: "neurons" }, ...graph.scores.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score))))];
+}
+
 /** The neurons with the largest contributions: one opens, several are put into a group.
  * @param {Graph} graph
  * @param {number} chosen
  * @param {(neuron: number) => void} choose
  * @param {(group: Group) => void} group
+ * @param {Acts | null} acts
  */
-export function neuronPanels(graph, chosen, choose, group) {
+export function neuronPanels(graph, chosen, choose, group, acts) {
   if (!graph.neurons.length) return [];
   const boxes = graph.neurons.map((neuron) => make("input", { type: "checkbox", "aria-label": `in the group: ${neuron.name}` }));
   const list = make("div", { class: "neurons" }, ...graph.neurons.map((neuron, index) => {
-    const button = make("button", { type: "button", ...(index === chosen ? { "aria-pressed": "true" } : {}) }, `${neuron.name}: ${seven(neuron.contribution)}`);
-    button.addEventListener("click", () => choose(index === chosen ? -1 : index));
-    return make("span", {}, boxes[index], button);
+    const pressed = String(index === chosen);
+    return make("span", {}, boxes[index], button(`${neuron.name}: ${seven(neuron.contribution)}`, () => choose(index === chosen ? -1 : index), { "aria-pressed": pressed }));
   }));
   const name = make("input", { type: "text", "aria-label": "name of the group", placeholder: "name of the group", maxlength: "80" });
-  const add = make("button", { type: "button" }, "group the marked ones");
-  add.addEventListener("click", () => {
+  const add = button("group the marked ones", () => {
     const members = [...boxes.keys()].filter((index) => boxes[index].checked);
     if (members.length) group({ name: name.value || "unnamed", members, predicted: -sum(members.map((index) => graph.neurons[index].contribution)), measured: null });
   });
-  const panels = [make("h2", {}, "The neurons with the largest contributions"), list, neuronPanel(graph.neurons[chosen]), make("p", {}, name, " ", add)];
-  return [...panels, make("h3", {}, "Groups of neurons, all switched off together"), groupsTable(graph)];
+  const panels = [make("h2", {}, "The neurons with the largest contributions"), list, neuronPanel(graph.neurons[chosen], acts), make("p", {}, name, " ", add)];
+  return [...panels, make("h3", {}, "Groups of neurons, all switched off together"), groupsTable(graph, acts)];
 }
 
-/** @param {Neuron | undefined} neuron */
-function neuronPanel(neuron) {
+/** @param {Neuron | undefined} neuron @param {Acts | null} acts */
+export function neuronPanel(neuron, acts) {
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   if (!neuron) return panel;
   const { coefficient, activation, contribution, pre_activation, reads, raised, lowered } = neuron;
-  panel.append(make("h3", {}, `${neuron.name}: ${full(contribution)}`), make("p", {}, `coefficient ${full(coefficient)} × activation ${full(activation)}`));
+  const off = acts && neuron.switch_off ? [" ", button("switch it off", () => acts.change(neuron.switch_off))] : [];
+  panel.append(make("h3", {}, `${neuron.name}: ${full(contribution)}`), make("p", {}, `coefficient ${full(coefficient)} × activation ${full(activation)}`, ...off));
   const columns = make("div", { class: "columns" }, make("div", {}, partsTable(["it reads", "part"], reads, ["its pre-activation", pre_activation])));
   if (raised.length) columns.append(make("div", {}, partsTable(["it raises the logit of", "by"], raised, null), partsTable(["it lowers the logit of", "by"], lowered, null)));
   panel.append(columns, make("p", { class: "faint" }, "What it reads is exact, with attention patterns, norms and gates held. What it raises and lowers is its direct effect."));
   return panel;
 }
 
-/** @param {Graph} graph */
-function groupsTable(graph) {
-  /** @param {Group} group */
-  const says = ({ members, predicted, measured }) => {
-    if (measured === null) return `not run again. ${members.map((index) => graph.neurons[index].switch_off).join(" ")}`;
+/** @param {Graph} graph @param {Acts | null} acts */
+function groupsTable(graph, acts) {
+  /** @param {Group} group @returns {string | Node} */
+  const says = (group) => {
+    const { members, predicted, measured } = group;
+    const changes = members.map((index) => graph.neurons[index].switch_off);
+    if (measured === null && acts) return button("run the model again", async () => { group.measured = await acts.measure(changes); table.replaceWith(groupsTable(graph, acts)); });
+    if (measured === null) return `not run again. ${changes.map((change) => `--change '${change}'`).join(" ")}`;
     return Math.abs(predicted - measured) <= 0.1 * Math.abs(measured) ? "the parts add up to what running again says, within a tenth" : "the parts don't add up to what running again says: other neurons and patterns react";
   };
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "groups" }, make("table", { class: "parts" },
+  const table = scrolling("groups", make("table", { class: "parts" },
     make("thead", {}, make("tr", {}, ...["group", "neurons", "predicted", "run again", "in words"].map((title) => make("th", { scope: "col" }, title)))),
     make("tbody", {}, ...graph.groups.map((group) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, group.name)), make("td", {}, String(group.members.length)),
       make("td", { title: full(group.predicted) }, seven(group.predicted)), make("td", {}, group.measured === null ? "–" : seven(group.measured)), make("td", { class: "words" }, says(group)))))));
+  return table;
 }

@@ -7,10 +7,12 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.display.page.graph_view import GraphView
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
+from duat_jax.models.targets.description import TargetDescription
 
-FORMAT = 1
+FORMAT = 2
 """The version of the data."""
 
 TOP = 8
@@ -80,11 +82,13 @@ class Row(msgspec.Struct):
         name: its title.
         parts: a number for each token.
         units: for each kind of units those of the row; absent where it has none.
+        layer: the layer of the units; absent where they can't be changed by it.
     """
 
     name: str
     parts: list[float]
     units: list[Units | None]
+    layer: int | None = None
 
 
 class Named(msgspec.Struct):
@@ -97,90 +101,6 @@ class Named(msgspec.Struct):
 
     title: str
     entries: list[tuple[str, float]]
-
-
-class MovesView(msgspec.Struct):
-    """The moves of heads to the tokens of a stream.
-
-    Args:
-        edges: source, token, and what each head moves along it.
-        others: of each token, what each head moves to it from all others.
-    """
-
-    edges: list[list[float]]
-    others: list[list[float]]
-
-
-class NeuronView(msgspec.Struct):
-    """One neuron at one token.
-
-    Args:
-        name: where it stands.
-        row: the number of its row among the streams.
-        token: its token.
-        contribution: coefficient times activation.
-        coefficient: what one unit more of its activation would add.
-        activation: how strongly it fired.
-        pre_activation: the sum of what it reads.
-        reads: parts of it by name, the others as one.
-        raised: the outputs whose logits it raises, and by how much.
-        lowered: those that it lowers.
-        switch_off: the option of `duat intervene` that switches it off.
-    """
-
-    name: str
-    row: int
-    token: int
-    contribution: float
-    coefficient: float
-    activation: float
-    pre_activation: float
-    reads: list[tuple[str, float]]
-    raised: list[tuple[str, float]]
-    lowered: list[tuple[str, float]]
-    switch_off: str
-
-
-class GroupView(msgspec.Struct):
-    """Several neurons, switched off together.
-
-    Args:
-        name: its name.
-        members: their places in the list of neurons.
-        predicted: the change of the value by the table.
-        measured: the change when the model is run again; absent if it wasn't.
-    """
-
-    name: str
-    members: list[int]
-    predicted: float
-    measured: float | None
-
-
-class GraphView(msgspec.Struct):
-    """The streams of a graph.
-
-    Args:
-        rows: the names of the streams.
-        streams: the part of each token in each.
-        kept: what came from the stream before.
-        terms: what the layer's terms wrote.
-        biases: what its biases added.
-        moves: what its heads moved; absent of the first stream.
-        after: what is added after the last stream.
-        neurons: the neurons with the largest contributions.
-        groups: groups of them.
-    """
-
-    rows: list[str]
-    streams: list[list[float]]
-    kept: list[list[float]]
-    terms: list[list[float]]
-    biases: list[list[float]]
-    moves: list[MovesView | None]
-    after: float
-    neurons: list[NeuronView]
-    groups: list[GroupView]
 
 
 class EffectView(msgspec.Struct):
@@ -200,11 +120,12 @@ class EffectView(msgspec.Struct):
 
 
 class View(msgspec.Struct, kw_only=True):
-    """The content of a page.
+    """One result on a page.
 
     Args:
         kind: the kind of result.
         target: what is explained, in words.
+        output: the number of the token or class that is read; absent if none is.
         exact: what is exact and what is held, in one sentence.
         value_name: what the parts sum to.
         completeness: the value, the sum of all parts, error, tolerance and verdict.
@@ -222,11 +143,11 @@ class View(msgspec.Struct, kw_only=True):
         heading: the title of the table.
         effects: what each change did, of an intervention.
         graph: the streams, where they are known.
-        format: the version of the data.
     """
 
     kind: str
     target: str
+    output: int | None
     exact: str
     value_name: str
     completeness: dict[str, Any]
@@ -244,6 +165,17 @@ class View(msgspec.Struct, kw_only=True):
     heading: str = "Every layer at every token"
     effects: list[EffectView] = []
     graph: GraphView | None = None
+
+
+class Page(msgspec.Struct):
+    """The content of a page.
+
+    Args:
+        views: one or several, of which one is shown.
+        format: the version of the data.
+    """
+
+    views: list[View]
     format: int = FORMAT
 
 
@@ -283,6 +215,22 @@ def largest_units(*columns: Float[np.ndarray, "tokens units"]) -> Units:
     )
 
 
+def largest(entries: Sequence[tuple[str, float]], count: int) -> list[tuple[str, float]]:
+    """Return the largest entries by size, without zeros, and the sum of all others.
+
+    Args:
+        entries: name and number.
+        count: how many.
+
+    Example:
+        >>> largest([("a", 1.0), ("b", -3.0), ("c", 0.5)], 1)
+        [('b', -3.0), ('all others', 1.5)]
+    """
+    parts = sorted((entry for entry in entries if entry[1]), key=lambda entry: -abs(entry[1]))
+    others = [("all others", sum(part for _, part in parts[count:]))] if parts[count:] else []
+    return [*parts[:count], *others]
+
+
 def named(title: str, entries: Iterable[tuple[str, float]]) -> list[Named]:
     """Return a list of the entries that aren't zero, or none if all are.
 
@@ -303,6 +251,15 @@ def said(name: str, value: float, predictions: Sequence[Prediction]) -> Said:
         predictions: the most probable outputs.
     """
     return Said(name, float(value), [(text, float(probability)) for text, probability in predictions])
+
+
+def output_of(target: TargetDescription) -> int | None:
+    """Return the number of the output that a target reads.
+
+    Args:
+        target: the target.
+    """
+    return None if target.output is None else target.output.id
 
 
 def completeness_of(completeness: Completeness) -> dict[str, Any]:

@@ -78,7 +78,12 @@ def _attention(score: AttentionScore) -> str:
     return "   ".join(f"{token} {token_label(score.tokens[token])!r} {score.attention[token]:.1%}" for token in order)
 
 
-def _meaning(score: AttentionScore) -> str:
+def meaning(score: AttentionScore) -> str:
+    """Return what a score says of the attention, in one sentence.
+
+    Args:
+        score: the result.
+    """
     if score.versus is None:
         return (
             "One score alone says little: what every key's score has in common changes no attention. Name another key,"
@@ -102,7 +107,7 @@ def render(score: AttentionScore, count: int = TERMS) -> RenderableType:
     return Group(
         Text.assemble(("The head attends to:  ", "bold"), _attention(score)),
         Text.assemble(("Explained:  ", "bold"), f"{score.label} = {score.value:+.6f}"),
-        Text(_meaning(score), style="dim"),
+        Text(meaning(score), style="dim"),
         "",
         Text(f"The {count} biggest of {score.pairs.size} pairs of sources", style="bold"),
         _pairs(score, count),

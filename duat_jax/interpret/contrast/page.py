@@ -11,6 +11,7 @@ from duat_jax.display.page.view import (
     line_ends,
     named,
     numbers,
+    output_of,
     said,
 )
 from duat_jax.display.tables import token_label
@@ -31,10 +32,12 @@ def view(contrast: Contrast) -> View:
     Args:
         contrast: the result.
     """
+    layers = {layer_of(key): key.layer for key in (*contrast.heads, *contrast.neurons)}
     moved = {str(key): part for key, part in contrast.moved.items()}
     return View(
         kind="contrast",
         target=f"the difference of the {contrast.target}",
+        output=output_of(contrast.target),
         exact=LESS if contrast.leaves_out else NOTE,
         value_name="difference",
         completeness=completeness_of(contrast.completeness),
@@ -47,13 +50,19 @@ def view(contrast: Contrast) -> View:
         line_ends=line_ends(contrast.tokens),
         colourings=[
             Colouring(
-                "parts of the tokens",
-                "How much of the difference comes from each token's own change, through all layers.",
+                "secant",
+                "How much of the difference from the other input comes from each token's own change, through all"
+                " layers.",
                 numbers(contrast.flow[0]),
             )
         ],
         rows=[
-            Row(label, numbers(parts), [_of_layer(contrast.heads, label), _of_layer(contrast.neurons, label)])
+            Row(
+                label,
+                numbers(parts),
+                [_of_layer(contrast.heads, label), _of_layer(contrast.neurons, label)],
+                layers.get(label),
+            )
             for label, parts in zip(contrast.rows, contrast.flow, strict=True)
         ],
         row_sums=True,

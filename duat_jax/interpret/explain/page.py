@@ -10,6 +10,7 @@ from duat_jax.display.page.view import (
     line_ends,
     named,
     numbers,
+    output_of,
     said,
 )
 from duat_jax.display.tables import token_label
@@ -31,10 +32,11 @@ def view(explanation: Explanation) -> View:
     rows = [Row("embedding", numbers(explanation.embedding), [None])]
     for (key, parts), label, sums in zip(explanation.terms.items(), explanation.labels.values(), terms, strict=True):
         units = largest_units(parts, explanation.coefficients[key], explanation.activations[key])
-        rows.append(Row(label, numbers(sums), [units]))
+        rows.append(Row(label, numbers(sums), [units], key.layer))
     return View(
         kind="explanation",
         target=explanation.target.headline,
+        output=output_of(explanation.target),
         exact=EXACT,
         value_name="value",
         completeness=completeness_of(explanation.completeness),

@@ -1,6 +1,5 @@
 """Graph one number: follow it through the streams, heads and neurons of a model."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,30 +7,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
-from duat_jax.forms import flow, pre_activation
+from duat_jax.forms import flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
-from duat_jax.forms.pre_activation import Neurons, Reads
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY, explain
-from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
-from duat_jax.interpret.graph.result import Graph, Moves, NeuronGroup, ReadNeuron
+from duat_jax.interpret.explain.result import Explanation
+from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
+from duat_jax.interpret.graph.result import Graph, Moves
 from duat_jax.interpret.graph.scores import scores_of
-from duat_jax.interpret.pipeline import forward_from, passed_on, read_target, readers_of
+from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES
-from duat_jax.models.targets.base import OneTarget, Reader
+from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
-from duat_jax.nn.linear import alike
-from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
-from duat_jax.transform.keys import Key, Marked, Site
+from duat_jax.transform.keys import Key, Marked
 from duat_jax.transform.recording import Recording, record_kinds
 
 if TYPE_CHECKING:
@@ -43,9 +39,6 @@ NEURONS = 24
 """The default number of neurons whose reading and writing is split."""
 SCORES = 3
 """The default number of attention scores that are split."""
-OUTPUTS = 5
-"""The number of outputs that a neuron is said to raise or lower."""
-PRECISION = jax.lax.Precision.HIGHEST
 
 
 def graph(
@@ -114,7 +107,6 @@ def graph(
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", ENTROPY))
     after = float(found.after) + sum(outside)
     chosen = explanation.top(neurons)
-    read = _neurons(model, text, explanation, chosen, stream) if chosen else None
     words = labels_of(model.config, checked, tokenizer)
     found_graph = Graph(
         explanation=explanation,
@@ -125,8 +117,8 @@ def graph(
         biases=biases,
         moves=moves,
         after=after,
-        neurons=() if read is None else tuple(_read_neurons(explanation, chosen, read, words)),
-        groups=tuple(_groups(model, reader.pinned(reading), text, explanation, chosen, stream)),
+        neurons=read_neurons(model, text, explanation, chosen, stream, words),
+        groups=tuple(groups_of(model, reader.pinned(reading), text, explanation, chosen, stream)),
         scores=(),
         completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
     )
@@ -203,106 +195,3 @@ def _of_every_sum(streams: Array, parts: list[Array], value: Array, after: Array
     """Return the completeness of every token of every stream, and last that of the value."""
     of_tokens, of_value = entrywise_completeness(streams, parts), completeness_of(value, [streams[-1], after])
     return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.ravel(leaf) for leaf in leaves]), of_tokens, of_value)
-
-
-class _Neurons(NamedTuple):
-    reads: Reads
-    highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
-    lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
-
-
-def _neurons(
-    model: Transformer, inputs: Inputs, explanation: Explanation, chosen: list[ActiveNeuron], stream: int | None
-) -> _Neurons:
-    neurons = _places(explanation, chosen)
-    says = model.config.head.kind in ("next token", "masked token") and stream is None
-    return jax.device_get(_read(model, inputs, neurons, stream, explanation.target.position if says else None))
-
-
-def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> Neurons:
-    """Return the neurons by the numbers of their terms, of their tokens, and of their own."""
-    numbers = {key: number for number, key in enumerate(explanation.terms)}
-    places = [(numbers[each.term], each.token_index, each.neuron) for each in chosen]
-    return Neurons(*np.array(places, np.int32).reshape(-1, 3).T)
-
-
-@partial(jax.jit, static_argnames="stream")
-def _read(
-    model: Transformer, inputs: Inputs, neurons: Neurons, stream: int | None, position: Int[Array, ""] | None
-) -> _Neurons:
-    recording = _recorded(model, inputs, stream, marks.KINDS)
-    reads = pre_activation.read_by(recording, neurons)
-    if position is None:
-        return _Neurons(reads, None, None)
-    written = pre_activation.written_by(recording, neurons)[:, position]
-    logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
-    return _Neurons(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
-
-
-def _read_neurons(explanation: Explanation, chosen: list[ActiveNeuron], found: _Neurons, words: Any) -> Any:
-    tokens, reads = len(explanation.tokens), found.reads
-
-    def outputs(best: Any, sign: int, place: int) -> tuple[tuple[str, float], ...]:
-        if best is None:
-            return ()
-        return tuple(
-            (words.output(int(output)), sign * float(change))
-            for change, output in zip(best[0][place], best[1][place], strict=True)
-        )
-
-    for place, neuron in enumerate(chosen):
-        yield ReadNeuron(
-            neuron=neuron,
-            pre_activation=float(reads.pre_activations[place]),
-            embedding=reads.input[place, :tokens].copy(),
-            terms=np.stack([part[place, :tokens] for part in reads.terms.values()]),
-            biases=Marked({key: float(part[place]) for key, part in reads.offsets.items()}),
-            edges=np.array(reads.edges[place]),
-            raised=outputs(found.highest, 1, place),
-            lowered=outputs(found.lowest, -1, place),
-        )
-
-
-def _groups(
-    model: Transformer,
-    reader: Reader,
-    inputs: Inputs,
-    explanation: Explanation,
-    chosen: list[ActiveNeuron],
-    stream: int | None,
-) -> Iterator[NeuronGroup]:
-    """Yield the neurons of each token, with the change of the value when the model is run again without them."""
-    by_token: dict[int, list[int]] = {}
-    for place, neuron in enumerate(chosen):
-        by_token.setdefault(neuron.token_index, []).append(place)
-    widths = tuple((key, activations.shape[-1]) for key, activations in explanation.activations.items())
-    neurons = _places(explanation, chosen)
-    for token, members in sorted(by_token.items()):
-        off = np.isin(np.arange(len(chosen)), members)
-        yield NeuronGroup(
-            name=explanation.tokens[token],
-            members=tuple(members),
-            predicted=-sum(chosen[place].contribution for place in members),
-            measured=float(_without(model, reader, inputs, neurons, off, widths, stream)) - explanation.value,
-        )
-
-
-@partial(jax.jit, static_argnames=("widths", "stream"))
-def _without(
-    model: Transformer,
-    reader: Reader,
-    inputs: Inputs,
-    neurons: Neurons,
-    off: Bool[Array, "neurons"],
-    widths: tuple[tuple[Key, int], ...],
-    stream: int | None,
-) -> Float[Array, ""]:
-    """Return the number of the model run again with some neurons switched off."""
-    real: Any = inputs.real
-    edits = {}
-    for term, (key, width) in enumerate(widths):
-        factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
-        kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
-        edits[Site(marks.ACTIVATION, key)] = Edit(kept)
-    run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
-    return reader.read(model, passed_on(real, run(model.embed(inputs.given, inputs.segments)), stream)).value

@@ -2,9 +2,12 @@
 
 import msgspec
 
-from duat_jax.display.page.view import GraphView, GroupView, MovesView, NeuronView, View, numbers
+from duat_jax.display.page.graph_view import GraphView, GroupView, MovesView, NeuronView
+from duat_jax.display.page.view import View, numbers
 from duat_jax.display.tables import token_label
+from duat_jax.interpret.attention.page import score_view
 from duat_jax.interpret.explain.page import view as view_of_explanation
+from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.graph.result import Graph, Moves, ReadNeuron
 
 READS = 12
@@ -29,11 +32,12 @@ def view(graph: Graph) -> View:
             biases=biases,
             moves=[None, *map(_moves, graph.moves.values())],
             after=graph.after,
-            neurons=[_neuron(graph, each) for each in graph.neurons],
+            neurons=[neuron_view(graph.explanation, each) for each in graph.neurons],
             groups=[
                 GroupView(token_label(name), list(members), predicted, measured)
                 for name, members, predicted, measured in graph.groups
             ],
+            scores=list(map(score_view, graph.scores)),
         ),
     )
 
@@ -44,19 +48,22 @@ def _moves(moves: Moves) -> MovesView:
     return MovesView(edges, numbers(moves.others))
 
 
-def _neuron(graph: Graph, each: ReadNeuron) -> NeuronView:
-    neuron, labels = each.neuron, graph.explanation.labels
-    layer = neuron.term.layer
+def neuron_view(explanation: Explanation, each: ReadNeuron) -> NeuronView:
+    """Return what a page shows of a neuron.
+
+    Args:
+        explanation: of the number.
+        each: the neuron, with what it reads and writes.
+    """
+    neuron, layer = each.neuron, each.neuron.term.layer
     return NeuronView(
-        name=f"{labels[neuron.term]}, neuron {neuron.neuron}, token {neuron.token_index}",
-        row=len(graph.rows) if layer is None else layer + 1,
-        token=neuron.token_index,
+        name=f"{explanation.labels[neuron.term]}, neuron {neuron.neuron}, token {neuron.token_index}",
         contribution=neuron.contribution,
         coefficient=neuron.coefficient,
         activation=neuron.activation,
         pre_activation=each.pre_activation,
-        reads=graph.largest_reads(each, READS),
+        reads=each.largest_reads(explanation, READS),
         raised=[(repr(output), change) for output, change in each.raised],
         lowered=[(repr(output), change) for output, change in each.lowered],
-        switch_off="" if layer is None else f"--change 'neurons {layer}:{neuron.neuron}@{neuron.token_index} set 0'",
+        switch_off="" if layer is None else f"neuron {layer}:{neuron.neuron}@{neuron.token_index} set 0",
     )

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
+from duat_jax.display.page.view import largest
 from duat_jax.display.result import Paged, Plotted, beside
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.attention.result import AttentionScore, pair_fields
@@ -83,6 +84,19 @@ class ReadNeuron(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.neuron.term} neuron {self.neuron.neuron} at token {self.neuron.token_index}"
+
+    def largest_reads(self, explanation: Explanation, count: int) -> list[tuple[str, float]]:
+        """Return the largest parts of what it reads, by name, and the sum of all others.
+
+        Args:
+            explanation: names the terms and the tokens.
+            count: how many parts.
+        """
+        tokens = [f"token {i} {token!r}" for i, token in enumerate(explanation.tokens)]
+        parts = [(f"{EMBEDDING}, {token}", part) for token, part in zip(tokens, self.embedding.tolist(), strict=True)]
+        for label, row in zip(explanation.labels.values(), self.terms.tolist(), strict=True):
+            parts += [(f"{label}, {token}", part) for token, part in zip(tokens, row, strict=True)]
+        return largest([*parts, *((str(key), part) for key, part in self.biases.items())], count)
 
 
 class NeuronGroup(NamedTuple):
@@ -231,7 +245,7 @@ class Graph(Paged, Plotted):
                 {
                     "neuron": each.neuron,
                     "pre_activation": each.pre_activation,
-                    "reads": [{"name": name, "part": part} for name, part in self.largest_reads(each, count)],
+                    "reads": [{"name": name, "part": part} for name, part in each.largest_reads(explanation, count)],
                     "raised": [{"output": output, "change": change} for output, change in each.raised],
                     "lowered": [{"output": output, "change": change} for output, change in each.lowered],
                 }
@@ -276,22 +290,6 @@ class Graph(Paged, Plotted):
             DuatError: if networkx isn't installed.
         """
         return beside(self, "network").network_of(self)
-
-    def largest_reads(self, neuron: ReadNeuron, count: int) -> list[tuple[str, float]]:
-        """Return the largest parts of what a neuron reads, by name, and the sum of all others.
-
-        Args:
-            neuron: the neuron.
-            count: how many parts.
-        """
-        tokens = [f"token {i} {token!r}" for i, token in enumerate(self.explanation.tokens)]
-        parts = [(f"{EMBEDDING}, {token}", part) for token, part in zip(tokens, neuron.embedding.tolist(), strict=True)]
-        for label, row in zip(self.explanation.labels.values(), neuron.terms.tolist(), strict=True):
-            parts += [(f"{label}, {token}", part) for token, part in zip(tokens, row, strict=True)]
-        parts += [(str(key), part) for key, part in neuron.biases.items()]
-        parts = sorted((entry for entry in parts if entry[1]), key=lambda entry: -abs(entry[1]))
-        others = sum(part for _, part in parts[count:])
-        return [*parts[:count], *([("all others", others)] if parts[count:] else [])]
 
     def __repr__(self) -> str:
         return f"Graph({self.explanation.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"

@@ -59,7 +59,7 @@ def _neurons(graph: Graph, chosen: tuple[ReadNeuron, ...]) -> NumberTable:
         table.add_column(column, justify="left" if column in ("reads most from", "raises") else "right")
     for each in chosen:
         neuron = each.neuron
-        reads = "; ".join(f"{name} {part:+.2f}" for name, part in graph.largest_reads(each, READS)[:READS])
+        reads = "; ".join(f"{name} {part:+.2f}" for name, part in each.largest_reads(explanation, READS)[:READS])
         table.add_row(
             explanation.labels[neuron.term],
             str(neuron.token_index),

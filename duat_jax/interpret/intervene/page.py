@@ -15,6 +15,7 @@ from duat_jax.display.page.view import (
     line_ends,
     named,
     numbers,
+    output_of,
     said,
 )
 from duat_jax.display.tables import token_label
@@ -64,6 +65,7 @@ def view(found: Intervention) -> View:
     return View(
         kind="intervention",
         target=f"the change of the {found.target}",
+        output=output_of(found.target),
         exact=EXACT,
         value_name="difference",
         completeness=completeness_of(found.completeness),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from duat_jax.inputs.batching import power_of_two
 from duat_jax.interpret.intervene.changes import Applied
 from duat_jax.models import sites
 from duat_jax.models.config import Config
@@ -83,7 +84,7 @@ def slots_of(
 
 
 def _slots(alike: Alike, changes: dict[Site, list[Applied]], tokens: int) -> Slots:
-    count = max(LEAST, 1 << (len(changes) - 1).bit_length()) if changes else LEAST
+    count = power_of_two(max(LEAST, len(changes)))
     shape = (count, tokens, *alike.shape)
     marks, kept, added = np.full(count, -1, np.int32), np.ones(shape), np.zeros(shape)
     for slot, (site, of_mark) in enumerate(changes.items()):

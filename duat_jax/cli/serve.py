@@ -1,0 +1,80 @@
+"""The command `duat serve`."""
+
+import socket
+from contextlib import suppress
+from importlib.util import find_spec
+from ipaddress import ip_address
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.options import Dtype, Kept, Model
+from duat_jax.cli.output import one_line_errors
+from duat_jax.cli.progress import loading_bar
+from duat_jax.errors import BadText
+
+
+def serve(
+    model: Model = None,
+    text: Annotated[str | None, typer.Option(help="The text that stands in the page at first.")] = None,
+    longest: Annotated[int, typer.Option(min=1, help="The largest number of tokens of a text.")] = 512,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; any that is free for 0.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; with another one than this, the network can ask too.")
+    ] = "127.0.0.1",
+    dtype: Kept = Dtype.float32,
+) -> None:
+    """Serve a page that asks a model: type texts, open cells, switch parts off, and see what that does."""
+    with one_line_errors():
+        if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
+            raise BadText(f"duat serve needs {' and '.join(missing)}: pip install 'duat-jax[serve]'")
+        listening = _listen(host, port)
+        start_jax(float64=dtype is Dtype.float64)
+        import secrets
+
+        import uvicorn
+
+        import duat_jax as duat
+        from duat_jax.live.about import about
+        from duat_jax.live.answers import Loaded
+        from duat_jax.live.server import Server, application
+
+        config = duat.load_config(model)
+        if config.image is not None:
+            raise BadText(f"a {config.family} model reads images: call duat.explain in Python for them")
+        tokenizer = duat.load_tokenizer(model)
+        with loading_bar() as progress:
+            loaded = duat.load(model, dtype=dtype.value, progress=progress)
+        name = "embedded" if model is None else model.resolve().name
+        key, (address, at, *_) = secrets.token_urlsafe(16), listening.getsockname()
+        alone = ip_address(address).is_loopback
+        page = application(
+            Loaded(loaded, tokenizer, min(longest, config.positions)),
+            about(config, name, longest, text),
+            key,
+            frozenset({host, address, "localhost"}) if alone else frozenset(),
+        )
+        shown = f"[{address}]" if ":" in address else address
+        typer.echo(f"Open http://{shown}:{at}/?key={key}   (Ctrl+C ends it)")
+        if not alone:
+            typer.echo("duat: whoever knows this address can ask, and nothing on the way is encrypted", err=True)
+        settings = uvicorn.Config(page, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        with suppress(KeyboardInterrupt):
+            Server(settings).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens, or raise an error that says why none can."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen()
+    except OSError as error:
+        raise BadText(
+            f"can't listen at {host}, port {port}: {error.strerror}; give another --port, or 0 for any"
+        ) from None
+    return listening

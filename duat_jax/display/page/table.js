@@ -1,0 +1,140 @@
+// @ts-check
+// The table of a page: rows by tokens with their sums, and what a cell of it is made of.
+
+import { button, full, largest, make, partsTable, scrolling, shade, short, sum } from "./elements.js";
+
+/** @typedef {import("./page.js").View} View */
+/** @typedef {import("./page.js").State} State */
+/** @typedef {import("./page.js").Acts} Acts */
+
+/** Tokens that have columns of their own at most; the others stand in one column, as their sum. */
+const COLUMNS = [10, 20, 40, 80, 160, 320];
+/** A text of more tokens never has a column for each: a browser would be slow. */
+export const MOST = 1024;
+
+/** The tokens that have a column of their own: those whose largest number in any row is largest.
+ * @param {View} view
+ * @param {number} count
+ */
+export function shown(view, count) {
+  const sizes = view.tokens.map((_, token) => view.rows.reduce((most, row) => Math.max(most, Math.abs(row.parts[token])), 0));
+  return [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, count).sort((a, b) => a - b);
+}
+
+/** @param {View} view @param {number} token */
+export function tokenName(view, token) {
+  const [one, other] = [view.tokens[token], view.others?.[token]];
+  return other === undefined || other === one ? one : `${one} (${other})`;
+}
+
+/** The table of rows and tokens, with its sums.
+ * @param {View} view
+ * @param {State} state
+ * @param {(row: number, token: number) => void} choose
+ * @param {(sentence: string) => void} say
+ */
+export function grid(view, state, choose, say) {
+  const columns = shown(view, state.columns);
+  const alone = new Set(columns);
+  const others = [...view.tokens.keys()].filter((token) => !alone.has(token));
+  const most = largest(view.rows.flatMap((row) => columns.map((token) => row.parts[token])));
+  const sums = view.rows.map((row) => sum(row.parts));
+  const value = view.completeness.value;
+  const heads = ["row", ...columns.map((token) => tokenName(view, token)), ...(others.length ? [`${others.length} others`] : []), ...(view.beside ? [view.beside] : []), "sum"];
+  const body = make("tbody");
+  /** @param {string} sentence @param {number} number @param {string} kind @returns {HTMLTableCellElement} */
+  const cell = (sentence, number, kind) => {
+    const element = make("td", { class: kind, tabindex: "-1", "data-say": `${sentence}: ${full(number)}` }, short(number, most));
+    if (Number(element.textContent?.replace("−", "-")) === 0) element.classList.add("zero");
+    return element;
+  };
+  view.rows.forEach((row, index) => {
+    const line = make("tr", {}, make("th", { scope: "row" }, row.name));
+    for (const token of columns) {
+      const element = cell(`${row.name}, token ${token} ${JSON.stringify(tokenName(view, token))}`, row.parts[token], "");
+      shade(element, row.parts[token], most);
+      element.dataset.row = String(index);
+      element.dataset.token = String(token);
+      if (index === state.row && token === state.token) element.classList.add("chosen");
+      line.append(element);
+    }
+    if (others.length) line.append(cell(`${row.name}, ${others.length} other tokens`, sum(others.map((token) => row.parts[token])), ""));
+    if (view.beside) line.append(cell(`${row.name}, ${view.beside}`, value - sums[index], ""));
+    line.append(cell(`${row.name}, sum`, view.beside ? value : sums[index], "sum"));
+    body.append(line);
+  });
+  if (!view.row_sums) {
+    const total = make("tr", { class: "total" }, make("th", { scope: "row" }, "sum"));
+    const ofTokens = view.tokens.map((_, token) => sum(view.rows.map((row) => row.parts[token])));
+    for (const token of columns) total.append(cell(`sum, token ${token} ${JSON.stringify(tokenName(view, token))}`, ofTokens[token], ""));
+    if (others.length) total.append(cell(`sum, ${others.length} other tokens`, sum(others.map((token) => ofTokens[token])), ""));
+    total.append(cell("sum of all cells", sum(ofTokens), "sum"));
+    body.append(total);
+  }
+  const table = make("table", { class: "grid", role: "grid", "aria-label": `${view.target}: rows by tokens` },
+    make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", title, ...(title === "sum" ? { class: "sum" } : {}) }, title)))), body);
+
+  /** @param {EventTarget | null} target */
+  const told = (target) => target instanceof HTMLElement && target.closest("td");
+  table.addEventListener("pointerover", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
+  table.addEventListener("focusin", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
+  /** @param {HTMLElement} td */
+  const open = (td) => { if (td.dataset.row !== undefined) choose(Number(td.dataset.row), Number(td.dataset.token)); };
+  table.addEventListener("click", (event) => { const td = told(event.target); if (td) open(td); });
+  table.addEventListener("keydown", (event) => {
+    const td = told(event.target);
+    const line = td && td.parentElement;
+    if (!td || !(line instanceof HTMLTableRowElement)) return;
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+    if (event.key === "Enter" || event.key === " ") open(td);
+    else if (!down && !right) return;
+    event.preventDefault();
+    const next = body.rows[line.sectionRowIndex + down]?.cells[td.cellIndex + right];
+    if (next instanceof HTMLTableCellElement && next.tagName === "TD") next.focus();
+  });
+  body.querySelector("td")?.setAttribute("tabindex", "0");
+  return scrolling("table", table);
+}
+
+/** What a cell is made of.
+ * @param {View} view
+ * @param {State} state
+ * @param {Acts | null} acts
+ */
+export function cellPanel(view, state, acts) {
+  const row = view.rows[state.row];
+  const panel = make("section", { class: "cell", "aria-live": "polite" });
+  if (!row || state.token < 0) return panel;
+  panel.append(make("h2", {}, `${row.name}, token ${state.token} `, make("bdi", {}, JSON.stringify(tokenName(view, state.token))), `: ${full(row.parts[state.token])}`));
+  const columns = make("div", { class: "columns" });
+  panel.append(columns);
+  row.units.forEach((units, index) => {
+    if (!units) return;
+    const { name, columns: titles, note, others } = view.kinds[index];
+    /** @type {[string, ...number[]][]} */
+    const entries = units.top[state.token].map(([unit, ...numbers]) => [String(unit), ...numbers]);
+    const rest = units.rest[state.token];
+    if (rest) entries.push([`all other ${name}s`, rest]);
+    const told = sum(entries.map((entry) => entry[1]));
+    if (others) entries.push([others, row.parts[state.token] - told]);
+    /** @param {number} entry */
+    const act = (entry) => {
+      const [unit] = units.top[state.token][entry] ?? [];
+      if (unit === undefined || row.layer === null || !acts) return [];
+      const layer = row.layer;
+      const off = button("off", () => acts.change(`${name} ${layer}:${unit}@${state.token} set 0`), { "aria-label": `switch ${name} ${unit} off` });
+      return name === "neuron" ? [off, button("open", () => acts.neuron(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [off];
+    };
+    const table = partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]], acts ? { act } : {});
+    columns.append(make("div", {}, table, make("p", { class: "faint" }, note)));
+  });
+  if (row.units.every((units) => !units)) panel.append(make("p", { class: "faint" }, "It has no neurons or heads."));
+  return panel;
+}
+
+/** How many tokens can have columns of their own. @param {View} view */
+export function choices(view) {
+  const count = view.tokens.length;
+  return [...COLUMNS.filter((few) => few < count), ...(count <= MOST ? [count] : [])];
+}
+

@@ -1,0 +1,47 @@
+"""A sentence for a token that is given without the leading space with which it is another token."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from duat_jax.errors import BadText
+from duat_jax.inputs.labels import Prediction
+from duat_jax.models.config import Config
+from duat_jax.models.encoding import encode_token
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TOKENS = "next token", "masked token"
+"""The read-outs whose outputs are tokens."""
+
+
+def space_notes(
+    config: Config,
+    tokenizer: "Tokenizer | None",
+    tokens: Mapping[str, str | None],
+    predictions: Iterable[Prediction] = (),
+) -> list[str]:
+    """Return a sentence for each word that is another token with a leading space, unless it is the more probable one.
+
+    Args:
+        config: the model's parts; no sentences if its outputs aren't tokens.
+        tokenizer: the model's tokenizer; no sentences without it.
+        tokens: the texts of tokens, by the options that give them.
+        predictions: what the model says there, as far as it is known.
+    """
+    if tokenizer is None or config.head.kind not in TOKENS:
+        return []
+    probable = {prediction.token: prediction.probability for prediction in predictions}
+
+    def note(option: str, text: str) -> str:
+        spaced = f" {text}"
+        try:
+            same = encode_token(tokenizer, text, "") == encode_token(tokenizer, spaced, "")
+        except BadText:  # one of them is no token
+            return ""
+        if same or probable.get(text, 0.0) > probable.get(spaced, 0.0):
+            return ""
+        here = f", {probable[spaced]:.1%} probable here" if spaced in probable else ""
+        return f"{option} {text!r} has no leading space; with one, {spaced!r} is another token{here}."
+
+    return list(filter(None, (note(option, text) for option, text in tokens.items() if text and text[0].isalnum())))

@@ -1,0 +1,225 @@
+"""Neurons of a graph: what they read and write, and the model run again without some of them."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.forms import pre_activation
+from duat_jax.forms.pre_activation import Neurons, Reads
+from duat_jax.inputs.batching import bucket, padded, power_of_two
+from duat_jax.inputs.labels import Labels, labels_of
+from duat_jax.inputs.model_inputs import Inputs, OneInput
+from duat_jax.inputs.request import check_one
+from duat_jax.interpret.explain.compute import explain
+from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
+from duat_jax.interpret.graph.result import NeuronGroup, ReadNeuron
+from duat_jax.interpret.pipeline import forward_from, passed_on
+from duat_jax.models.targets.base import Reader
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import alike
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Key, Marked, Site
+from duat_jax.transform.recording import record_kinds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+OUTPUTS = 5
+"""The number of outputs that a neuron is said to raise or lower."""
+GROUPS = 4
+"""The least number of groups that a program measures."""
+PRECISION = jax.lax.Precision.HIGHEST
+
+
+def read_neuron(
+    model: Transformer,
+    inputs: "OneInput",
+    layer: int,
+    token: int,
+    neuron: int,
+    *,
+    tokenizer: "Tokenizer | None" = None,
+    **target: Any,
+) -> tuple[Explanation, ReadNeuron]:
+    """Split what one neuron reads and writes.
+
+    Args:
+        model: a loaded model.
+        inputs: as in `graph`.
+        layer: the neuron's layer.
+        token: the token at which it fires.
+        neuron: its index.
+        tokenizer: as in `graph`.
+        target: the arguments of `graph` that say which number is explained.
+
+    Raises:
+        BadText: for what `graph` refuses, and a neuron that isn't there.
+    """
+    checked, metric = check_one(model.config, inputs, tokenizer=tokenizer, **target)
+    explanation = explain(model, inputs, tokenizer=tokenizer, **target)
+    found = {key.layer: key for key in explanation.terms}
+    if layer not in found or not 0 <= token < len(explanation.tokens):
+        raise BadText(f"there is no neuron of layer {layer} at token {token}")
+    term = found[layer]
+    if not 0 <= neuron < explanation.activations[term].shape[-1]:
+        raise BadText(f"layer {layer} has no neuron {neuron}")
+    at = token, neuron
+    factors = (float(each[term][at]) for each in (explanation.coefficients, explanation.activations))
+    chosen = ActiveNeuron(term, *at, float(explanation.terms[term][at]), *factors)
+    text = padded(checked, bucket(len(checked.real), model.config.positions))
+    words = labels_of(model.config, checked, tokenizer)
+    (read,) = read_neurons(model, text, explanation, [chosen], metric.stream, words)
+    return explanation, read
+
+
+def read_neurons(
+    model: Transformer,
+    inputs: Inputs,
+    explanation: Explanation,
+    chosen: list[ActiveNeuron],
+    stream: int | None,
+    words: Labels,
+) -> tuple[ReadNeuron, ...]:
+    """Split what neurons read and write.
+
+    Args:
+        model: the model.
+        inputs: the input, padded.
+        explanation: of the number.
+        chosen: the neurons.
+        stream: the number of layers before the stream that the target reads; `None` for the states of the read-out.
+        words: names of outputs.
+    """
+    if not chosen:
+        return ()
+    says = model.config.head.kind in ("next token", "masked token") and stream is None
+    position = explanation.target.position if says else None
+    found = jax.device_get(_read(model, inputs, _places(explanation, chosen), stream, position))
+    return tuple(_read_neurons(explanation, chosen, found, words))
+
+
+class _Neurons(NamedTuple):
+    reads: Reads
+    highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
+    lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
+
+
+def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> Neurons:
+    """Return the neurons by the numbers of their terms, of their tokens, and of their own."""
+    numbers = {key: number for number, key in enumerate(explanation.terms)}
+    places = [(numbers[each.term], each.token_index, each.neuron) for each in chosen]
+    return Neurons(*np.array(places, np.int32).reshape(-1, 3).T)
+
+
+@partial(jax.jit, static_argnames="stream")
+def _read(
+    model: Transformer, inputs: Inputs, neurons: Neurons, stream: int | None, position: Int[Array, ""] | None
+) -> _Neurons:
+    real: Any = inputs.real
+    recording = record_kinds(
+        lambda x: forward_from(model, x, real, stream).at(stream),
+        model.embed(inputs.given, inputs.segments),
+        marks.KINDS,
+    )
+    reads = pre_activation.read_by(recording, neurons)
+    if position is None:
+        return _Neurons(reads, None, None)
+    written = pre_activation.written_by(recording, neurons)[:, position]
+    logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
+    return _Neurons(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
+
+
+def _read_neurons(
+    explanation: Explanation, chosen: list[ActiveNeuron], found: _Neurons, words: Labels
+) -> Iterator[ReadNeuron]:
+    tokens, reads = len(explanation.tokens), found.reads
+
+    def outputs(best: Any, sign: int, place: int) -> tuple[tuple[str, float], ...]:
+        if best is None:
+            return ()
+        return tuple(
+            (words.output(int(output)), sign * float(change))
+            for change, output in zip(best[0][place], best[1][place], strict=True)
+        )
+
+    for place, neuron in enumerate(chosen):
+        yield ReadNeuron(
+            neuron=neuron,
+            pre_activation=float(reads.pre_activations[place]),
+            embedding=reads.input[place, :tokens].copy(),
+            terms=np.stack([part[place, :tokens] for part in reads.terms.values()]),
+            biases=Marked({key: float(part[place]) for key, part in reads.offsets.items()}),
+            edges=np.array(reads.edges[place]),
+            raised=outputs(found.highest, 1, place),
+            lowered=outputs(found.lowest, -1, place),
+        )
+
+
+def groups_of(
+    model: Transformer,
+    reader: Reader,
+    inputs: Inputs,
+    explanation: Explanation,
+    chosen: list[ActiveNeuron],
+    stream: int | None,
+) -> Iterator[NeuronGroup]:
+    """Yield the neurons of each token, with the change of the value when the model is run again without them.
+
+    Args:
+        model: the model.
+        reader: reads the target, about the output that it found.
+        inputs: the input, padded.
+        explanation: of the number.
+        chosen: the neurons.
+        stream: the number of layers before the stream that the target reads; `None` for the states of the read-out.
+    """
+    by_token: dict[int, list[int]] = {}
+    for place, neuron in enumerate(chosen):
+        by_token.setdefault(neuron.token_index, []).append(place)
+    if not chosen:
+        return
+    widths = tuple((key, activations.shape[-1]) for key, activations in explanation.activations.items())
+    # A power of two of groups, so that few programs are compiled; the ones that are left over switch nothing off.
+    off = np.zeros((power_of_two(max(GROUPS, len(by_token))), len(chosen)), bool)
+    for group, members in enumerate(by_token.values()):
+        off[group, members] = True
+    values = np.asarray(_without(model, reader, inputs, _places(explanation, chosen), off, widths, stream))
+    for (token, members), value in sorted(zip(by_token.items(), values.tolist(), strict=False)):
+        yield NeuronGroup(
+            name=explanation.tokens[token],
+            members=tuple(members),
+            predicted=-sum(chosen[place].contribution for place in members),
+            measured=value - explanation.value,
+        )
+
+
+@partial(jax.jit, static_argnames=("widths", "stream"))
+def _without(
+    model: Transformer,
+    reader: Reader,
+    inputs: Inputs,
+    neurons: Neurons,
+    off: Bool[Array, "groups neurons"],
+    widths: tuple[tuple[Key, int], ...],
+    stream: int | None,
+) -> Float[Array, "groups"]:
+    """Return the number of the model run again with each group of neurons switched off."""
+    real: Any = inputs.real
+
+    def without(off: Bool[Array, "neurons"]) -> Float[Array, ""]:
+        edits = {}
+        for term, (key, width) in enumerate(widths):
+            factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
+            kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
+            edits[Site(marks.ACTIVATION, key)] = Edit(kept)
+        run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
+        return reader.read(model, passed_on(real, run(model.embed(inputs.given, inputs.segments)), stream)).value
+
+    return jax.vmap(without)(off)

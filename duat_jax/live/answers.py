@@ -1,0 +1,179 @@
+"""Answers to the questions of a live page: each is what a page shows of a result."""
+
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from duat_jax.display.page.document import document
+from duat_jax.display.page.graph_view import NeuronView, ScoreView
+from duat_jax.display.page.view import View
+from duat_jax.errors import BadText, DuatError
+from duat_jax.inputs.baselines import read_pairs
+from duat_jax.inputs.labels import Prediction
+from duat_jax.inputs.leading_space import space_notes
+from duat_jax.inputs.request import check_one
+from duat_jax.interpret.attention.compute import explain_attention
+from duat_jax.interpret.attention.page import score_view
+from duat_jax.interpret.contrast import page as of_contrast
+from duat_jax.interpret.contrast.compute import contrast
+from duat_jax.interpret.explain import page as of_explanation
+from duat_jax.interpret.explain.compute import explain
+from duat_jax.interpret.graph import page as of_graph
+from duat_jax.interpret.graph.compute import graph
+from duat_jax.interpret.graph.neurons import read_neuron
+from duat_jax.interpret.intervene import page as of_intervention
+from duat_jax.interpret.intervene.compute import intervene
+from duat_jax.interpret.intervene.sources import Between
+from duat_jax.interpret.intervene.written import parse_changes
+from duat_jax.interpret.pipeline import read_target
+from duat_jax.live.questions import (
+    Contrast,
+    EmptyPage,
+    Explain,
+    ExplainScore,
+    FollowGraph,
+    Intervene,
+    OpenNeuron,
+    Targeted,
+    read_question,
+)
+from duat_jax.live.work import Stopped, Work
+from duat_jax.models.encoding import encode
+from duat_jax.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Loaded(NamedTuple):
+    """A model that answers.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        longest: the largest number of tokens of a text.
+    """
+
+    model: Transformer
+    tokenizer: "Tokenizer"
+    longest: int
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """An answer, of which one field is there.
+
+    Args:
+        view: a result.
+        score: an attention score.
+        neuron: a neuron.
+        page: an offline page without numbers, as HTML.
+        problem: why there is no answer.
+        progress: what is being done; no answer yet.
+    """
+
+    view: View | None = None
+    score: ScoreView | None = None
+    neuron: NeuronView | None = None
+    page: str | None = None
+    problem: str | None = None
+    progress: str | None = None
+
+
+def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
+    """Answer one question.
+
+    Args:
+        loaded: the model.
+        question: the question.
+        work: says what is done, and may be stopped.
+
+    Raises:
+        DuatError: for a question that the model can't answer.
+        Stopped: if the work was stopped.
+    """
+    if isinstance(question, EmptyPage):
+        return Answer(page=document([]))
+    work.step("reading the texts")
+    changes = parse_changes(question.changes, question.other) if isinstance(question, Intervene) else []
+    sources = [change.added for change in changes if isinstance(change.added, Between)]
+    _require_short(loaded, question, [text for each in sources for text in (each.towards, each.away)])
+    model, tokenizer, _ = loaded
+    if isinstance(question, ExplainScore):
+        work.step("explaining the attention")
+        place = {name: getattr(question, name) for name in ("layer", "head", "query", "key")}
+        versus = "other" if question.query else None
+        return Answer(
+            score=score_view(explain_attention(model, question.text, **place, versus=versus, tokenizer=tokenizer))
+        )
+    about = _about(loaded, question)
+    match question:
+        case Explain():
+            work.step("explaining")
+            view = of_explanation.view(explain(model, question.text, **about))
+        case Contrast():
+            work.step("contrasting")
+            pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
+            view = of_contrast.view(contrast(model, question.text, question.other, alignment=pairs, **about))
+        case Intervene():
+            work.step("running the model with the changes")
+            view = of_intervention.view(intervene(model, question.text, changes, **about))
+        case FollowGraph():
+            work.step("following the value")
+            view = of_graph.view(graph(model, question.text, scores=0, **about))
+        case OpenNeuron():
+            work.step("opening the neuron")
+            at = question.layer, question.token, question.unit
+            return Answer(neuron=of_graph.neuron_view(*read_neuron(model, question.text, *at, **about)))
+    work.step("writing it down")
+    given = {name: getattr(question, name) for name in ("target", "contrast")}
+    says = [Prediction(*each) for each in view.said[0].predictions]
+    view.notes += space_notes(model.config, tokenizer, given, says)
+    return Answer(view=view)
+
+
+def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:
+    """Answer one question; whatever goes wrong is a sentence.
+
+    Args:
+        loaded: the model.
+        question: the question, as JSON or as plain data.
+        work: says what is done, and may be stopped.
+    """
+    try:
+        with work:
+            return answer(loaded, read_question(question), work)
+    except Stopped:
+        return Answer(problem="stopped")
+    except DuatError as error:
+        return Answer(problem=str(error))
+    except Exception as error:  # a page gets an answer whatever it is, and further questions are answered
+        traceback.print_exc()
+        return Answer(problem=f"duat-jax itself failed ({type(error).__name__}); what it printed has the details")
+
+
+def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
+    """Return the arguments that say which number it is; of the most probable output, its number.
+
+    One program then serves what a user names and what the model says.
+    """
+    model, tokenizer, _ = loaded
+    about: dict[str, Any] = {
+        "target": question.target if question.output is None else question.output,
+        "contrast": question.contrast,
+        "against": question.against,
+        "tokenizer": tokenizer,
+    }
+    if about["target"] is None and model.config.head.kind != "hidden":
+        inputs, target = check_one(model.config, question.text, **about)
+        about["target"] = int(read_target(model, inputs, target)[0].output)
+    return about
+
+
+def _require_short(loaded: Loaded, question: Any, texts: list[str]) -> None:
+    """Raise if a text has more tokens than are allowed here."""
+    for text in (*(getattr(question, name, None) for name in ("text", "other", "against")), *texts):
+        if text is not None and (count := len(encode(loaded.tokenizer, text, "the text"))) > loaded.longest:
+            raise BadText(
+                f"a text has {count} tokens, and this page takes at most {loaded.longest}: give a shorter one"
+            )

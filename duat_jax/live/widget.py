@@ -1,0 +1,70 @@
+"""A live page in a notebook."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from duat_jax.display.page.document import module_of_page, style_of_page
+from duat_jax.errors import DuatError
+from duat_jax.live.about import about
+from duat_jax.live.answers import Answer, Loaded, answer_in_words
+from duat_jax.live.work import Work
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+    from tokenizers import Tokenizer
+
+
+def widget(
+    model: Transformer, tokenizer: "Tokenizer", text: str | None = None, *, name: str = "model", longest: int = 512
+) -> "AnyWidget":
+    """Return a live page for a notebook: type texts, open cells, switch parts off, and the model is run again.
+
+    The kernel answers, one question after the other.
+
+    Args:
+        model: a loaded model that reads texts.
+        tokenizer: its tokenizer.
+        text: the text that stands there at first; an example if absent.
+        name: the name of the model.
+        longest: the largest number of tokens of a text.
+
+    Returns:
+        A widget of anywidget, which a notebook shows.
+
+    Raises:
+        DuatError: if anywidget isn't installed, or for a model of images.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> page = duat.widget(*duat.load(tokenizer=True), "for i in range(10")
+        >>> page.about["text"]
+        'for i in range(10'
+    """
+    require_loaded(model)
+    if model.config.image is not None:
+        raise DuatError("the live page is for models that read texts: call duat.explain for images")
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise DuatError("duat.widget needs anywidget, which isn't installed: pip install 'duat-jax[widget]'") from None
+
+    class LivePage(anywidget.AnyWidget):
+        _esm = module_of_page()
+        about = traitlets.Dict().tag(sync=True)
+        style = traitlets.Unicode(style_of_page()).tag(sync=True)
+
+    page = LivePage(about=msgspec.to_builtins(about(model.config, name, longest, text)))
+    loaded = Loaded(model, tokenizer, min(longest, model.config.positions))
+
+    def heard(page: "AnyWidget", message: Any, buffers: Any) -> None:
+        def tell(found: Answer) -> None:
+            page.send({"number": message["number"], **msgspec.to_builtins(found)})
+
+        tell(answer_in_words(loaded, message["question"], Work(lambda doing: tell(Answer(progress=doing)))))
+
+    page.on_msg(heard)
+    return page

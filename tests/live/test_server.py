@@ -1,0 +1,298 @@
+"""The server's answers are the functions' results, what it refuses is refused in a sentence, and nobody waits."""
+
+import http.client
+import json
+import threading
+import time
+from functools import cache
+
+import msgspec
+import pytest
+from cases import ENCODER
+from helpers import close, near
+
+import duat_jax as duat
+from duat_jax.interpret.attention.page import score_view
+from duat_jax.interpret.contrast import page as of_contrast
+from duat_jax.interpret.explain import page as of_explanation
+from duat_jax.interpret.graph import page as of_graph
+from duat_jax.interpret.intervene import page as of_intervention
+from duat_jax.live import answers, server
+from tests.live_server import KEY, ask, request, serving
+
+TEXT, OTHER = "for i in range(10", "for j in range(10"
+
+
+@cache
+def embedded():
+    return duat.load(tokenizer=True)
+
+
+@pytest.fixture(scope="module")
+def port():
+    with serving(*embedded()) as found:
+        yield found
+
+
+def plain(view):
+    return json.loads(msgspec.json.encode(view))
+
+
+def alike(found, expected):
+    """Assert that two pages show the same, numbers up to rounding."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            alike(found[name], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected):
+            alike(*pair)
+    elif isinstance(expected, float):
+        near(found, expected, 1e-4)
+    else:
+        assert found == expected
+
+
+def test_an_explanation_is_the_functions(port):
+    model, tokenizer = embedded()
+    progress, answer = ask(port, ask="explain", text=TEXT, target="):")
+    alike(answer["view"], plain(of_explanation.view(duat.explain(model, TEXT, "):", tokenizer=tokenizer))))
+    assert progress[:2] == ["reading the texts", "explaining"] and progress[-1] == "writing it down"
+
+
+def test_a_contrast_is_the_functions_of_the_most_probable_token_too(port):
+    model, tokenizer = embedded()
+    for target in (None, "):"):
+        answer = ask(port, ask="contrast", text=TEXT, other=OTHER, target=target)[1]
+        alike(answer["view"], plain(of_contrast.view(duat.contrast(model, TEXT, OTHER, target, tokenizer=tokenizer))))
+    aligned = ask(port, ask="contrast", text=TEXT, other="for j in x", target="):", alignment="1:1")[1]["view"]
+    expected = duat.contrast(model, TEXT, "for j in x", "):", alignment=[(1, 1)], tokenizer=tokenizer)
+    alike(aligned, plain(of_contrast.view(expected)))
+
+
+def test_changes_are_the_functions(port):
+    model, tokenizer = embedded()
+    edits = duat.edits
+    changes = {
+        "head 5:3@-1 set 0": edits.Heads(5, 3, tokens=-1).set(0),
+        "neuron 2:7@1 scale 2": edits.Neurons(2, 7, tokens=1).scale(2),
+        "edge 4:1 1>5 set 0": edits.Heads(4, 1, tokens=5).steer(edits.Moved(1)),
+        "token 1 set mean": edits.Stream(0, tokens=1).set(edits.MeanEmbedding()),
+        'stream 3 steer 0.5 "a" "b"': edits.Stream(3).steer(edits.Between("b", "a", 0.5)),
+        "stream 2@1 set other": edits.Stream(2, tokens=1).set(edits.On(OTHER)),
+    }
+    answer = ask(port, ask="intervene", text=TEXT, target="):", changes=list(changes), other=OTHER)[1]
+    expected = duat.intervene(model, TEXT, list(changes.values()), "):", tokenizer=tokenizer)
+    alike(answer["view"], plain(of_intervention.view(expected)))
+
+
+def test_a_graph_a_neuron_and_a_score_are_the_functions(port):
+    model, tokenizer = embedded()
+    graph = duat.graph(model, TEXT, "):", tokenizer=tokenizer)
+    found = ask(port, ask="graph", text=TEXT, target="):")[1]["view"]
+    alike(found, plain(of_graph.view(graph)))
+    neuron = graph.neurons[0].neuron
+    place = {"layer": neuron.term.layer, "token": neuron.token_index, "unit": neuron.neuron}
+    alike(ask(port, ask="neuron", text=TEXT, target="):", **place)[1]["neuron"], found["graph"]["neurons"][0])
+    known = graph.scores[0]
+    place = {name: getattr(known, name) for name in ("layer", "head", "query", "key")}
+    alike(ask(port, ask="score", text=TEXT, **place)[1]["score"], plain(score_view(known)))
+    alone = ask(port, ask="score", text=TEXT, layer=1, head=0, query=0, key=0)[1]["score"]
+    near(sum(part for _, part in alone["pairs"]), alone["value"], 1e-4)
+
+
+def test_an_encoder_and_a_classifier_answer():
+    model, tokenizer = duat.load(ENCODER, tokenizer=True)
+    with serving(model, tokenizer, name="MiniLM") as port:
+        answer = ask(port, ask="explain", text="A cat sits.", against="A dog runs.")[1]
+        expected = duat.explain(model, "A cat sits.", against="A dog runs.", tokenizer=tokenizer)
+        alike(answer["view"], plain(of_explanation.view(expected)))
+        changes = ["head 2:1 set 0"]
+        changed = ask(port, ask="intervene", text="A cat sits.", against="A dog runs.", changes=changes)[1]["view"]
+        close(
+            changed["completeness"]["value"],
+            duat.intervene(
+                model, "A cat sits.", duat.edits.Heads(2, 1).set(0), against="A dog runs.", tokenizer=tokenizer
+            ).difference,
+            layers=9,
+        )
+        assert "against another text" in ask(port, ask="explain", text="A cat sits.")[1]["problem"]
+
+
+def test_a_token_without_its_space_is_noted(port):
+    notes = ask(port, ask="explain", text=TEXT, target="default")[1]["view"]["notes"]
+    assert any("' default' is another token" in note for note in notes)
+
+
+QUESTIONS = {
+    "no JSON": (b"{", "no question"),
+    "nothing": (b"", "no question"),
+    "another kind": (b'{"ask": "open", "text": "/etc/passwd"}', "no question"),
+    "another field": (b'{"ask": "explain", "text": "a", "path": "/etc/passwd"}', "no question"),
+    "a wrong type": (b'{"ask": "explain", "text": 3}', "no question"),
+    "deeply nested": (b"[" * 20_000, "no question"),
+    "no UTF-8": (b'{"ask": "explain", "text": "\xff"}', "no question"),
+    "a lone surrogate": (b'{"ask": "explain", "text": "\\ud800"}', ""),
+    "an empty text": (b'{"ask": "explain", "text": ""}', "empty"),
+    "a long text": (json.dumps({"ask": "explain", "text": "x " * 100}).encode(), "at most 64"),
+    "a long direction": (
+        json.dumps({"ask": "intervene", "text": "a", "changes": [f'stream 1 steer 1 "{"x " * 100}" "a"']}).encode(),
+        "at most 64",
+    ),
+    "no token": (b'{"ask": "explain", "text": "a", "target": "a b c"}', "not one token"),
+    "no change": (b'{"ask": "intervene", "text": "a", "changes": ["head"]}', "is no change"),
+    "no changes": (b'{"ask": "intervene", "text": "a", "changes": []}', "at least one"),
+    "a place that isn't there": (b'{"ask": "intervene", "text": "a", "changes": ["head 99:0 set 0"]}', "layer 99"),
+    "a neuron that isn't there": (b'{"ask": "neuron", "text": "a", "layer": 9, "token": 0, "unit": 0}', "no neuron"),
+    "a number that is none": (b'{"ask": "neuron", "text": "a", "layer": 1, "token": 0, "unit": -1}', "no neuron"),
+    "a score that isn't there": (
+        b'{"ask": "score", "text": "a b", "layer": 0, "head": 9, "query": 1, "key": 0}',
+        "head 9",
+    ),
+    "other lengths": (b'{"ask": "contrast", "text": "a b c", "other": "a"}', "alignment"),
+    "no alignment": (b'{"ask": "contrast", "text": "a b", "other": "a", "alignment": "x"}', "must be pairs"),
+    "a value on no other text": (b'{"ask": "intervene", "text": "a", "changes": ["head 1:0 set other"]}', "give one"),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_cannot_be_answered_is_a_sentence(port, name):
+    body, says = QUESTIONS[name]
+    status, content = request(port, body=body)
+    answer = json.loads(content.splitlines()[-1])
+    assert status == 200 and says in answer["problem"] and len(answer["problem"]) < 1000
+    assert "Traceback" not in answer["problem"]
+
+
+def test_an_error_of_our_own_is_a_sentence_and_the_next_question_is_answered(port, monkeypatch, capsys):
+    monkeypatch.setattr(answers, "explain", lambda *given, **more: 1 / 0)
+    assert "ZeroDivisionError" in ask(port, ask="explain", text=TEXT)[1]["problem"]
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert "view" in ask(port, ask="explain", text=TEXT)[1]
+
+
+@pytest.mark.parametrize("path", ["/?key=wrong", "/", f"/?key={'x' * 5000}", "/?key=%ff", "/?KEY=a-key-of-tests"])
+def test_a_page_needs_the_key(port, path):
+    status, content = request(port, "GET", path)
+    assert status == 403 and b"the key is missing or wrong" in content
+
+
+@pytest.mark.parametrize("key", ["", "wrong", f"{KEY} ", "a-kéy"])
+def test_a_question_needs_the_key(port, key):
+    status, content = request(port, body=b'{"ask": "page"}', headers={"duat-key": key.encode("latin-1")})
+    assert status == (200 if key.strip() == KEY else 403)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/page.js", "/ask/", "/static/x", "//", "/%00"],
+)
+def test_no_path_leads_to_a_file(port, path):
+    for method in ("GET", "POST"):
+        status, content = request(port, method, f"{path}?key=a-key-of-tests")
+        assert status in (404, 405, 307) and b"root:" not in content
+
+
+def test_another_method_another_host_and_a_large_question_are_refused(port):
+    assert request(port, "GET", "/ask")[0] == 405 and request(port, "DELETE", "/?key=a-key-of-tests")[0] == 405
+    for host in ("evil.example", "127.0.0.1.evil.example"):
+        status, content = request(port, body=b'{"ask": "page"}', headers={"host": host})
+        assert status in (400, 403), content
+    assert request(port, body=b'{"ask": "page"}', headers={"host": f"127.0.0.1:{port}"})[0] == 200
+    status, content = request(port, body=b" " * (server.LARGEST + 1))
+    assert status == 413 and b"at most 65536 bytes" in content
+
+
+def test_the_page_is_one_document_that_may_ask_its_server_alone(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/?key=a-key-of-tests")
+    response = connection.getresponse()
+    page = response.read().decode()
+    assert response.status == 200 and "connect-src 'self'" in page and "default-src 'none'" in page
+    assert response.headers["cache-control"] == "no-store" and response.headers["referrer-policy"] == "no-referrer"
+    assert KEY not in page
+    connection.close()
+
+
+class Held:
+    """Answers that wait until they are let go."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.go, self.ended = threading.Event(), threading.Event(), []
+        right = answers.answer
+
+        def answer(loaded, question, work):
+            if getattr(question, "text", "") != "held":
+                return right(loaded, question, work)
+            try:
+                self.begun.set()
+                while not self.go.wait(0.01):
+                    work.step("waiting")
+                return answers.Answer(problem="let go")
+            finally:
+                self.ended.append(question)
+
+        monkeypatch.setattr(answers, "answer", answer)
+
+
+def begin(port, text="held"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/ask", json.dumps({"ask": "explain", "text": text}), {"duat-key": KEY})
+    return connection
+
+
+def wait_for(condition):
+    ends = time.monotonic() + 20
+    while not condition() and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_one_question_does_not_wait_for_another(port, monkeypatch):
+    held = Held(monkeypatch)
+    waiting = begin(port)
+    assert held.begun.wait(20)
+    assert "view" in ask(port, ask="explain", text=TEXT)[1]
+    held.go.set()
+    assert json.loads(waiting.getresponse().read().splitlines()[-1]) == {"problem": "let go"}
+
+
+def test_work_ends_when_nobody_listens_any_more(port, monkeypatch):
+    held = Held(monkeypatch)
+    waiting = begin(port)
+    assert held.begun.wait(20) and not held.ended
+    waiting.sock.close()
+    wait_for(lambda: len(held.ended) == 1)
+    assert "view" in ask(port, ask="explain", text=TEXT)[1]
+
+
+def test_too_many_questions_at_a_time_are_refused_and_later_ones_answered(port, monkeypatch):
+    held = Held(monkeypatch)
+    several = [begin(port) for _ in range(server.AT_ONCE + server.WAITING)]
+    assert held.begun.wait(20)
+    wait_for(lambda: "too many questions" in ask(port, ask="page")[1].get("problem", ""))
+    held.go.set()
+    for each in several:
+        each.getresponse().read()
+    wait_for(lambda: "page" in ask(port, ask="page")[1])
+
+
+def test_the_end_of_the_server_ends_work(monkeypatch):
+    held = Held(monkeypatch)
+    with serving(*embedded()) as port:
+        begin(port)
+        assert held.begun.wait(20)
+        began = time.monotonic()
+    wait_for(lambda: len(held.ended) == 1)
+    assert time.monotonic() - began < 10
+
+
+def test_a_second_text_of_a_length_compiles_nothing(port):
+    changes = ["head 1:0 set 0", "head 2:3@1 set 0"]
+    for text, change in zip((TEXT, "while x < 3:"), changes):
+        told = ask(port, ask="explain", text=text)[0]
+        told += ask(port, ask="contrast", text=text, other=text.replace("x", "y").replace(" i ", " j "))[0]
+        told += ask(port, ask="intervene", text=text, changes=[change])[0]
+    assert not [each for each in told if "compiling" in each]

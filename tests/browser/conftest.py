@@ -2,6 +2,7 @@
 
 import shutil
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -9,12 +10,24 @@ collect_ignore_glob = [] if find_spec("playwright") else ["*.py"]
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+"""Where pictures of pages are kept, to be looked at."""
+
+
+def keep_screenshot(page, name):
+    """Keep a picture of a whole page."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
 @pytest.fixture(scope="module")
 def chromium():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as programs:
-        browser = programs.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = programs.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 

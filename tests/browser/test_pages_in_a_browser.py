@@ -16,9 +16,9 @@ import duat_jax as duat
 from duat_jax.display.result import Paged
 from duat_jax.models.targets.description import TargetDescription
 from experiments import smollm2
+from tests.browser.conftest import PHONE, keep_screenshot
 from tests.helpers import near, relative
 
-PHONE = {"width": 390, "height": 844}
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 TEXT, OTHER = "def get(self, key, default=None): return", "def get(self, key, missing=None): return"
 HOSTILE = (
@@ -198,6 +198,7 @@ def test_a_damaged_or_newer_file_says_so(opened):
 @pytest.mark.parametrize("name", ["explanation", "contrast", "graph", "intervention"])
 def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
     page = opened(RESULTS[name]().to_html(), address="#row=1&token=7&neuron=1", color_scheme=scheme, bypass_csp=True)
+    keep_screenshot(page, f"{name}, {scheme}")
     page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")["violations"]
     assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
@@ -206,6 +207,7 @@ def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_phone_shows_everything_without_scrolling_sideways(opened, name):
     page = opened(RESULTS[name]().to_html(), viewport=PHONE, address="#row=1&token=1")
+    keep_screenshot(page, f"{name}, phone")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 

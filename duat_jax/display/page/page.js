@@ -261,13 +261,14 @@ export function showAll(views, el) {
   const given = new URLSearchParams(location.hash.slice(1));
   let shownView = Math.min(Math.max(Number.parseInt(given.get("view") ?? "0") || 0, 0), views.length - 1);
   const body = make("div");
-  /** @param {State} state */
+  /** @param {Partial<State>} state */
   const keep = (state) => owned && history.replaceState(null, "", `#${new URLSearchParams(Object.entries({ ...(shownView ? { view: shownView } : {}), ...state }).map(([name, value]) => [name, String(value)]))}`);
   const files = () => views.some(({ graph }) => graph) ? [button("Save this page with its groups", () => savePage(views, document.documentElement))] : [];
   const draw = () => show(views[shownView], body, { views, given, keep, files, acts: null });
   const tabs = choice("Shown is the", "view", views.map(({ kind }) => kind), shownView, (index) => {
     shownView = index;
-    given.forEach((_, name) => given.delete(name));
+    [...given.keys()].forEach((name) => given.delete(name));
+    keep({});
     draw();
   });
   el.replaceChildren(...(views.length > 1 ? [tabs] : []), body);

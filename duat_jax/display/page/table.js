@@ -126,7 +126,7 @@ export function cellPanel(view, state, acts) {
       return name === "neuron" ? [off, button("open", () => acts.neuron(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [off];
     };
     const table = partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]], acts ? { act } : {});
-    columns.append(make("div", {}, table, make("p", { class: "faint" }, note)));
+    columns.append(make("div", {}, scrolling(`${name}s of the cell`, table), make("p", { class: "faint" }, note)));
   });
   if (row.units.every((units) => !units)) panel.append(make("p", { class: "faint" }, "It has no neurons or heads."));
   return panel;

@@ -1,0 +1,347 @@
+"""The live page in a real browser: what is asked is answered, switched off, stopped, kept, and shown as text alone."""
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import pytest
+
+import duat_jax as duat
+from duat_jax.display.page.document import module_of_page, style_of_page
+from duat_jax.interpret.explain.page import view
+from duat_jax.live.about import about
+from tests.browser.conftest import PHONE, keep_screenshot
+from tests.browser.test_pages_in_a_browser import (
+    AXE,
+    HOSTILE,
+    OTHER,
+    TEXT,
+    cells,
+    embedded,
+    encoder,
+    language_model,
+    number,
+)
+from tests.helpers import near
+from tests.live_server import KEY, serving
+
+ANSWERED = 120_000
+"""The milliseconds that an answer may take, compilation included."""
+
+
+@pytest.fixture(scope="module")
+def port():
+    with serving(*embedded(), text=TEXT, longest=64) as found:
+        yield found
+
+
+@pytest.fixture
+def live(chromium, port):
+    """Return a function that opens the live page, and expects no request elsewhere and no message."""
+    said, contexts = [], []
+
+    def open_live(address="", *, at=None, viewport=None, **options):
+        origin = f"http://127.0.0.1:{at or port}"
+        contexts.append(chromium.new_context(viewport=viewport or {"width": 1280, "height": 900}, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on(
+            "request", lambda request: request.url.startswith((origin, "blob:", "data:")) or said.append(request.url)
+        )
+        page.goto(f"{origin}/?key={KEY}{address}")
+        page.wait_for_selector("textarea")
+        return page
+
+    yield open_live
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def answered(page, kind):
+    page.locator(".status", has_text=f"{kind}: answered").wait_for(timeout=ANSWERED)
+
+
+def test_a_text_is_explained_as_the_function_explains_it(live):
+    page = live()
+    answered(page, "explain")
+    model, tokenizer = embedded()
+    expected = duat.explain(model, TEXT, tokenizer=tokenizer)
+    table = np.array(cells(page))[:-1, :-1]
+    near(table, np.concatenate([expected.embedding[None], expected.term_tokens]), 1e-5)
+    assert page.locator(".verdict").inner_text() == "holds"
+
+
+def test_a_second_text_gives_a_contrast_and_a_third_colouring(live):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label("Other text").fill(OTHER)
+    page.get_by_role("button", name="Ask").click()
+    answered(page, "contrast")
+    assert page.get_by_label("secant").count() == 1
+    page.get_by_label("contrast", exact=True).check()
+    expected = duat.contrast(*embedded()[:1], TEXT, OTHER, tokenizer=embedded()[1])
+    near(np.array(cells(page))[:, :-1], expected.flow, 1e-5)
+    assert "other=" in page.url and "text=" in page.url
+
+
+def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
+    page = live("#row=5&token=11")
+    answered(page, "explain")
+    page.get_by_role("button", name="switch neuron").first.click()
+    answered(page, "intervene")
+    written = page.locator(".chips code").inner_text()
+    layer, unit, token = map(int, re.fullmatch(r"neuron (\d+):(\d+)@(\d+) set 0", written).groups())
+    model, tokenizer = embedded()
+    expected = duat.intervene(model, TEXT, duat.edits.Neurons(layer, unit, tokens=token).set(0), tokenizer=tokenizer)
+    row = page.get_by_role("region", name="changes").locator("tbody tr td")
+    shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
+    effect = expected.effects[0]
+    near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)
+    assert "change=neuron" in page.url
+    # The cell is still open: a second change beside the first one.
+    page.get_by_role("button", name="switch neuron").nth(1).click()
+    page.locator(".chips li").nth(1).wait_for()
+    answered(page, "intervene")
+    page.reload()
+    page.locator(".chips li").nth(1).wait_for(timeout=ANSWERED)
+    answered(page, "intervene")
+    page.get_by_role("button", name="take back").first.click()
+    page.get_by_role("button", name="take back").first.click()
+    assert page.locator(".chips li").count() == 0
+
+
+def test_a_token_an_edge_and_a_direction(live):
+    page = live()
+    answered(page, "explain")
+    page.locator(".token").nth(3).click()
+    page.get_by_role("button", name="switch token 3 off").click()
+    answered(page, "intervene")
+    page.get_by_text("Steer along").click()
+    page.get_by_label("Towards the text").fill('import "os"')
+    page.get_by_label("Away from the text").fill("class Box:")
+    page.get_by_role("button", name="Add the direction").click()
+    page.locator(".chips li").nth(1).wait_for()
+    answered(page, "intervene")
+    page.get_by_label("graph", exact=True).check()
+    answered(page, "graph")
+    page.locator(".grid td").nth(20).click()
+    page.locator("svg rect").last.click()
+    page.get_by_role("button", name=re.compile("^head 0, moved from")).first.click()
+    page.get_by_role("button", name="why the head attends there").click()
+    answered(page, "score")
+    assert page.locator("h4").count() == 1
+    page.get_by_role("button", name="switch this edge off").click()
+    page.locator(".chips li").nth(2).wait_for()
+    answered(page, "intervene")
+    chips = page.locator(".chips code").all_inner_texts()
+    assert chips[0] == "token 3 set mean" and chips[1] == 'stream 3 steer 1 "import \\"os\\"" "class Box:"'
+    assert re.fullmatch(r"edge \d:0 \d+>\d+ set 0", chips[2])
+
+
+def test_a_neuron_opens_and_a_group_is_run_again(live):
+    page = live("#row=5&token=11")
+    answered(page, "explain")
+    page.get_by_role("button", name="open neuron").first.click()
+    answered(page, "neuron")
+    assert "its pre-activation" in page.locator("section.cell").first.inner_text()
+    page.get_by_label("graph", exact=True).check()
+    answered(page, "graph")
+    for place in (0, 1):
+        page.locator(".neurons input").nth(place).check()
+    page.get_by_role("button", name="group the marked ones").click()
+    page.get_by_role("button", name="run the model again").click()
+    answered(page, "intervene")
+    assert "add up" in page.get_by_role("region", name="groups").locator("tr").last.inner_text()
+
+
+def test_all_answers_are_kept_as_one_offline_page(live, opened):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label("Other text").fill(OTHER)
+    page.get_by_role("button", name="Ask").click()
+    answered(page, "contrast")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as an offline page").click()
+    kept = opened(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert kept.get_by_label("explanation").is_checked() and "logit" in kept.locator("h1").inner_text()
+    kept.get_by_label("contrast").check()
+    assert "difference" in kept.locator("h1").inner_text() and "view=1" in kept.url
+    kept.reload()
+    assert "difference" in kept.locator("h1").inner_text()
+
+
+def test_what_was_asked_before_stands_in_the_history(live):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label("Text", exact=True).fill("import os")
+    page.get_by_role("button", name="Ask").click()
+    page.locator("h1", has_text="os").wait_for(timeout=ANSWERED)
+    page.get_by_text("History: 2").click()
+    page.get_by_role("button", name="default=None").click()
+    assert "return" in page.locator("h1").inner_text()
+    assert page.get_by_label("Text", exact=True).input_value() == TEXT
+
+
+def test_a_question_is_stopped(live):
+    page = live()
+    answered(page, "explain")
+    page.route("**/ask", lambda route: None)  # no answer ever
+    page.get_by_label("Text", exact=True).fill("import re")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Stop").click()
+    page.locator(".status", has_text="stopped").wait_for()
+    assert page.get_by_role("button", name="Stop").is_disabled()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("Text", "x " * 100, "at most 64"),
+        ("Text", "", "empty"),
+        ("Token that is explained", "a b c", "not one token"),
+        ("Other text", "a b", "alignment"),
+        ("Minus this token", "]" * 9, "not one token"),
+    ],
+)
+def test_a_mistake_is_a_sentence(live, field, value, says):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label(field, exact=field == "Text").fill(value)
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".status.problem", has_text=says).wait_for(timeout=ANSWERED)
+
+
+def test_a_wrong_change_and_a_server_that_is_gone_are_a_sentence(live):
+    page = live()
+    answered(page, "explain")
+    page.get_by_text("Write a change", exact=True).click()
+    page.get_by_label("Such as head").fill("head 99:0 set 0")
+    page.get_by_role("button", name="Add the change").click()
+    page.locator(".status.problem", has_text="layer 99").wait_for()
+    page.get_by_role("button", name="take back").click()
+    page.route("**/ask", lambda route: route.fulfill(status=200, body=""))
+    page.get_by_label("Text", exact=True).fill("import re")
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".status.problem", has_text="is it still running").wait_for()
+
+
+@pytest.mark.parametrize(
+    "text", [HOSTILE[0], HOSTILE[1], "\u202eabc 🙂 é\u0301\n\tif", "</textarea><script>alert(3)</script>"]
+)
+def test_hostile_texts_are_only_text(live, text):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_label("Other text").fill(text[::-1])
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".status", has_text=re.compile("answered|tokens")).wait_for(timeout=ANSWERED)
+    assert page.locator("img").count() == 0 and page.locator("script").count() == 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_live_page_has_no_violations_of_accessibility(live, scheme):
+    page = live("#row=5&token=11&change=head+5:3+set+0", color_scheme=scheme, bypass_csp=True)
+    answered(page, "intervene")
+    page.get_by_label("graph", exact=True).check()
+    answered(page, "graph")
+    keep_screenshot(page, f"live, {scheme}")
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(live):
+    page = live("#row=5&token=11&change=head+5:3+set+0", viewport=PHONE)
+    answered(page, "intervene")
+    keep_screenshot(page, "live, phone")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_everything_is_reached_by_the_keyboard(live):
+    page = live()
+    answered(page, "explain")
+    page.get_by_label("Text", exact=True).focus()
+    page.keyboard.press("End")
+    page.keyboard.type(" x")
+    page.keyboard.press("Control+Enter")
+    page.locator("h1", has_text="x").wait_for(timeout=ANSWERED)
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.textContent.slice(0, 30) || document.activeElement.name"))
+    assert {"target", "other", "Ask", "Write a change"} <= reached
+    assert any("Save as" in each for each in reached)
+
+
+def test_tabs_do_not_block_each_other(live):
+    first, second = live(), live()
+    for page in (first, second):
+        answered(page, "explain")
+    first.get_by_label("graph", exact=True).check()
+    second.get_by_label("Text", exact=True).fill("import sys")
+    second.get_by_role("button", name="Ask").click()
+    second.locator("h1", has_text="sys").wait_for(timeout=ANSWERED)
+    answered(first, "graph")
+
+
+def test_smollm2_and_minilm_answer(live):
+    model, tokenizer = language_model()
+    with serving(model, tokenizer, name="SmolLM2", text="The capital of France is") as at:
+        page = live("#target=+Paris&row=20&token=4&change=head+20:3+set+0", at=at)
+        answered(page, "intervene")
+        found = duat.explain(model, "The capital of France is", " Paris", tokenizer=tokenizer)
+        near(np.array(cells(page))[:-1, :-1].sum(), found.embedding.sum() + found.term_tokens.sum(), 1e-3)
+    model, tokenizer = encoder()
+    with serving(model, tokenizer, name="MiniLM") as at:
+        page = live(at=at)
+        page.get_by_label("Text", exact=True).fill("A cat sits.")
+        page.get_by_label("Compared with").fill("A dog runs.")
+        page.get_by_role("button", name="Ask").click()
+        answered(page, "explain")
+        found = duat.explain(model, "A cat sits.", against="A dog runs.", tokenizer=tokenizer)
+        near(np.array(cells(page))[:-1, :-1], np.concatenate([found.embedding[None], found.term_tokens]), 1e-5)
+
+
+WIDGET = """<!doctype html><meta charset=utf-8><h1>A notebook</h1><div id=cell></div><script type=module>
+import * as page from "data:text/javascript;charset=utf-8,{module}";
+const heard = [], about = {about}, style = {style}, view = {view};
+page.default.render({{ el: document.getElementById("cell"), model: {{
+  get: (name) => ({{ about, style }})[name],
+  on: (name, call) => heard.push(call),
+  off: (name, call) => heard.splice(heard.indexOf(call), 1),
+  send: ({{ number, question }}) => setTimeout(() => {{
+    for (const call of [...heard]) call({{ number: "another", problem: "not this one" }});
+    for (const call of [...heard]) call({{ number, progress: "explaining" }});
+    for (const call of [...heard]) call({{ number, view }});
+  }}),
+}} }});
+</script>"""
+
+
+def test_a_notebooks_widget_shows_what_the_kernel_answers(opened):
+    model, tokenizer = embedded()
+    explanation = duat.explain(model, TEXT, tokenizer=tokenizer)
+    page = opened(
+        WIDGET.format(
+            module=quote(module_of_page()),
+            about=msgspec.json.encode(about(model.config, "embedded", 64, TEXT)).decode(),
+            style=json.dumps(style_of_page()),
+            view=msgspec.json.encode(view(explanation)).decode().replace("</", "<\\/"),
+        )
+    )
+    page.locator(".status", has_text="explain: answered").wait_for()
+    near(np.array(cells_of(page))[:-1, 0], [explanation.embedding[0], *explanation.term_tokens[:, 0]], 1e-5)
+    # Its style stays inside: the notebook's own headline has none of it.
+    assert page.locator("h1").first.evaluate("h => getComputedStyle(h).fontFamily") != "system-ui, sans-serif"
+
+
+def cells_of(page):
+    rows = page.locator(".grid tbody tr").all()
+    return [
+        [number(td.get_attribute("data-say").rpartition(": ")[2]) for td in row.locator("td").all()] for row in rows
+    ]

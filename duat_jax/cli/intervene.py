@@ -1,7 +1,6 @@
 """The commands `duat intervene` and `duat steer`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,13 +60,11 @@ def intervene(
         loaded, applied, result = _ask(model, dtype, text, changes, target, about)
         if versus is not None:
             import duat_jax as duat
-            from duat_jax.interpret.intervene.patching import parts_of
+            from duat_jax.interpret.intervene.patching import beside_contrast
 
             with working("Contrasting"):
                 split = duat.contrast(loaded, text, versus, target, **about)
-            predicted = zip(result.effects, parts_of(split, applied), map(sets_other, changes), strict=True)
-            effects = [each._replace(contrast=part) if patched else each for each, part, patched in predicted]
-            result = replace(result, effects=tuple(effects))
+            result = beside_contrast(result, split, applied)
         _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 
 
@@ -94,7 +91,7 @@ def steer(
         from duat_jax.edits import Between, Stream
 
         about = _about(model, contrast, position)
-        changes = [Stream(layers).steer(Between(away, towards, strength))]
+        changes = [Stream(layers).steer(Between(towards, away, strength))]
         *_, result = _ask(model, dtype, text, changes, target, about)
         _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 

@@ -13,6 +13,9 @@ EXAMPLES = {
 """The text that stands there at first, for the embedded model or by the kind of read-out."""
 
 
+EMBEDDED = "The small model of Python code that comes with the package"
+
+
 class About(msgspec.Struct):
     """The description of a model on a live page.
 
@@ -22,7 +25,7 @@ class About(msgspec.Struct):
         text: the text that stands there at first.
         longest: the largest number of tokens of a text.
         layers: the number of its layers.
-        changes: an example of a change.
+        changes: examples of changes, as they are written and in words.
         format: the version of the page's data.
     """
 
@@ -31,7 +34,7 @@ class About(msgspec.Struct):
     text: str
     longest: int
     layers: int
-    changes: str
+    changes: list[tuple[str, str]]
     format: int
 
 
@@ -46,11 +49,18 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
     """
     kind, last = config.head.kind, config.layers - 1
     return About(
-        model=f"{name}: {config.family}, {config.layers} layers",
+        model=f"{EMBEDDED if name == 'embedded' else name}: {config.family}, {config.layers} layers",
         kind=kind,
         text=EXAMPLES.get(name, EXAMPLES.get(kind, "")) if text is None else text,
         longest=min(longest, config.positions),
         layers=config.layers,
-        changes=f"head {last}:0 set 0, neurons {last}:17,20@-1 scale 2, token 1 set mean or edge {last}:0 0>1 set 0",
+        changes=[
+            (f"head {last}:0 set 0", f"head 0 of layer {last} is off at every token"),
+            (f"neurons {last}:17,20@-1 scale 2", "two neurons at the last token, doubled"),
+            (f"edge {last}:0 0>1 set 0", f"head 0 of layer {last} carries nothing from token 0 to token 1"),
+            ("token 1 set mean", "the vocabulary's mean embedding in the place of token 1"),
+            (f"stream {last}@-1 set 0", f"nothing is left of the last token after {last} layers"),
+            (f"head {last}:0@-1 set other", "what the head brings to the last token on the other text (patching)"),
+        ],
         format=FORMAT,
     )

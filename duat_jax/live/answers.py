@@ -23,9 +23,10 @@ from duat_jax.interpret.graph import page as of_graph
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
 from duat_jax.interpret.intervene import page as of_intervention
-from duat_jax.interpret.intervene.compute import intervene
+from duat_jax.interpret.intervene.compute import check, intervene
+from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.interpret.intervene.sources import Between
-from duat_jax.interpret.intervene.written import parse_changes
+from duat_jax.interpret.intervene.written import parse_changes, sets_other
 from duat_jax.interpret.pipeline import read_target
 from duat_jax.live.questions import (
     Contrast,
@@ -117,7 +118,12 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
             view = of_contrast.view(contrast(model, question.text, question.other, alignment=pairs, **about))
         case Intervene():
             work.step("running the model with the changes")
-            view = of_intervention.view(intervene(model, question.text, changes, **about))
+            changed = intervene(model, question.text, changes, **about)
+            if question.other is not None and any(map(sets_other, changes)):
+                work.step("contrasting")
+                *_, applied = check(model.config, question.text, changes, **about)
+                changed = beside_contrast(changed, contrast(model, question.text, question.other, **about), applied)
+            view = of_intervention.view(changed)
         case FollowGraph():
             work.step("following the value")
             view = of_graph.view(graph(model, question.text, scores=0, **about))

@@ -86,7 +86,16 @@ def test_a_second_text_gives_a_contrast_and_a_third_colouring(live):
     page.get_by_label("contrast", exact=True).check()
     expected = duat.contrast(*embedded()[:1], TEXT, OTHER, tokenizer=embedded()[1])
     near(np.array(cells(page))[:, :-1], expected.flow, 1e-5)
-    assert "other=" in page.url and "text=" in page.url
+    assert "other=" in page.url and "text=" in page.url and "view=contrast" in page.url
+    page.get_by_text("The largest heads").click()
+    page.locator(".units button").first.click()
+    page.get_by_role("button", name="as on the other text").first.click()
+    answered(page, "intervene")
+    assert re.fullmatch(r"head \d:\d@\d+ set other", page.locator(".chips code").inner_text())
+    assert "contrast" in page.get_by_role("region", name="changes").locator("thead").inner_text()
+    page.reload()
+    answered(page, "intervene")
+    assert "difference" in page.locator("h1").inner_text()
 
 
 def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
@@ -102,7 +111,8 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
     effect = expected.effects[0]
     near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)
-    assert "change=neuron" in page.url
+    assert "change=neuron" in page.url and "predicted" in page.locator(".readout").inner_text()
+    assert page.get_by_role("button", name="switch neuron").first.get_attribute("aria-pressed") == "true"
     # The cell is still open: a second change beside the first one.
     page.get_by_role("button", name="switch neuron").nth(1).click()
     page.locator(".chips li").nth(1).wait_for()
@@ -111,7 +121,8 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     page.locator(".chips li").nth(1).wait_for(timeout=ANSWERED)
     answered(page, "intervene")
     page.get_by_role("button", name="take back").first.click()
-    page.get_by_role("button", name="take back").first.click()
+    assert page.locator(".chips li").count() == 1
+    page.get_by_role("button", name="switch neuron").nth(1).click()  # the same button takes it back
     assert page.locator(".chips li").count() == 0
 
 
@@ -148,11 +159,17 @@ def test_a_neuron_opens_and_a_group_is_run_again(live):
     answered(page, "explain")
     page.get_by_role("button", name="open neuron").first.click()
     answered(page, "neuron")
-    assert "its pre-activation" in page.locator("section.cell").first.inner_text()
+    opened = page.locator("section.cell", has_text="its pre-activation")
+    assert opened.count() == 1
+    opened.get_by_role("button", name="switch off").click()
+    answered(page, "intervene")
+    assert opened.get_by_role("button", name="switch off").get_attribute("aria-pressed") == "true"
+    page.locator(".grid td").first.click()
+    assert opened.count() == 0
     page.get_by_label("graph", exact=True).check()
     answered(page, "graph")
     for place in (0, 1):
-        page.locator(".neurons input").nth(place).check()
+        page.locator(".units input").nth(place).check()
     page.get_by_role("button", name="group the marked ones").click()
     page.get_by_role("button", name="run the model again").click()
     answered(page, "intervene")
@@ -220,10 +237,10 @@ def test_a_wrong_change_and_a_server_that_is_gone_are_a_sentence(live):
     page = live()
     answered(page, "explain")
     page.get_by_text("Write a change", exact=True).click()
-    page.get_by_label("Such as head").fill("head 99:0 set 0")
+    page.get_by_label("A change", exact=True).fill("head 99:0 set 0")
     page.get_by_role("button", name="Add the change").click()
     page.locator(".status.problem", has_text="layer 99").wait_for()
-    page.get_by_role("button", name="take back").click()
+    assert page.locator(".chips li").count() == 0
     page.route("**/ask", lambda route: route.fulfill(status=200, body=""))
     page.get_by_label("Text", exact=True).fill("import re")
     page.get_by_role("button", name="Ask").click()

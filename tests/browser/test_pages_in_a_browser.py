@@ -73,8 +73,11 @@ RESULTS = {
 }
 
 
-def cells(page):
-    """Return the numbers of the table, row by row, as they stand there in full."""
+def cells(page, *, every=True):
+    """Return the numbers of the table, row by row, as they stand there in full; of every token, or as it is shown."""
+    columns = page.get_by_label("columns of the table")
+    if every and columns.count():
+        columns.select_option("all tokens")
     rows = page.eval_on_selector_all(
         ".grid tbody tr", "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.dataset.say))"
     )
@@ -136,7 +139,7 @@ def test_a_cells_neurons_sum_to_it(opened, name):
 def test_folded_tokens_stand_in_one_column_and_the_rows_still_sum(opened):
     result = RESULTS["contrast"]()
     page = opened(result.to_html(), address="#columns=10")
-    table = np.array(cells(page))
+    table = np.array(cells(page, every=False))
     assert table.shape == (len(result.rows), 12)
     relative(table[:, :-1].sum(1), table[:, -1], 1e-5)
     page.get_by_label("columns of the table").select_option("all tokens")
@@ -277,7 +280,7 @@ def test_a_group_is_kept_with_the_page(opened):
     graph = RESULTS["graph"]()
     page = opened(graph.to_html())
     for place in (0, 3):
-        page.locator(".neurons input").nth(place).check()
+        page.locator(".units input").nth(place).check()
     page.get_by_label("name of the group").fill("</script> mine")
     page.get_by_role("button", name="group the marked ones").click()
     with page.expect_download() as download:

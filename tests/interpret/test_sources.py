@@ -99,7 +99,7 @@ def test_a_direction_leads_from_one_text_to_another():
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
         for text in ("class Box:", "import os")
     ]
-    texts = Between("class Box:", "import os", strength=3)
+    texts = Between("import os", "class Box:", strength=3)
     found, expected = (
         duat.intervene(model, "x = self.", Stream(2).steer(given), ")", tokenizer=tokenizer)
         for given in (texts, 3 * (ends[1] - ends[0]))
@@ -139,7 +139,7 @@ WRITTEN = {
     "tokens 3,-1 set mean": Stream(0, tokens=[3, -1]).set(MeanEmbedding()),
     "edge 5:3 2>7 set 0": Heads(5, [3], tokens=[7]).steer(Moved(2)),
     "edge 5:3 2>7 scale 3": Heads(5, [3], tokens=[7]).steer(Moved(2, 2.0)),
-    'stream 3@1 steer -2 "a \\"b\\"" "c"': Stream(3, tokens=[1]).steer(Between("c", 'a "b"', -2.0)),
+    'stream 3@1 steer -2 "a \\"b\\"" "c"': Stream(3, tokens=[1]).steer(Between('a "b"', "c", -2.0)),
 }
 
 
@@ -170,10 +170,14 @@ def test_a_change_is_read_as_it_is_written(written):
         (Heads(1, 0).set(On("a text")), "tokenizer"),
         (Heads(1, 0).steer(Between("a", "b")), "isn't a stream"),
         (Heads(1, 0).scale(On(OTHER)), "must be a number"),
+        (Heads(1, 0).steer(On(OTHER)), "layer 1, head 0 can't be steered by On: give it to .set"),
+        (Stream(0).steer(MeanEmbedding()), "stream 0 can't be steered by MeanEmbedding: give it to .set"),
+        (Heads(1, 0, tokens=2).set(Moved(1)), "layer 1, head 0 can't be set to Moved: give it to .steer"),
+        (Stream(1).set(Between("a", "b")), "stream 1 can't be set to Between: give it to .steer"),
     ],
 )
 def test_what_is_wrong_with_a_source_is_said(change, says):
-    with pytest.raises(duat.BadText, match="change 0: ") as error:
+    with pytest.raises(duat.BadText) as error:
         duat.intervene(golden("gpt2"), IDS, change, TOKEN)
     assert says in str(error.value)
 
@@ -187,6 +191,8 @@ def test_what_is_wrong_with_a_source_is_said(change, says):
         ("token 3 set 0", "is no change"),
         ("token 3 set mean; token 4 set mean", "is no change"),
         ("head 5:3 set 0" * 1000, "is no change"),
+        (f"head {'9' * 5000}:0 set 0", "is no change"),
+        (f"edge 1:0 {'9' * 5000}>1 set 0", "is no change"),
     ],
 )
 def test_what_is_no_change_is_said(written, says):

@@ -17,6 +17,8 @@ from duat_jax.interpret.contrast import page as of_contrast
 from duat_jax.interpret.explain import page as of_explanation
 from duat_jax.interpret.graph import page as of_graph
 from duat_jax.interpret.intervene import page as of_intervention
+from duat_jax.interpret.intervene.compute import check
+from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.live import answers, server
 from tests.live_server import KEY, ask, request, serving
 
@@ -79,19 +81,26 @@ def test_changes_are_the_functions(port):
         "neuron 2:7@1 scale 2": edits.Neurons(2, 7, tokens=1).scale(2),
         "edge 4:1 1>5 set 0": edits.Heads(4, 1, tokens=5).steer(edits.Moved(1)),
         "token 1 set mean": edits.Stream(0, tokens=1).set(edits.MeanEmbedding()),
-        'stream 3 steer 0.5 "a" "b"': edits.Stream(3).steer(edits.Between("b", "a", 0.5)),
+        'stream 3 steer 0.5 "a" "b"': edits.Stream(3).steer(edits.Between("a", "b", 0.5)),
         "stream 2@1 set other": edits.Stream(2, tokens=1).set(edits.On(OTHER)),
     }
     answer = ask(port, ask="intervene", text=TEXT, target="):", changes=list(changes), other=OTHER)[1]
     expected = duat.intervene(model, TEXT, list(changes.values()), "):", tokenizer=tokenizer)
+    applied = check(model.config, TEXT, list(changes.values()), "):", tokenizer=tokenizer)[-1]
+    expected = beside_contrast(expected, duat.contrast(model, TEXT, OTHER, "):", tokenizer=tokenizer), applied)
     alike(answer["view"], plain(of_intervention.view(expected)))
+    assert [each["contrast"] is not None for each in answer["view"]["effects"]] == [False] * 5 + [True]
 
 
 def test_a_graph_a_neuron_and_a_score_are_the_functions(port):
     model, tokenizer = embedded()
     graph = duat.graph(model, TEXT, "):", tokenizer=tokenizer)
     found = ask(port, ask="graph", text=TEXT, target="):")[1]["view"]
-    alike(found, plain(of_graph.view(graph)))
+    scores = found["graph"].pop("scores")
+    assert scores == []  # the page asks for them one by one
+    expected = plain(of_graph.view(graph))
+    del expected["graph"]["scores"]
+    alike(found, expected)
     neuron = graph.neurons[0].neuron
     place = {"layer": neuron.term.layer, "token": neuron.token_index, "unit": neuron.neuron}
     alike(ask(port, ask="neuron", text=TEXT, target="):", **place)[1]["neuron"], found["graph"]["neurons"][0])
@@ -146,6 +155,22 @@ QUESTIONS = {
     "a place that isn't there": (b'{"ask": "intervene", "text": "a", "changes": ["head 99:0 set 0"]}', "layer 99"),
     "a neuron that isn't there": (b'{"ask": "neuron", "text": "a", "layer": 9, "token": 0, "unit": 0}', "no neuron"),
     "a number that is none": (b'{"ask": "neuron", "text": "a", "layer": 1, "token": 0, "unit": -1}', "no neuron"),
+    "a huge layer": (
+        b'{"ask": "neuron", "text": "a", "layer": 1000000000000000000000000000000, "token": 0, "unit": 0}',
+        "no neuron",
+    ),
+    "a large layer": (b'{"ask": "neuron", "text": "a", "layer": 1000000000000, "token": 0, "unit": 0}', "no neuron"),
+    "a layer before the first": (b'{"ask": "score", "text": "a b", "layer": -1, "head": 0, "query": 1, "key": 0}', ""),
+    "an output that isn't there": (b'{"ask": "explain", "text": "a", "output": 1000000000000}', "1000000000000"),
+    "an output before the first": (b'{"ask": "explain", "text": "a", "output": -1}', "-1"),
+    "a change of many digits": (
+        json.dumps({"ask": "intervene", "text": "a", "changes": [f"head {'9' * 5000}:0 set 0"]}).encode(),
+        "is no change",
+    ),
+    "a change to a huge number": (
+        json.dumps({"ask": "intervene", "text": "a", "changes": [f"head 0:0 set {'9' * 5000}"]}).encode(),
+        "isn't finite",
+    ),
     "a score that isn't there": (
         b'{"ask": "score", "text": "a b", "layer": 0, "head": 9, "query": 1, "key": 0}',
         "head 9",

@@ -34,6 +34,9 @@ export function short(number, most) {
 /** Seven digits of a number. @param {number} number */
 export const seven = (number) => full(Number(number.toPrecision(7)));
 
+/** A text in quotation marks. @param {string} text */
+export const quoted = (text) => `“${text}”`;
+
 /** All digits of a number. @param {number} number */
 export const full = (number) => (number < 0 ? "−" : "+") + String(Math.abs(number));
 
@@ -54,6 +57,14 @@ export function button(label, act, attributes = {}) {
   element.addEventListener("click", act);
   return element;
 }
+
+/** A button that makes a change, or takes it back if it is made.
+ * @param {import("./page.js").Acts} acts
+ * @param {string} written the change
+ * @param {string} label
+ * @param {string} name what it does, for a screen reader
+ */
+export const toggle = (acts, written, label, name) => button(label, () => acts.change(written), { "aria-pressed": String(acts.changed(written)), "aria-label": name });
 
 /** A region that scrolls by itself. @param {string} label @param {...Node} children */
 export const scrolling = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);

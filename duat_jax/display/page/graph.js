@@ -1,7 +1,7 @@
 // @ts-check
 // What a page says of a graph: the way of the value through streams, heads and neurons.
 
-import { button, full, make, partsTable, scrolling, seven, sum } from "./elements.js";
+import { button, full, make, partsTable, quoted, scrolling, seven, sum, toggle } from "./elements.js";
 import { scorePanel } from "./score.js";
 
 /** Moves to the tokens of a row: source, token and each head's part; and what each head moves from all other tokens.
@@ -45,7 +45,7 @@ export function arrowsOf(graph, labels) {
     const loadings = heads.map((part, head) => /** @type {[number, number]} */ ([head, part])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
     const told = loadings.slice(0, 3).map(([head, part]) => `head ${head} ${seven(part)}`).join(", ");
     const part = sum(heads);
-    return { row, source, token, part, sentence: `${graph.rows[row]}, from ${source} ${JSON.stringify(labels[source])} to ${token} ${JSON.stringify(labels[token])}: ${full(part)}; ${told}` };
+    return { row, source, token, part, sentence: `${graph.rows[row]}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}; ${told}` };
   }));
   return arrows.sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
 }
@@ -56,14 +56,15 @@ export function arrowsOf(graph, labels) {
  * @param {number} row
  * @param {number} token
  * @param {(edge: Edge) => void} open
+ * @param {Acts | null} acts
  */
-export function nodePanel(graph, labels, row, token, open) {
+export function nodePanel(graph, labels, row, token, open, acts) {
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   if (row < 0 || token < 0) return panel;
   const stream = graph.streams[row][token];
   /** @param {number} index */
-  const named = (index) => `token ${index} ${JSON.stringify(labels[index])}`;
-  panel.append(make("h2", {}, `The stream after ${graph.rows[row]}, token ${token} `, make("bdi", {}, JSON.stringify(labels[token])), `: ${full(stream)}`));
+  const named = (index) => `token ${index} ${quoted(labels[index])}`;
+  panel.append(make("h2", {}, `The stream after ${graph.rows[row]}, token ${token} `, make("bdi", {}, quoted(labels[token])), ": ", make("span", { title: full(stream) }, seven(stream))));
   const columns = make("div", { class: "columns" });
   const moves = graph.moves[row];
   const incoming = (moves?.edges ?? []).filter((edge) => edge[1] === token);
@@ -76,9 +77,13 @@ export function nodePanel(graph, labels, row, token, open) {
     ...(row ? [/** @type {[string, number]} */ (["written by the layer's neurons", graph.terms[row][token]])] : []),
     ["biases and norm offsets", graph.biases[row][token]]];
   /** @param {number} entry @param {number} column */
-  const pick = (entry, column) => (column > 0 && incoming[entry - 1] ? () => open({ source: incoming[entry - 1][0], head: column - 1 }) : undefined);
+  const pick = (entry, column) => {
+    if (column < 1 || !incoming[entry - 1]) return undefined;
+    const [source, head] = [incoming[entry - 1][0], column - 1];
+    return acts || scoreOf(graph, row, token, { source, head }) ? () => open({ source, head }) : undefined;
+  };
   const into = partsTable(["what", "part", ...titles], entries, ["the stream", stream], { pick });
-  columns.append(make("div", {}, make("h3", {}, "It is the sum of"), make("div", { class: "scroll" }, into), ...(incoming.length ? [make("p", { class: "faint" }, "A head's number opens why it attends there.")] : [])));
+  columns.append(make("div", {}, make("h3", {}, "It is the sum of"), make("div", { class: "scroll" }, into), ...(into.querySelector("button") ? [make("p", { class: "faint" }, "An underlined number of a head opens why it attends there.")] : [])));
   const next = graph.moves[row + 1];
   if (next) {
     const outgoing = next.edges.filter((edge) => edge[0] === token);
@@ -93,6 +98,14 @@ export function nodePanel(graph, labels, row, token, open) {
   return panel;
 }
 
+/** Why a head attends where an edge is, if it is known.
+ * @param {Graph} graph
+ * @param {number} row
+ * @param {number} token
+ * @param {Edge} edge
+ */
+const scoreOf = (graph, row, token, { source, head }) => graph.scores.find((score) => score.layer === row - 1 && score.head === head && score.query === token && score.key === source);
+
 /** One head's move from a token to another, and why the head attends there.
  * @param {Graph} graph
  * @param {string[]} labels
@@ -106,26 +119,32 @@ export function edgePanel(graph, labels, row, token, { source, head }, acts) {
   const moved = graph.moves[row]?.edges.find((edge) => edge[0] === source && edge[1] === token)?.[2 + head];
   if (moved === undefined) return panel;
   const layer = row - 1;
-  panel.append(make("h3", {}, `Layer ${layer}, head ${head}, from token ${source} `, make("bdi", {}, JSON.stringify(labels[source])), ` to ${token} `, make("bdi", {}, JSON.stringify(labels[token])), `: ${full(moved)}`));
-  const known = graph.scores.find((score) => score.layer === layer && score.head === head && score.query === token && score.key === source);
-  if (acts) panel.append(make("p", {}, button("switch this edge off", () => acts.change(`edge ${layer}:${head} ${source}>${token} set 0`))));
+  panel.append(make("h3", {}, `Layer ${layer}, head ${head}, from token ${source} `, make("bdi", {}, quoted(labels[source])), ` to ${token} `, make("bdi", {}, quoted(labels[token])), ": ", make("span", { title: full(moved) }, seven(moved))));
+  const known = scoreOf(graph, row, token, { source, head });
+  if (acts) panel.append(make("p", {}, toggle(acts, `edge ${layer}:${head} ${source}>${token} set 0`, "switch this edge off", "switch this edge off")),
+    make("p", { class: "faint" }, "It takes away what the head carries along it, the values' bias too; the rest of the head's attention stays as it is."));
   if (known) panel.append(scorePanel(known));
   else if (acts) panel.append(button("why the head attends there", async () => {
     const score = await acts.score(layer, head, token, source);
-    if (score) panel.lastElementChild?.replaceWith(scorePanel(score));
+    if (!score) return;
+    graph.scores.push(score);
+    panel.lastElementChild?.replaceWith(scorePanel(score));
   }));
   else panel.append(make("p", { class: "faint" }, `Why the head attends there isn't in this page: ask duat attends TEXT --layer ${layer} --head ${head} --query ${token} --key ${source}`));
   return panel;
 }
 
-/** The heads whose attention a page explains.
+/** The heads whose attention a page explains: where it can ask, those that move most.
  * @param {Graph} graph
- * @param {(score: import("./score.js").Score) => void} choose
+ * @param {Acts | null} acts
+ * @param {(place: {layer: number, head: number, query: number, key: number}) => void} choose
  */
-export function scoreList(graph, choose) {
-  if (!graph.scores.length) return [];
+export function whyList(graph, acts, choose) {
+  const moves = graph.moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([key, query, ...heads]) => heads.map((part, head) => ({ layer: row - 1, head, query, key, part }))));
+  const places = acts ? moves.sort((a, b) => Math.abs(b.part) - Math.abs(a.part)).slice(0, 6) : graph.scores;
+  if (!places.length) return [];
   return [make("h2", {}, "Why the heads that move most attend where they do"),
-    make("div", { class: "neurons" }, ...graph.scores.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score))))];
+    make("div", { class: "units" }, ...places.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score))))];
 }
 
 /** The neurons with the largest contributions: one opens, several are put into a group.
@@ -138,7 +157,7 @@ export function scoreList(graph, choose) {
 export function neuronPanels(graph, chosen, choose, group, acts) {
   if (!graph.neurons.length) return [];
   const boxes = graph.neurons.map((neuron) => make("input", { type: "checkbox", "aria-label": `in the group: ${neuron.name}` }));
-  const list = make("div", { class: "neurons" }, ...graph.neurons.map((neuron, index) => {
+  const list = make("div", { class: "units" }, ...graph.neurons.map((neuron, index) => {
     const pressed = String(index === chosen);
     return make("span", {}, boxes[index], button(`${neuron.name}: ${seven(neuron.contribution)}`, () => choose(index === chosen ? -1 : index), { "aria-pressed": pressed }));
   }));
@@ -156,8 +175,8 @@ export function neuronPanel(neuron, acts) {
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   if (!neuron) return panel;
   const { coefficient, activation, contribution, pre_activation, reads, raised, lowered } = neuron;
-  const off = acts && neuron.switch_off ? [" ", button("switch it off", () => acts.change(neuron.switch_off))] : [];
-  panel.append(make("h3", {}, `${neuron.name}: ${full(contribution)}`), make("p", {}, `coefficient ${full(coefficient)} × activation ${full(activation)}`, ...off));
+  const off = acts && neuron.switch_off ? [" ", toggle(acts, neuron.switch_off, "switch it off", `switch off ${neuron.name}`)] : [];
+  panel.append(make("h3", {}, `${neuron.name}: `, make("span", { title: full(contribution) }, seven(contribution))), make("p", { title: `${full(coefficient)} × ${full(activation)}` }, `coefficient ${seven(coefficient)} × activation ${seven(activation)}`, ...off));
   const columns = make("div", { class: "columns" }, make("div", {}, partsTable(["it reads", "part"], reads, ["its pre-activation", pre_activation])));
   if (raised.length) columns.append(make("div", {}, partsTable(["it raises the logit of", "by"], raised, null), partsTable(["it lowers the logit of", "by"], lowered, null)));
   panel.append(columns, make("p", { class: "faint" }, "What it reads is exact, with attention patterns, norms and gates held. What it raises and lowers is its direct effect."));

@@ -66,6 +66,7 @@ class ScoreView(msgspec.Struct):
         head: the head.
         query: the token that attends.
         key: the token that it attends to.
+        versus: the other token that it is compared with; absent without one.
         value: the score, or the difference of two.
         note: what it means for the attention.
         verdict: of the sum of all pairs of sources.
@@ -79,6 +80,7 @@ class ScoreView(msgspec.Struct):
     head: int
     query: int
     key: int
+    versus: int | None
     value: float
     note: str
     verdict: str

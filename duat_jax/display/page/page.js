@@ -1,10 +1,10 @@
 // @ts-check
 // The page of results, one or several of which one is shown. `views` is the data of view.py.
 
-import { button, choice, full, largest, make, partsTable, scrolling, seven, shade, sum } from "./elements.js";
-import { arrowsOf, edgePanel, neuronPanels, nodePanel, scoreList } from "./graph.js";
+import { button, choice, full, largest, make, partsTable, quoted, scrolling, seven, shade, sum, toggle } from "./elements.js";
+import { arrowsOf, edgePanel, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
 import { download, draw, savePicture } from "./picture.js";
-import { cellPanel, choices, grid, MOST, shown, tokenName } from "./table.js";
+import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "./table.js";
 
 /** @typedef {{name: string, value: number, predictions: [string, number][]}} Said */
 /** @typedef {{name: string, note: string, parts: number[]}} Colouring */
@@ -32,13 +32,14 @@ import { cellPanel, choices, grid, MOST, shown, tokenName } from "./table.js";
  * @property {{title: string, entries: [string, number][]}[]} added
  * @property {string[]} notes
  * @property {string} heading
- * @property {{name: string, frozen: number | null, part: number, alone: number | null}[]} effects
+ * @property {{name: string, frozen: number | null, part: number, alone: number | null, contrast: number | null}[]} effects
  * @property {import("./graph.js").Graph | null} graph
  */
 /** What a page with a model behind it can do beside showing; absent in a file. Answers are absent where there is a problem.
  * @typedef {object} Acts
- * @property {(written: string) => void} change
- * @property {(layer: number, token: number, unit: number) => void} neuron
+ * @property {(written: string) => void} change makes a change, or takes it back if it is made
+ * @property {(written: string) => boolean} changed
+ * @property {(layer: number, token: number, unit: number) => Promise<import("./graph.js").Neuron | null>} neuron
  * @property {(layer: number, head: number, query: number, key: number) => Promise<import("./score.js").Score | null>} score
  * @property {(changes: string[]) => Promise<number | null>} measure
  */
@@ -49,22 +50,28 @@ import { cellPanel, choices, grid, MOST, shown, tokenName } from "./table.js";
 
 export const FORMAT = 2;
 
+/** What a view is called where one of several is chosen. @param {View} view */
+const kindName = ({ kind }) => (kind === "intervention" ? "changes" : kind);
+
 /** Who said what: the number and the predictions on each input. @param {View} view */
 export function saidTable(view) {
-  return make("table", { class: "said" }, make("tbody", {}, ...view.said.map((said) => make("tr", {},
+  const heads = ["input", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says"] : [])];
+  return make("table", { class: "said" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: "faint" }, title)))), make("tbody", {}, ...view.said.map((said) => make("tr", {},
     make("th", { scope: "row" }, make("bdi", {}, said.name)),
     make("td", { title: full(said.value) }, seven(said.value)),
-    make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, JSON.stringify(text)), ` ${(100 * probability).toFixed(1)} %   `]))))));
+    ...(heads.length > 2 ? [make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, quoted(text)), ` ${(100 * probability).toFixed(1)} %   `]))] : [])))));
 }
 
 /** What was predicted of each change, and what the model says when it is run again. @param {View} view */
 export function effectsTable(view) {
   if (!view.effects.length) return [];
+  const patched = view.effects.some(({ contrast }) => (contrast ?? null) !== null);
   /** @type {[string, ...(number | undefined)[]][]} */
-  const entries = view.effects.map(({ name, frozen, part, alone }) => [name, frozen ?? undefined, part, alone ?? undefined]);
-  const table = partsTable(["change", "predicted", "its part", "run again alone"], entries, null);
+  const entries = view.effects.map(({ name, frozen, part, alone, contrast }) => [name, frozen ?? undefined, part, ...(patched ? [contrast ?? undefined] : []), alone ?? undefined]);
+  const table = partsTable(["change", "predicted", "part", ...(patched ? ["contrast"] : []), "alone"], entries, null);
   return [make("h2", {}, "What the changes did"), scrolling("changes", table),
-    make("p", { class: "faint" }, "Predicted: from the run as it is, everything else held. Its part: of what happened, when the model was run again with all changes; the parts sum to the difference. Run again alone: with this change and no other.")];
+    make("p", { class: "faint" }, "Predicted: from the run as it is; attention patterns, norms and all other neurons stay as they are, so that it says little of a token or a stream, to which they react most. Part: of what happened when the model was run again with all changes; the parts sum to the difference. Alone: the model run again with this change and no other."),
+    ...(patched ? [make("p", { class: "faint" }, "Contrast: minus the change's part of the difference from the other text, which predicts the change to the values on that text.")] : [])];
 }
 
 /** What is exact, and whether the sum holds; always in sight. @param {View} view */
@@ -102,11 +109,11 @@ function textPanel(view, { parts, note }, chosen, choose, say) {
     const changed = other !== undefined && other !== label;
     const span = make("span", { class: `token${changed ? " other" : ""}${token === chosen ? " chosen" : ""}`, dir: "auto", ...(changed ? { "data-other": other } : {}) }, label);
     shade(span, parts[token], most);
-    span.addEventListener("pointerenter", () => say(`token ${token} ${JSON.stringify(tokenName(view, token))}: ${full(parts[token])}`));
+    span.addEventListener("pointerenter", () => say(`token ${token} ${quoted(tokenName(view, token))}: ${full(parts[token])}`));
     span.addEventListener("click", () => choose(token));
     text.append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
   });
-  return make("div", {}, make("p", { class: "faint" }, note), text);
+  return make("div", {}, make("p", { class: "faint" }, `${note} Choose a token to open its cell.`), text);
 }
 
 /** The lists of what isn't at a token, and the account of the value.
@@ -126,18 +133,21 @@ function addedPanels(view) {
  * @param {View} view
  * @param {number} colourings
  * @param {URLSearchParams} given
+ * @param {number} width of the page, in pixels: at first the table has as many columns as fit
  * @returns {State}
  */
-function stateOf(view, colourings, given) {
+function stateOf(view, colourings, given, width) {
   /** @param {string} name @param {number} most @param {number} otherwise */
   const read = (name, most, otherwise) => {
     const number = Number(given.get(name) ?? NaN);
     return Number.isInteger(number) && number >= -1 && number < most ? number : otherwise;
   };
   const columns = read("columns", view.tokens.length + 1, 0);
+  const [least, ...more] = choices(view);
+  const fitting = more.filter((count) => count * 75 <= width - 200).pop() ?? least;
   return {
     colouring: Math.max(read("colouring", colourings, 0), 0),
-    columns: choices(view).includes(columns) ? columns : Math.min(view.tokens.length, 40),
+    columns: choices(view).includes(columns) ? columns : fitting,
     row: read("row", view.rows.length, -1),
     token: read("token", view.tokens.length, -1),
     arrows: Math.max(read("arrows", MOST, 40), 0),
@@ -150,17 +160,17 @@ function stateOf(view, colourings, given) {
 /** Fill an element with one view.
  * @param {View} view
  * @param {HTMLElement} el
- * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null}} page
+ * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null, opened: {neuron: import("./graph.js").Neuron | null}, said?: string}} page
  */
-export function show(view, el, { views, given, keep, files, acts }) {
+export function show(view, el, { views, given, keep, files, acts, opened, said = "" }) {
   const colourings = colouringsOf(view, views);
-  const state = stateOf(view, colourings.length, given);
+  const state = stateOf(view, colourings.length, given, el.clientWidth || 1200);
   /** What was chosen before, the last one at the end. @type {State[]} */
   const before = [];
-  const readout = make("output", { class: "readout", "aria-live": "off" });
+  const readout = make("output", { class: "readout", "aria-live": "off" }, said);
   /** @param {string} sentence */
   const say = (sentence) => { readout.textContent = sentence; };
-  const [text, table, cell, drawn, node, edge, neurons] = Array.from({ length: 7 }, () => make("div"));
+  const [text, table, cell, neuron, drawn, node, edge, neurons] = Array.from({ length: 8 }, () => make("div"));
   const labels = view.tokens.map((_, token) => tokenName(view, token));
   const arrows = view.graph ? arrowsOf(view.graph, labels) : [];
   /** The row of the graph that the chosen row is. */
@@ -168,7 +178,7 @@ export function show(view, el, { views, given, keep, files, acts }) {
   /** The row of the table that a row of the graph is. @param {number} row */
   const tableRow = (row) => view.rows.findIndex(({ name }) => name === view.graph?.rows[row]);
   const drawText = () => {
-    const off = acts && state.token >= 0 ? [make("p", {}, button(`switch token ${state.token} off`, () => acts.change(`token ${state.token} set mean`)))] : [];
+    const off = acts ? [make("p", { class: "held" }, ...(state.token < 0 ? [] : [toggle(acts, `token ${state.token} set mean`, `switch token ${state.token} off`, `switch token ${state.token} off`)]))] : [];
     text.replaceChildren(textPanel(view, colourings[state.colouring], state.token, (token) => change({ token, row: state.row < 0 ? 0 : state.row }), say), ...off);
   };
   const drawTable = () => {
@@ -176,7 +186,14 @@ export function show(view, el, { views, given, keep, files, acts }) {
     table.replaceChildren(grid(view, state, (row, token) => change({ row, token }), say));
     table.firstElementChild?.scrollTo(left, top);
   };
-  const drawCell = () => cell.replaceChildren(cellPanel(view, state, acts));
+  const drawCell = () => {
+    cell.replaceChildren(cellPanel(view, state, acts, async (layer, token, unit) => {
+      opened.neuron = await acts?.neuron(layer, token, unit) ?? opened.neuron;
+      drawCell();
+      neuron.scrollIntoView({ block: "nearest" });
+    }));
+    neuron.replaceChildren(...(opened.neuron ? [neuronPanel(opened.neuron, acts)] : []));
+  };
   const picture = () => {
     const drawing = { title: `${view.target} = ${seven(view.completeness.value)}`, labels, columns: shown(view, state.columns) };
     const { graph } = view;
@@ -188,10 +205,10 @@ export function show(view, el, { views, given, keep, files, acts }) {
     if (!view.graph) return;
     const [few, all] = [arrows.slice(0, state.arrows), arrows].map((some) => sum(some.map(({ part }) => Math.abs(part))));
     told.textContent = ` ${Math.min(state.arrows, arrows.length)} arrows, ${((100 * few) / (all || 1)).toFixed(0)} % of the sizes of all ${arrows.length}; the others stand in the tables of the tokens`;
-    const left = drawn.firstElementChild?.scrollLeft ?? 0;
+    const left = drawn.firstElementChild?.scrollLeft ?? Infinity; // the value is read at the end of the text
     drawn.replaceChildren(scrolling("the picture of the streams", picture()));
-    if (drawn.firstElementChild) drawn.firstElementChild.scrollLeft = left;
-    node.replaceChildren(nodePanel(view.graph, labels, streamRow(), state.token, (chosen) => change(chosen)));
+    if (drawn.firstElementChild) drawn.firstElementChild.scrollLeft = Math.min(left, drawn.firstElementChild.scrollWidth);
+    node.replaceChildren(nodePanel(view.graph, labels, streamRow(), state.token, (chosen) => change(chosen), acts));
     edge.replaceChildren(edgePanel(view.graph, labels, streamRow(), state.token, state, acts));
   };
   const drawNeurons = () => view.graph && neurons.replaceChildren(...neuronPanels(view.graph, state.neuron, (neuron) => change({ neuron }), (group) => {
@@ -202,8 +219,10 @@ export function show(view, el, { views, given, keep, files, acts }) {
   const change = (changes) => {
     before.push({ ...state });
     undo.disabled = false;
-    // Another cell has other edges.
-    apply("row" in changes || "token" in changes ? { source: -1, head: -1, ...changes } : changes);
+    // Another cell has other edges and neurons.
+    const other = "row" in changes || "token" in changes;
+    if (other) opened.neuron = null;
+    apply(other ? { source: -1, head: -1, ...changes } : changes);
   };
   /** @param {Partial<State>} changes */
   const apply = (changes) => {
@@ -234,20 +253,21 @@ export function show(view, el, { views, given, keep, files, acts }) {
     coloured.querySelectorAll("input").forEach((input, index) => { input.checked = index === state.colouring; });
   }, { disabled: "" });
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
-  const streams = view.graph ? [make("h2", {}, "The way of the value"),
-    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one."),
+  const streams = view.graph ? [make("h2", {}, "How the number comes about"),
+    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one. "),
+    make("p", { class: "faint" }, `The squares of the last stream sum to the ${view.value_name} without ${seven(view.graph.after)}, which is added after it.`),
     make("p", {}, "Arrows: ", slider, told), drawn, node, edge,
-    ...scoreList(view.graph, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), neurons] : [];
+    ...whyList(view.graph, acts, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), neurons] : [];
 
   el.replaceChildren(
-    make("h1", {}, view.target, ` = ${seven(view.completeness.value)}`),
+    make("h1", { title: full(view.completeness.value) }, view.target, ` = ${seven(view.completeness.value)}`),
     saidTable(view),
     verdict(view),
     make("h2", {}, "The text"), ...(colourings.length > 1 ? [coloured] : []), text,
     ...effectsTable(view), make("h2", {}, view.heading),
     make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : `All cells and what stands below them sum to the ${view.value_name}. Choose a cell to see its ${view.effects.length ? "neurons or heads" : "neurons"}.`),
     make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
-    table, cell, ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...pictures, ...files()), readout);
+    table, cell, neuron, ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...pictures, ...files()), readout);
   drawText(); drawTable(); drawCell(); drawPicture(); drawNeurons();
 }
 
@@ -264,8 +284,8 @@ export function showAll(views, el) {
   /** @param {Partial<State>} state */
   const keep = (state) => owned && history.replaceState(null, "", `#${new URLSearchParams(Object.entries({ ...(shownView ? { view: shownView } : {}), ...state }).map(([name, value]) => [name, String(value)]))}`);
   const files = () => views.some(({ graph }) => graph) ? [button("Save this page with its groups", () => savePage(views, document.documentElement))] : [];
-  const draw = () => show(views[shownView], body, { views, given, keep, files, acts: null });
-  const tabs = choice("Shown is the", "view", views.map(({ kind }) => kind), shownView, (index) => {
+  const draw = () => show(views[shownView], body, { views, given, keep, files, acts: null, opened: { neuron: null } });
+  const tabs = choice("Show", "view", views.map(kindName), shownView, (index) => {
     shownView = index;
     [...given.keys()].forEach((name) => given.delete(name));
     keep({});
@@ -283,8 +303,10 @@ export async function savePage(views, shell) {
   const copy = /** @type {HTMLElement} */ (shell.cloneNode(true));
   const packed = await new Response(new Blob([JSON.stringify({ format: FORMAT, views })]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
   const bytes = Array.from(new Uint8Array(packed), (byte) => String.fromCharCode(byte)).join("");
+  const title = copy.querySelector("title");
+  if (title) title.textContent = views[0].target;
   copy.querySelector("#page")?.replaceChildren("The numbers are being read.");
   const numbers = copy.querySelector("#numbers");
   if (numbers) numbers.textContent = JSON.stringify(btoa(bytes));
-  download(new Blob([`<!doctype html>\n${copy.outerHTML}`], { type: "text/html" }), "page.html");
+  download(new Blob([`<!doctype html>\n${copy.outerHTML}`], { type: "text/html" }), `${views[0].target.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "page"}.html`);
 }

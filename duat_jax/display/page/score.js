@@ -1,7 +1,7 @@
 // @ts-check
 // Why a head attends where it does.
 
-import { full, make, partsTable } from "./elements.js";
+import { full, make, partsTable, seven } from "./elements.js";
 
 /**
  * @typedef {object} Score
@@ -10,6 +10,7 @@ import { full, make, partsTable } from "./elements.js";
  * @property {number} head
  * @property {number} query
  * @property {number} key
+ * @property {number | null} versus
  * @property {number} value
  * @property {string} note
  * @property {string} verdict
@@ -19,10 +20,10 @@ import { full, make, partsTable } from "./elements.js";
  */
 
 /** @param {Score} score */
-export function scorePanel({ title, value, note, verdict, pairs, queries, keys }) {
+export function scorePanel({ title, versus, value, note, verdict, pairs, queries, keys }) {
   /** @type {[string, number]} */
-  const total = ["the score", value];
-  return make("div", {}, make("h4", {}, make("bdi", {}, title)), make("p", {}, `score ${full(value)}, and the sum of all pairs of sources `, make("span", { class: `verdict ${verdict}` }, verdict), `. ${note}`),
+  const total = [versus ? "the difference" : "the score", value];
+  return make("div", {}, make("h4", {}, make("bdi", {}, title)), make("p", { title: full(value) }, `${versus ? "The difference of the two scores" : "The score"} is ${seven(value)}; the sum of all pairs of sources `, make("span", { class: `verdict ${verdict}` }, verdict), `. ${note}`),
     make("div", { class: "columns" },
       make("div", {}, partsTable(["of the query × of the key", "part"], pairs, total)),
       make("div", {}, partsTable(["of the query, with the whole key", "part"], queries, total)),

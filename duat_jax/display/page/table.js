@@ -1,14 +1,14 @@
 // @ts-check
 // The table of a page: rows by tokens with their sums, and what a cell of it is made of.
 
-import { button, full, largest, make, partsTable, scrolling, shade, short, sum } from "./elements.js";
+import { button, full, largest, make, partsTable, quoted, scrolling, seven, shade, short, sum, toggle } from "./elements.js";
 
 /** @typedef {import("./page.js").View} View */
 /** @typedef {import("./page.js").State} State */
 /** @typedef {import("./page.js").Acts} Acts */
 
 /** Tokens that have columns of their own at most; the others stand in one column, as their sum. */
-const COLUMNS = [10, 20, 40, 80, 160, 320];
+const COLUMNS = [3, 5, 10, 20, 40, 80, 160, 320];
 /** A text of more tokens never has a column for each: a browser would be slow. */
 export const MOST = 1024;
 
@@ -40,7 +40,8 @@ export function grid(view, state, choose, say) {
   const most = largest(view.rows.flatMap((row) => columns.map((token) => row.parts[token])));
   const sums = view.rows.map((row) => sum(row.parts));
   const value = view.completeness.value;
-  const heads = ["row", ...columns.map((token) => tokenName(view, token)), ...(others.length ? [`${others.length} others`] : []), ...(view.beside ? [view.beside] : []), "sum"];
+  /** @type {[string, string][]} */
+  const heads = [["", "row"], ...columns.map((token) => /** @type {[string, string]} */ ([`${token} `, tokenName(view, token)])), ...[...(others.length ? [`${others.length} others`] : []), ...(view.beside ? [view.beside] : []), "sum"].map((title) => /** @type {[string, string]} */ (["", title]))];
   const body = make("tbody");
   /** @param {string} sentence @param {number} number @param {string} kind @returns {HTMLTableCellElement} */
   const cell = (sentence, number, kind) => {
@@ -49,9 +50,9 @@ export function grid(view, state, choose, say) {
     return element;
   };
   view.rows.forEach((row, index) => {
-    const line = make("tr", {}, make("th", { scope: "row" }, row.name));
+    const line = make("tr", {}, make("th", { scope: "row", title: row.name }, row.name));
     for (const token of columns) {
-      const element = cell(`${row.name}, token ${token} ${JSON.stringify(tokenName(view, token))}`, row.parts[token], "");
+      const element = cell(`${row.name}, token ${token} ${quoted(tokenName(view, token))}`, row.parts[token], "");
       shade(element, row.parts[token], most);
       element.dataset.row = String(index);
       element.dataset.token = String(token);
@@ -66,13 +67,13 @@ export function grid(view, state, choose, say) {
   if (!view.row_sums) {
     const total = make("tr", { class: "total" }, make("th", { scope: "row" }, "sum"));
     const ofTokens = view.tokens.map((_, token) => sum(view.rows.map((row) => row.parts[token])));
-    for (const token of columns) total.append(cell(`sum, token ${token} ${JSON.stringify(tokenName(view, token))}`, ofTokens[token], ""));
+    for (const token of columns) total.append(cell(`sum, token ${token} ${quoted(tokenName(view, token))}`, ofTokens[token], ""));
     if (others.length) total.append(cell(`sum, ${others.length} other tokens`, sum(others.map((token) => ofTokens[token])), ""));
     total.append(cell("sum of all cells", sum(ofTokens), "sum"));
     body.append(total);
   }
   const table = make("table", { class: "grid", role: "grid", "aria-label": `${view.target}: rows by tokens` },
-    make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", title, ...(title === "sum" ? { class: "sum" } : {}) }, title)))), body);
+    make("thead", {}, make("tr", {}, ...heads.map(([index, title]) => make("th", { scope: "col", title: index + title, ...(title === "sum" ? { class: "sum" } : {}) }, make("span", { class: "faint" }, index), title)))), body);
 
   /** @param {EventTarget | null} target */
   const told = (target) => target instanceof HTMLElement && target.closest("td");
@@ -100,12 +101,13 @@ export function grid(view, state, choose, say) {
  * @param {View} view
  * @param {State} state
  * @param {Acts | null} acts
+ * @param {(layer: number, token: number, unit: number) => void} open opens a neuron
  */
-export function cellPanel(view, state, acts) {
+export function cellPanel(view, state, acts, open) {
   const row = view.rows[state.row];
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   if (!row || state.token < 0) return panel;
-  panel.append(make("h2", {}, `${row.name}, token ${state.token} `, make("bdi", {}, JSON.stringify(tokenName(view, state.token))), `: ${full(row.parts[state.token])}`));
+  panel.append(make("h2", {}, `${row.name}, token ${state.token} `, make("bdi", {}, quoted(tokenName(view, state.token))), ": ", make("span", { title: full(row.parts[state.token]) }, seven(row.parts[state.token]))));
   const columns = make("div", { class: "columns" });
   panel.append(columns);
   row.units.forEach((units, index) => {
@@ -122,14 +124,31 @@ export function cellPanel(view, state, acts) {
       const [unit] = units.top[state.token][entry] ?? [];
       if (unit === undefined || row.layer === null || !acts) return [];
       const layer = row.layer;
-      const off = button("off", () => acts.change(`${name} ${layer}:${unit}@${state.token} set 0`), { "aria-label": `switch ${name} ${unit} off` });
-      return name === "neuron" ? [off, button("open", () => acts.neuron(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [off];
+      const place = `${name} ${layer}:${unit}@${state.token}`;
+      const off = toggle(acts, `${place} set 0`, "off", `switch ${name} ${unit} off`);
+      const patched = view.others ? [toggle(acts, `${place} set other`, "as on the other text", `${name} ${unit} as on the other text`)] : [];
+      return [off, ...patched, ...(name === "neuron" ? [button("open", () => open(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [])];
     };
     const table = partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]], acts ? { act } : {});
     columns.append(make("div", {}, scrolling(`${name}s of the cell`, table), make("p", { class: "faint" }, note)));
   });
   if (row.units.every((units) => !units)) panel.append(make("p", { class: "faint" }, "It has no neurons or heads."));
   return panel;
+}
+
+/** The largest neurons and heads of all cells; each opens its cell.
+ * @param {View} view
+ * @param {(row: number, token: number) => void} choose
+ */
+export function largestUnits(view, choose) {
+  return view.kinds.flatMap(({ name }, kind) => {
+    const all = view.rows.flatMap(({ units, layer }, row) => (layer === null ? [] : (units[kind]?.top ?? []).flatMap((top, token) =>
+      top.map(([unit, part]) => ({ row, token, part, title: `${name} ${layer}:${unit}, token ${token} ${quoted(tokenName(view, token))}` })))));
+    const most = all.filter(({ part }) => part).sort((a, b) => Math.abs(b.part) - Math.abs(a.part)).slice(0, 8);
+    if (!most.length) return [];
+    return [make("details", {}, make("summary", {}, `The largest ${name}s, as layer:${name}`),
+      make("div", { class: "units" }, ...most.map(({ row, token, part, title }) => button(`${title}: ${seven(part)}`, () => choose(row, token)))))];
+  });
 }
 
 /** How many tokens can have columns of their own. @param {View} view */

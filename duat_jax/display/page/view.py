@@ -111,12 +111,14 @@ class EffectView(msgspec.Struct):
         frozen: predicted from the run as it is, everything else held.
         part: its part of what happened.
         alone: measured, the model run again with this change alone; absent of what is no change.
+        contrast: predicted by a contrast with the text that the values are from; absent without one.
     """
 
     name: str
     frozen: float | None
     part: float
     alone: float | None
+    contrast: float | None = None
 
 
 class View(msgspec.Struct, kw_only=True):

@@ -71,8 +71,9 @@ def view(contrast: Contrast) -> View:
             UnitsKind(
                 "head",
                 ["part"],
-                "Parts of what each head brings to this token. They are no summands of the cell: what a head brings"
-                " may flow on through the layer's neurons.",
+                "What follows from what each head brings here on this text rather than on the other one; a head that is"
+                " off and brings nothing is another question. They don't add up to the cell: what a head brings may"
+                " flow on through the layer's neurons.",
                 None,
             ),
             UnitsKind(

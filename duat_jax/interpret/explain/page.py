@@ -52,8 +52,9 @@ def view(explanation: Explanation) -> View:
             ),
             Colouring(
                 "collapse",
-                "Each token's part of W(x0) x0, what the layers make of its embedding, all of them taken together; the"
-                f" constant b(x0) is {explanation.collapse_bias:+.4f}.",
+                "On this text all layers together are one matrix and one constant: this is what the matrix makes of"
+                " each token's embedding, its part of W(x0) x0; with the constant b(x0), which is"
+                f" {explanation.collapse_bias:+.4f}, they sum to the value.",
                 numbers(explanation.collapse),
             ),
         ],

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SHOWN = 4
 """The largest number of tokens or units that a message names."""
+
+SET, SCALED, STEERED = "set to", "scaled by", "steered by"
+"""What is done to values."""
 
 
 class Where(NamedTuple):
@@ -84,9 +87,12 @@ class Applied(NamedTuple):
 class Source(ABC):
     """Values that a model computes, given in the place of numbers to be set or to be added."""
 
+    _verb: ClassVar[str]
+    """Which of the two can be done with them."""
+
     @abstractmethod
     def _how(self) -> str:
-        """Return the source, in words."""
+        """Return what becomes of the values that are changed, in words."""
 
     @abstractmethod
     def _check(
@@ -143,7 +149,11 @@ class Change:
         here, kept, added = np.zeros(shape, bool), np.ones(shape), np.zeros(shape)
         here[index] = True
         if isinstance(self.added, Source):
-            kept[index], how = self.kept, f"{self.verb} {self.added._how()}"
+            if self.verb != self.added._verb:
+                method = {SET: "set", STEERED: "steer"}[self.added._verb]
+                problems.append(f"{place.name} can't be {self.verb} {type(self.added).__name__}: give it to .{method}")
+                return None
+            kept[index], how = self.kept, self.added._how()
             return Applied(place.site, place.name, how, rows, place.units, every_token, here, kept, added, self.added)
         values = _broadcast(self.given, np.zeros(shape)[index].shape, f"{place.name}: what it is {self.verb}", problems)
         if values is None:

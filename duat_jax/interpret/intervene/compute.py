@@ -208,7 +208,7 @@ def check(
         one = change.applied(config, tokens, layers, found)
         if isinstance(change.added, Source) and request is not None:
             change.added._check(config, request[0], one, tokenizer, found)
-        problems += [f"change {i}: {problem}" for problem in found]
+        problems += [f"change {i}: {problem}" if len(several) > 1 else problem for problem in found]
         if one is None:
             continue
         for k, other in applied.items():

@@ -59,7 +59,7 @@ def view(found: Intervention) -> View:
         )
     sums = np.sum([row.parts for row in rows], axis=0)
     effects = [
-        EffectView(each.change, float(each.frozen.sum()), float(each.secant.sum()), each.alone)
+        EffectView(each.change, float(each.frozen.sum()), float(each.secant.sum()), each.alone, each.contrast)
         for each in found.effects
     ]
     return View(

@@ -1,9 +1,27 @@
 """Activation patching: what a contrast with another text says of setting values to those that they have there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.intervene.changes import Applied
+from duat_jax.interpret.intervene.result import Intervention
+from duat_jax.interpret.intervene.sources import On
+
+
+def beside_contrast(found: Intervention, contrast: Contrast, changes: Sequence[Applied]) -> Intervention:
+    """Return an intervention in which changes to the values on another text have their parts of a contrast with it.
+
+    Args:
+        found: the intervention.
+        contrast: of the text and the other one.
+        changes: the changes.
+    """
+    effects = zip(found.effects, parts_of(contrast, changes), changes, strict=True)
+    patched = [
+        each._replace(contrast=part) if isinstance(change.source, On) else each for each, part, change in effects
+    ]
+    return replace(found, effects=tuple(patched))
 
 
 def parts_of(contrast: Contrast, changes: Sequence[Applied]) -> list[float]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, final
 
-from duat_jax.interpret.intervene.changes import Change, Where, indices, some
+from duat_jax.interpret.intervene.changes import SCALED, SET, STEERED, Change, Where, indices, some
 from duat_jax.models import sites
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
@@ -27,15 +27,15 @@ class Place(ABC):
         Args:
             value: `v`, numbers or a source.
         """
-        return Change(self, "set to", 0, value, value)
+        return Change(self, SET, 0, value, value)
 
     def scale(self, factor: Any) -> Change:
         """Multiply them: `m ↦ s m`.
 
         Args:
-            factor: `s`.
+            factor: `s`, numbers.
         """
-        return Change(self, "scaled by", factor, 0, factor)
+        return Change(self, SCALED, factor, 0, factor)
 
     def steer(self, direction: Any) -> Change:
         """Add a direction: `m ↦ m + d`.
@@ -43,7 +43,7 @@ class Place(ABC):
         Args:
             direction: `d`, numbers or a source.
         """
-        return Change(self, "steered by", 1, direction, direction)
+        return Change(self, STEERED, 1, direction, direction)
 
     @abstractmethod
     def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:

@@ -14,7 +14,7 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.interpret.attention.held_pattern import pattern_of, point_of
-from duat_jax.interpret.intervene.changes import Applied, Source
+from duat_jax.interpret.intervene.changes import SET, STEERED, Applied, Source
 from duat_jax.interpret.intervene.slots import Alike, marks_alike
 from duat_jax.interpret.pipeline import embedded, forward_from
 from duat_jax.models import sites
@@ -48,8 +48,10 @@ class On(Source):
 
     inputs: Any
 
+    _verb = SET
+
     def _how(self) -> str:
-        return "the values on the other text" if isinstance(self.inputs, str) else "the values on another input"
+        return f"set to the values on {'the other text' if isinstance(self.inputs, str) else 'another input'}"
 
     def _check(
         self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
@@ -78,24 +80,26 @@ class Between(Source):
     """The direction from one text to another, at their last tokens in the same stream: steering.
 
     Args:
-        away: the text that it leads away from.
         towards: the text that it leads to.
+        away: the text that it leads away from.
         strength: a factor.
 
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> steer = duat.edits.Stream(3).steer(duat.edits.Between("class Box:", "import os", strength=2))
+        >>> steer = duat.edits.Stream(3).steer(duat.edits.Between("import os", "class Box:", strength=2))
         >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].change
         "stream 3, every token: steered by 2 x the direction from 'class Box:' to 'import os'"
     """
 
-    away: str
     towards: str
+    away: str
     strength: float | int = 1.0
 
+    _verb = STEERED
+
     def _how(self) -> str:
-        return f"{self.strength:g} x the direction from {quoted(self.away)} to {quoted(self.towards)}"
+        return f"steered by {self.strength:g} x the direction from {quoted(self.away)} to {quoted(self.towards)}"
 
     def _check(
         self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
@@ -128,8 +132,10 @@ class MeanEmbedding(Source):
         "stream 0, token 1, '6': set to the vocabulary's mean embedding"
     """
 
+    _verb = SET
+
     def _how(self) -> str:
-        return "the vocabulary's mean embedding"
+        return "set to the vocabulary's mean embedding"
 
     def _check(
         self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
@@ -159,14 +165,17 @@ class Moved(Source):
         >>> import duat_jax as duat
         >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.Moved(1))
         >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
-        "layer 1, head 0, token 2, '7': steered by -1 x what comes from token 1"
+        "layer 1, head 0, token 2, '7': without what comes from token 1"
     """
 
     source: int
     factor: float | int = -1.0
 
+    _verb = STEERED
+
     def _how(self) -> str:
-        return f"{self.factor:g} x what comes from token {self.source}"
+        comes = f"what comes from token {self.source}"
+        return f"without {comes}" if self.factor == -1 else f"steered by {self.factor:g} x {comes}"
 
     def _check(
         self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]

@@ -7,8 +7,8 @@ from duat_jax.display.tables import NumberTable, completeness_line, note_lines, 
 from duat_jax.interpret.intervene.result import Intervention
 
 NOTE = (
-    "frozen: predicted from the run as it is, attention, norms, gates and all other neurons held. secant: each change's"
-    " part of the measured difference, exact for this pair of runs. alone: the model run again with this change only."
+    "predicted: from the run as it is, attention, norms, gates and all other neurons held. part: each change's part of"
+    " the measured difference, exact for this pair of runs. alone: the model run again with this change only."
 )
 
 PATCHED = (
@@ -48,7 +48,7 @@ def render(found: Intervention) -> RenderableType:
     contrasted = any(effect.contrast is not None for effect in found.effects)
     table, extra = NumberTable(), [""] if contrasted else []
     table.add_column("change")
-    for column in ("frozen", "secant", *(["contrast"] if contrasted else []), "alone"):
+    for column in ("predicted", "part", *(["contrast"] if contrasted else []), "alone"):
         table.add_column(column, justify="right")
     for effect in found.effects:
         of_contrast = extra if effect.contrast is None else [number(effect.contrast)]

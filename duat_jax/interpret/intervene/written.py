@@ -8,19 +8,25 @@ from duat_jax.errors import BadText
 from duat_jax.interpret.intervene.changes import Change
 from duat_jax.interpret.intervene.places import Heads, Neurons, Place, Stream
 from duat_jax.interpret.intervene.sources import Between, MeanEmbedding, Moved, On
+from duat_jax.models.checkpoint.problems import quoted
 
-_NUMBER, _INDEX, _TEXT = r"-?\d+(?:\.\d+)?", r"-?\d+", r'"(?:[^"\\]|\\.)*"'
+_NUMBER, _TEXT = r"-?\d+(?:\.\d+)?", r'"(?:[^"\\]|\\.)*"'
+_UNIT = r"\d{1,18}"
+"""The number of a layer, a unit or a token, of so many digits as every `int` reads."""
+_INDEX = f"-?{_UNIT}"
 _SEVERAL = rf"{_INDEX}(?:,{_INDEX})*"
 _AT = rf"(?:@(?P<tokens>{_SEVERAL}))?"
 _MULTIPLIED = rf"(?P<verb>set|scale) (?P<value>{_NUMBER})"
 _DONE = rf"{_MULTIPLIED}|set (?P<other>other)"
 
-UNITS = re.compile(rf"(?P<kind>neuron|head)s? (?P<layer>\d+):(?P<units>[\d,]+){_AT} (?:{_DONE})")
+UNITS = re.compile(rf"(?P<kind>neuron|head)s? (?P<layer>{_UNIT}):(?P<units>{_UNIT}(?:,{_UNIT})*){_AT} (?:{_DONE})")
 STREAM = re.compile(
-    rf"streams? (?P<layer>\d+){_AT} (?:{_DONE}|steer (?P<by>{_NUMBER}) (?P<towards>{_TEXT}) (?P<away>{_TEXT}))"
+    rf"streams? (?P<layer>{_UNIT}){_AT} (?:{_DONE}|steer (?P<by>{_NUMBER}) (?P<towards>{_TEXT}) (?P<away>{_TEXT}))"
 )
 TOKEN = re.compile(rf"tokens? (?P<tokens>{_SEVERAL}) set mean")
-EDGE = re.compile(rf"edges? (?P<layer>\d+):(?P<head>\d+) (?P<source>{_INDEX})>(?P<token>{_INDEX}) {_MULTIPLIED}")
+EDGE = re.compile(
+    rf"edges? (?P<layer>{_UNIT}):(?P<head>{_UNIT}) (?P<source>{_INDEX})>(?P<token>{_INDEX}) {_MULTIPLIED}"
+)
 
 FORMS = (
     "'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or 'head 5:3 set other', which is"
@@ -69,7 +75,7 @@ def _change(written: str, other: str | None) -> Change:
     for pattern, read in _READERS.items():
         if found := pattern.fullmatch(written.strip()):
             return read(found, other)
-    raise BadText(f"{written!r} is no change: write {FORMS}")
+    raise BadText(f"{quoted(written)} is no change: write {FORMS}")
 
 
 def _units(found: re.Match[str], other: str | None) -> Change:
@@ -84,8 +90,8 @@ def _stream(found: re.Match[str], other: str | None) -> Change:
     try:
         towards, away = json.loads(found["towards"]), json.loads(found["away"])
     except json.JSONDecodeError as error:
-        raise BadText(f"{found[0]!r}: the texts must be strings as in JSON ({error.msg})") from None
-    return place.steer(Between(away, towards, float(found["by"])))
+        raise BadText(f"{quoted(found[0])}: the texts must be strings as in JSON ({error.msg})") from None
+    return place.steer(Between(towards, away, float(found["by"])))
 
 
 def _token(found: re.Match[str], other: str | None) -> Change:
@@ -95,7 +101,7 @@ def _token(found: re.Match[str], other: str | None) -> Change:
 def _edge(found: re.Match[str], other: str | None) -> Change:
     factor = float(found["value"])
     if found["verb"] == "set" and factor:
-        raise BadText(f"{found[0]!r}: what a head moves is a vector, which can be set to 0 or scaled")
+        raise BadText(f"{quoted(found[0])}: what a head moves is a vector, which can be set to 0 or scaled")
     change = factor - 1 if found["verb"] == "scale" else -1.0
     return Heads(int(found["layer"]), [int(found["head"])], tokens=[int(found["token"])]).steer(
         Moved(int(found["source"]), change)
@@ -114,7 +120,7 @@ def _done(place: Place, found: re.Match[str], other: str | None) -> Change:
     if found["other"] is None:
         return getattr(place, found["verb"])(float(found["value"]))
     if other is None:
-        raise BadText(f"{found[0]!r} sets values to those on another text: give one")
+        raise BadText(f"{quoted(found[0])} sets values to those on another text: give one")
     return place.set(On(other))
 
 

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
+from golden_checkpoints import CHECKPOINTS
+from golden_checkpoints import golden as with_reference
 from helpers import close
 
 import duat_jax as duat
@@ -46,6 +48,31 @@ def test_an_edge_taken_away_is_an_entry_of_the_pattern_set_to_zero(name):
     (change,) = parse_changes([f"edge 1:2 0>{len(IDS) - 1} scale 0.25"])
     found = duat.intervene(model, IDS, change, TOKEN)
     close(found.after, without_edge(model, 1, 2, 0, -1, 0.25), layers=9)
+
+
+SOME = ["gpt_oss", "gpt_neox", "gemma2", "opt-post-norm"]
+"""Sinks and experts; a parallel block; capped scores and four norms; norms after."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CHECKPOINTS]
+)
+def test_the_edges_of_a_head_are_the_head_and_the_last_stream_is_the_other_texts_in_every_family(name):
+    model, given, _ = with_reference(name)
+    batched = given.ndim == (2 if model.config.image is None else 4)
+    given = np.asarray(given[0] if batched else given)
+    other = given[::-1] if model.config.image is None else 0.5 * given
+    target = duat.targets.Direction(np.arange(model.config.features) - 3.0, 1)
+    found = duat.intervene(model, given, Heads(0, 1, tokens=2).set(0), target)
+    block = model.config.blocks[0]
+    tokens = len(found.tokens)
+    window = tokens if block.window is None else block.window
+    seen = [source for source in range(3 if block.causal else tokens) if abs(source - 2) < window]
+    edges = [duat.intervene(model, given, Heads(0, 1, tokens=2).steer(Moved(source)), target) for source in seen]
+    close(sum(edge.effects[0].frozen.sum() for edge in edges), found.effects[0].frozen.sum(), layers=9)
+    patched = duat.intervene(model, given, Stream(1).set(On(other)), target)
+    close(patched.after, duat.intervene(model, other, Heads(0, 1).scale(2), target).before, layers=9)
+    assert patched.completeness.verdict == "holds"
 
 
 def test_an_edge_of_a_text_whose_pattern_is_not_kept(monkeypatch):

@@ -280,7 +280,7 @@ MISTAKES = {
     "intervene, a target": (["intervene", "a b", "--change", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
     "steer, a layer and a text": (
         ["steer", "a b", "--towards", "a", "--away", "", "--layers", "9"],
-        ["change 0: stream 9 isn't there before what is read: give 0 to 6", "the text away"],
+        ["stream 9 isn't there before what is read: give 0 to 6", "the text away"],
     ),
     "steer, a strength": (
         ["steer", "a b", "--towards", "a", "--away", "b", "--layers", "1", "--strength", "nan"],

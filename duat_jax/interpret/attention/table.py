@@ -91,8 +91,8 @@ def meaning(score: AttentionScore) -> str:
         )
     key, versus = score.attention[score.key], score.attention[score.versus]
     return (
-        f"Attention {100 * key:.3g}% against {100 * versus:.3g}%: their ratio is {math.exp(score.value):.4g}, and the"
-        f" difference of the two scores is its logarithm, {score.value:.4g}."
+        f"Attention {100 * key:.3g}% against {100 * versus:.3g}%: the ratio is {math.exp(score.value):.4g}, and the"
+        f" difference of scores is its logarithm, {score.value:.4g}."
     )
 
 

@@ -22,7 +22,7 @@ SHOWN = 4
 """The largest number of tokens or units that a message names."""
 
 SET, SCALED, STEERED = "set to", "scaled by", "steered by"
-"""What is done to values."""
+"""The verbs of changes."""
 
 
 class Where(NamedTuple):
@@ -88,7 +88,7 @@ class Source(ABC):
     """Values that a model computes, given in the place of numbers to be set or to be added."""
 
     _verb: ClassVar[str]
-    """Which of the two can be done with them."""
+    """The verb of a change that takes them."""
 
     @abstractmethod
     def _how(self) -> str:

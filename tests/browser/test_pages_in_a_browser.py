@@ -276,6 +276,17 @@ def test_a_picture_is_kept_as_a_file(opened, name, kind, first):
     assert content.startswith(first) and len(content) > 2000
 
 
+def test_a_score_against_the_first_token_is_a_difference(opened):
+    graph = RESULTS["graph"]()
+    score = next(each for each in graph.scores if 0 not in (each.query, each.key))
+    place = {name: getattr(score, name) for name in ("layer", "head", "query", "key")}
+    model, tokenizer = embedded()
+    first = duat.explain_attention(model, TEXT, **place, versus=0, tokenizer=tokenizer)
+    page = opened(dataclasses.replace(graph, scores=(first,)).to_html())
+    page.get_by_role("button", name=f"layer {score.layer}, head {score.head}, from token").click()
+    assert "The difference of the two scores is" in page.locator("section.cell", has=page.locator("h4")).inner_text()
+
+
 def test_a_group_is_kept_with_the_page(opened):
     graph = RESULTS["graph"]()
     page = opened(graph.to_html())

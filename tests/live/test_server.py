@@ -160,7 +160,10 @@ QUESTIONS = {
         "no neuron",
     ),
     "a large layer": (b'{"ask": "neuron", "text": "a", "layer": 1000000000000, "token": 0, "unit": 0}', "no neuron"),
-    "a layer before the first": (b'{"ask": "score", "text": "a b", "layer": -1, "head": 0, "query": 1, "key": 0}', ""),
+    "a layer before the first": (
+        b'{"ask": "score", "text": "a b", "layer": -1, "head": 0, "query": 1, "key": 0}',
+        "layer -1",
+    ),
     "an output that isn't there": (b'{"ask": "explain", "text": "a", "output": 1000000000000}', "1000000000000"),
     "an output before the first": (b'{"ask": "explain", "text": "a", "output": -1}', "-1"),
     "a change of many digits": (

@@ -254,7 +254,7 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
   }, { disabled: "" });
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
   const streams = view.graph ? [make("h2", {}, "How the number comes about"),
-    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one. "),
+    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one."),
     make("p", { class: "faint" }, `The squares of the last stream sum to the ${view.value_name} without ${seven(view.graph.after)}, which is added after it.`),
     make("p", {}, "Arrows: ", slider, told), drawn, node, edge,
     ...whyList(view.graph, acts, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), neurons] : [];

@@ -21,9 +21,10 @@ import { full, make, partsTable, seven } from "./elements.js";
 
 /** @param {Score} score */
 export function scorePanel({ title, versus, value, note, verdict, pairs, queries, keys }) {
+  const compared = (versus ?? null) !== null;
   /** @type {[string, number]} */
-  const total = [versus ? "the difference" : "the score", value];
-  return make("div", {}, make("h4", {}, make("bdi", {}, title)), make("p", { title: full(value) }, `${versus ? "The difference of the two scores" : "The score"} is ${seven(value)}; the sum of all pairs of sources `, make("span", { class: `verdict ${verdict}` }, verdict), `. ${note}`),
+  const total = [compared ? "the difference" : "the score", value];
+  return make("div", {}, make("h4", {}, make("bdi", {}, title)), make("p", { title: full(value) }, `${compared ? "The difference of the two scores" : "The score"} is ${seven(value)}; the sum of all pairs of sources `, make("span", { class: `verdict ${verdict}` }, verdict), `. ${note}`),
     make("div", { class: "columns" },
       make("div", {}, partsTable(["of the query × of the key", "part"], pairs, total)),
       make("div", {}, partsTable(["of the query, with the whole key", "part"], queries, total)),

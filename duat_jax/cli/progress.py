@@ -27,7 +27,7 @@ class Compiling:
         self.title, self.name = title, ""
         register_event_duration_secs_listener(self._heard)
 
-    def _heard(self, event: str, duration_secs: float, **more: str | int) -> None:
+    def _heard(self, event: str, duration_secs: float | int, **more: str | int) -> None:
         if event in (LOWERED, COMPILED):
             self.name = program_name(more) if event == LOWERED else ""
 

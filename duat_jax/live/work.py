@@ -95,7 +95,7 @@ def _listen() -> None:
     """Register the listener, once in a process: JAX calls it in the thread that compiles."""
     from jax.monitoring import register_event_duration_secs_listener
 
-    def heard(event: str, duration_secs: float, **more: str | int) -> None:
+    def heard(event: str, duration_secs: float | int, **more: str | int) -> None:  # some of JAX's libraries give counts
         work: Work | None = getattr(_here, "work", None)
         if work is not None:
             work.heard(event, program_name(more))

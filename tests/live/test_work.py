@@ -78,3 +78,13 @@ def test_work_in_another_thread_hears_nothing():
         thread.start()
         thread.join()
     assert told == []
+
+
+def test_events_that_carry_counts_are_heard():
+    """Orbax reports the number of its commits as a duration."""
+    from duat_jax.cli.progress import Compiling
+
+    heard = Compiling("work")
+    with Work(lambda doing: None):
+        jax.monitoring.record_event_duration_secs("/jax/checkpoint/write/async/commit_future_count", 3)
+    assert str(heard.__rich__()) == "work"

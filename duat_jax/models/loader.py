@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Device
-from jax.sharding import Sharding
+from jax.sharding import Mesh, Sharding
 from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 
@@ -26,6 +26,7 @@ from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
+from duat_jax.models.mesh import divide_attention, placement
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
 
@@ -122,6 +123,7 @@ class _Options(TypedDict, total=False):
     dtype: DTypeLike
     head: str | None
     device: Device | Sharding | Callable[[str], Device | Sharding] | None
+    mesh: Mesh | None
     progress: Callable[[int, int], None] | None
 
 
@@ -140,6 +142,7 @@ def load(
     dtype: "DTypeLike" = jnp.float32,
     head: str | None = None,
     device: "Device | Sharding | Callable[[str], Device | Sharding] | None" = None,
+    mesh: "Mesh | None" = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer | tuple[Transformer, Tokenizer]:
     """Load a model from a Hugging Face checkpoint directory, a GGUF file or the Hugging Face Hub, tensor by tensor.
@@ -156,6 +159,8 @@ def load(
         head: the kind of read-out, as in `load_config`.
         device: the device or sharding that every parameter is put on as it arrives, or a function that returns it for
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
+        mesh: the devices that the model is divided among, in the place of `device`: heads, neurons and the vocabulary
+            along its axis `"model"`, texts along its axis `"texts"`.
         progress: called after each tensor with the number of tensors read so far and the number of all.
 
     Returns:
@@ -164,6 +169,7 @@ def load(
     Raises:
         BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
             take more memory than is free.
+        DuatError: for a mesh that heads or neurons can't be divided among.
 
     Example:
         >>> import jax.numpy as jnp
@@ -176,6 +182,10 @@ def load(
     loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
     config = _config(checkpoint, head)
+    if mesh is not None:
+        if device is not None:
+            raise DuatError("both device and mesh were given: give one")
+        device = placement(config, mesh)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
     names: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}
@@ -186,6 +196,8 @@ def load(
             f" {stored_layers}"
         )
     model = skeleton(config, dtype)
+    if mesh is not None:
+        divide_attention(model, mesh)
     table, copies = family.tensor_map(config), family.copies if config.head.tied else {}
     # Another head's tensors are no part of the model; all tensors inside the head that is read are.
     heads = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)

@@ -54,6 +54,9 @@ class Attention(nnx.Module):
         output_bias: whether the output has a bias.
         dtype: dtype of the parameters.
         rngs: source of the random initial weights; zeros without it.
+
+    Attributes:
+        shards: the number of devices that the heads are divided among, 1 unless `duat_jax.models.mesh` says so.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Attention(nnx.Module):
         dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs | None,
     ) -> None:
+        self.shards = 1
         self.heads = heads
         self.key_value_heads = heads if key_value_heads is None else key_value_heads
         self.head_features = features // heads if head_features is None else head_features
@@ -106,7 +110,8 @@ class Attention(nnx.Module):
         keys = point(self._heads(self.key(x), self.key_norm, mask), "attention.keys")
         values = point(self.value(x).reshape(*x.shape[:-1], -1, self.head_features), "attention.values")
         if x.shape[-2] > LONGEST_STORED:
-            return self.output(_concatenated(attend(queries, keys, values, mask=mask, **self._switches(queries))))
+            mixed = attend(queries, keys, values, mask=mask, shards=self.shards, **self._switches(queries))
+            return self.output(_concatenated(mixed))
         if self.key_value_heads != self.heads:
             keys, values = (jnp.repeat(part, self.heads // self.key_value_heads, axis=-2) for part in (keys, values))
         visible = attention_mask(x.shape[-2], causal=self.causal, window=self.window, mask=mask)

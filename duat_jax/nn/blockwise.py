@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import pairwise
-from math import ceil
+from math import ceil, lcm
 
 import jax
 import jax.numpy as jnp
@@ -94,6 +94,7 @@ def attend(
     mask: Bool[Array, "... tokens"] | None = None,
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
+    shards: int = 1,
 ) -> Float[Array, "... tokens heads value_features"]:
     """Return `softmax(scale · Q_h K_hᵀ) V_h` with queries and keys held, and no pattern stored.
 
@@ -111,6 +112,7 @@ def attend(
         mask: true for real tokens, false for padding, `[..., tokens]`. A query that sees no real token gets zeros.
         cap: the soft cap of the scores; no limit if absent.
         sinks: the score of one more key, without a value, `[heads]`.
+        shards: the number of devices that the heads are divided among, a divisor of it; each loops over its own.
 
     Returns:
         `[..., tokens, heads, value_features]`.
@@ -130,7 +132,9 @@ def attend(
         require_boolean(mask)
     queries, keys = hold(queries, "attention.queries"), hold(keys, "attention.keys")
     tokens, heads, head_features = queries.shape[-3:]
-    shared = keys.shape[-2]
+    shared = lcm(keys.shape[-2], shards)
+    if shared != keys.shape[-2]:  # each device has its own copy of a key head
+        keys, values = (jnp.repeat(part, shared // part.shape[-2], axis=-2) for part in (keys, values))
     grouped = queries.reshape(*queries.shape[:-2], shared, heads // shared, head_features)
     back = tokens if window is None else window - 1
     of_head = partial(_attend_head, mask=mask, back=back, ahead=0 if causal else back, scale=scale, cap=cap)
@@ -141,7 +145,13 @@ def attend(
         jnp.moveaxis(values, (-2, -3), (0, -1)),
         None if sinks is None else sinks.reshape(shared, -1),
     )
-    mixed = jnp.moveaxis(lax.map(of_head, operands), 0, -3)
+    over_heads = partial(lax.map, of_head)
+    if shards == 1:
+        mixed = over_heads(operands)
+    else:  # a loop over an axis that is divided would gather it
+        divided = jax.tree.map(lambda part: part.reshape(shards, -1, *part.shape[1:]), operands)
+        mixed = jax.vmap(over_heads)(divided).reshape(shared, *queries.shape[:-2], heads // shared, -1)
+    mixed = jnp.moveaxis(mixed, 0, -3)
     return mixed.reshape(*mixed.shape[:-3], heads, -1)
 
 

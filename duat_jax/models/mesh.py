@@ -1,0 +1,149 @@
+"""The division of a model over a mesh of devices."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from duat_jax.errors import DuatError
+from duat_jax.models.config import Config
+from duat_jax.models.layer_parts import attentions
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import Attention
+
+TEXTS, MODEL = "texts", "model"
+"""The axes of a mesh: texts are divided along one, heads, neurons and the vocabulary along the other."""
+
+RULES: dict[str, tuple[str, P]] = {
+    r"attention\.query\.kernel": ("heads", P(None, MODEL)),
+    r"attention\.query\.bias": ("heads", P(MODEL)),
+    r"attention\.(key|value)\.kernel": ("key and value heads", P(None, MODEL)),
+    r"attention\.(key|value)\.bias": ("key and value heads", P(MODEL)),
+    r"attention\.sinks": ("heads", P(MODEL)),
+    r"attention\.output\.kernel": ("heads", P(MODEL, None)),
+    r"mlp\.(input|factor)\.kernel": ("neurons", P(None, MODEL)),
+    r"mlp\.(input|factor)\.bias": ("neurons", P(MODEL)),
+    r"mlp\.output\.kernel": ("neurons", P(MODEL, None)),
+    r"mlp\.(input|factor)": ("neurons", P(None, None, MODEL)),
+    r"mlp\.(input|factor)_bias": ("neurons", P(None, MODEL)),
+    r"mlp\.output": ("neurons", P(None, MODEL, None)),
+    r"embedding\.token": ("vocabulary", P(MODEL, None)),
+    r"head\.unembedding": ("outputs", P(MODEL, None)),
+}
+"""By the end of a parameter's path: what is divided, and which of its axes that is. Every other parameter, such as
+norms and the biases of outputs, is on every device."""
+
+REQUIRED = ("heads", "neurons")
+"""The sizes that have to be divisible; keys, values and a vocabulary that aren't are whole on every device."""
+
+
+def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
+    """Return where each parameter of a model is put.
+
+    Args:
+        config: the model's parts.
+        mesh: the devices, with an axis `"texts"`, an axis `"model"`, or both.
+
+    Returns:
+        A function from the path of a parameter to its sharding.
+
+    Raises:
+        DuatError: for other axes, or if heads or neurons can't be divided.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import duat_jax as duat
+        >>> mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("model",))
+        >>> placement(duat.load_config(), mesh)("stack.blocks.0.mlp.output.kernel").spec
+        PartitionSpec('model', None)
+    """
+    if unknown := [name for name in mesh.axis_names if name not in (TEXTS, MODEL)]:
+        raise DuatError(f"the mesh has an axis {unknown[0]!r}: name its axes {TEXTS!r}, {MODEL!r}, or both")
+    # Axes that are explicit in types would have to be named in every operation.
+    mesh = Mesh(mesh.devices, mesh.axis_names)
+    shards = mesh.shape.get(MODEL, 1)
+    sizes = [sizes_of(config, layer) for layer in range(config.layers)]
+    required = [(each[what], what, layer) for layer, each in enumerate(sizes) for what in REQUIRED]
+    undivided = [f"{size} {what} of layer {layer}" for size, what, layer in required if size % shards]
+    if undivided:
+        *counts, last = [count for count in range(1, shards) if not any(size % count for size, *_ in required)]
+        choice = f"{', '.join(map(str, counts))} or {last}" if counts else str(last)
+        raise DuatError(
+            f"the {undivided[0]} can't be divided among the {shards} devices of the mesh's axis {MODEL!r}: give it"
+            f" {choice}"
+        )
+
+    def place(parameter: str) -> NamedSharding:
+        found = re.match(r"stack\.blocks\.(\d+)\.", parameter)
+        layer = int(found[1]) if found else 0
+        for pattern, (what, spec) in RULES.items():
+            if MODEL in mesh.axis_names and re.search(rf"(?:^|\.){pattern}$", parameter):
+                return NamedSharding(mesh, P() if sizes[layer][what] % shards else spec)
+        return NamedSharding(mesh, P())
+
+    return place
+
+
+def divide_attention(model: Transformer, mesh: Mesh) -> None:
+    """Let a model's attention to long texts loop over the heads of one device, on all devices at once.
+
+    Args:
+        model: the model; its attentions are changed.
+        mesh: the devices.
+    """
+    for attention in attentions(model):
+        if isinstance(attention, Attention):
+            attention.shards = mesh.shape.get(MODEL, 1)
+
+
+def divide(model: Transformer, mesh: Mesh) -> Transformer:
+    """Return a model that is divided over a mesh.
+
+    Args:
+        model: the model, on one device; or its skeleton, of which only the shapes are divided, to compile for devices
+            that aren't there.
+        mesh: the devices, as in `placement`.
+
+    Raises:
+        DuatError: as `placement` does.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import duat_jax as duat
+        >>> mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("model",))
+        >>> divide(duat.load(), mesh).stack.blocks[0].mlp.output.kernel[...].sharding.spec
+        PartitionSpec('model', None)
+    """
+    place = placement(model.config, mesh)
+
+    def put(path: tuple[Any, ...], parameter: nnx.Variable) -> nnx.Variable:
+        sharding, value = place(".".join(map(str, path))), parameter.get_value()
+        if isinstance(value, jax.ShapeDtypeStruct):
+            return parameter.replace(jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding))
+        return parameter.replace(jax.device_put(value, sharding))
+
+    structure, parameters = nnx.split(model)
+    divided: Transformer = nnx.merge(structure, nnx.map_state(put, parameters))
+    divide_attention(divided, mesh)
+    return divided
+
+
+def sizes_of(config: Config, layer: int) -> dict[str, int]:
+    """Return the sizes of what is divided, of one layer.
+
+    Args:
+        config: the model's parts.
+        layer: the layer.
+    """
+    block = config.blocks[layer]
+    return {
+        "heads": block.heads,
+        "key and value heads": block.key_value_heads or block.heads,
+        "neurons": block.neurons,
+        "vocabulary": config.vocab,
+        "outputs": config.head.outputs or config.vocab,
+    }

@@ -1,0 +1,160 @@
+"""Models on eight simulated devices, in a process of its own, run by `test_mesh.py`: `meshes.py COMMAND ARGUMENTS`."""
+
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from helpers import close
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import duat_jax as duat
+from duat_jax.models.config import Config, Head
+from duat_jax.models.mesh import divide
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn import BlockConfig
+from duat_jax.verification.networks import randomised
+
+BLOCK = BlockConfig(arrangement="pre-norm", features=20, heads=8, head_features=6, neurons=24)
+GATED = replace(BLOCK, norm="rms", mlp="gated", activation="silu", mlp_bias=False, attention_bias=False)
+BLOCKS = {
+    "pre-norm": BLOCK,
+    "post-norm": replace(BLOCK, arrangement="post-norm", causal=False),
+    "parallel": replace(BLOCK, arrangement="parallel"),
+    "grouped heads": replace(GATED, key_value_heads=4, sinks=True, window=3, query_key_norm="head"),
+    "gated": replace(GATED, score_cap=5.0, output_norms=True),
+    "experts": replace(GATED, mlp="experts", experts=4, chosen_experts=2),
+}
+
+
+def model_of(block: BlockConfig, positions: int = 16) -> Transformer:
+    """Return a random model of two blocks of one kind, in float64."""
+    head = Head(kind="next token", outputs=64, tied=block.score_cap is None)
+    config = Config(family="gpt2", blocks=(block,) * 2, vocab=64, positions=positions, head=head)
+    return randomised(Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+
+
+def answers(model, **spread):
+    """Return the arrays of the answers to one question of each sort, by name."""
+    texts = [[5, 17, 3, 9], [9, 2, 4], [8, 7, 6, 5], [1, 2, 3]] * 2
+    explained = [text[0] for text in duat.explain(model, texts, [7], **spread)]
+    contrast = duat.contrast(model, texts[0], texts[2], 7)
+    change = duat.intervene(model, texts[0], duat.edits.Heads(1, [3, 5]).set(0), 7)
+    for result in (*explained, contrast, change):
+        assert result.completeness.verdict == "holds", result.completeness
+    results = {"contrast": contrast, "change": change} | {f"text {i}": result for i, result in enumerate(explained)}
+    found = {
+        (name, array.part, str(array.place)): array.values
+        for name, result in results.items()
+        for array in result.arrays()
+    }
+    embeddings = model.embed(jnp.array(texts[0]))
+    form, affine = duat.unroll(model.output, embeddings), duat.collapse(model.output, embeddings)
+    rows = jnp.ones_like(form.value)
+    return found | {
+        ("logits", ""): model(jnp.array(texts[::2])),
+        ("closed form", "input"): form.input_map()(embeddings),
+        ("closed form", "input", "transposed"): form.input_map().T(rows),
+        ("closed form", "inner"): form.inner_map(1)(embeddings),
+        ("closed form", "outer"): form.outer_map(1).T(rows),
+        ("closed form", "bias"): form.bias(),
+        ("collapse", "linear"): affine.linear.T(rows),
+        ("collapse", "bias"): affine.bias,
+    }
+
+
+def compare(kind: str, *shapes: str) -> None:
+    """Compare a kind of model on meshes, such as `2x4`, with the same model on one device."""
+    model = model_of(BLOCKS[kind])
+    expected = answers(model)
+    for texts, parts in (map(int, shape.split("x")) for shape in shapes):
+        mesh = Mesh(np.array(jax.devices()).reshape(texts, parts), ("texts", "model"))
+        divided = divide(model, mesh)
+        queries = divided.stack.blocks[0].attention.query.kernel[...]
+        assert queries.addressable_shards[0].data.size == queries.size // parts, queries.sharding
+        found = answers(divided, sharding=NamedSharding(mesh, P("texts")))
+        assert found.keys() == expected.keys()
+        for name in expected:
+            close(jax.device_get(found[name]), jax.device_get(expected[name]), layers=2)
+
+
+def refusals() -> None:
+    """A mesh that doesn't fit is refused, and loading by a mesh that does is dividing what was loaded."""
+    devices = np.array(jax.devices())
+    mesh = Mesh(devices[:4].reshape(2, 2), ("texts", "model"))
+    refused = {
+        "the 4 heads of layer 0 can't be divided among the 8 devices": {"mesh": Mesh(devices, ("model",))},
+        "give it 1, 2 or 4": {"mesh": Mesh(devices, ("model",))},
+        "the mesh has an axis 'batch': name its axes 'texts', 'model', or both": {"mesh": Mesh(devices, ("batch",))},
+        "both device and mesh": {"mesh": mesh, "device": devices[0]},
+    }
+    for message, arguments in refused.items():
+        try:
+            duat.load(**arguments)
+        except duat.DuatError as error:
+            assert message in str(error), error
+        else:
+            raise SystemExit(f"{arguments} was accepted")
+    explicit = jax.make_mesh((2, 2), ("texts", "model"), axis_types=(AxisType.Explicit,) * 2, devices=devices[:4])
+    model, whole = duat.load(mesh=explicit), duat.load()
+    assert model.stack.blocks[0].attention.shards == 2
+    for loaded, divided in zip(jax.tree.leaves(model), jax.tree.leaves(divide(whole, mesh)), strict=True):
+        assert loaded.sharding == divided.sharding
+
+
+def collectives(program, *arguments):
+    """Return a compiled program's text, and the kinds and shapes of what it sends between devices."""
+    compiled = jax.jit(program).lower(*arguments).compile()
+    found = re.findall(r"= (\w+\[[\d,]*\])\S* (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(", compiled.as_text())
+    return [(kind, tuple(map(int, re.findall(r"\d+", shape.partition("[")[2])))) for shape, kind in found]
+
+
+def sent_between_devices(key_value_heads: int, tokens: int) -> None:
+    """Look at the programs of one model, divided among all devices: what is sent, and nothing else is gathered."""
+    block = replace(GATED, features=64, neurons=128, key_value_heads=key_value_heads)
+    model = divide(model_of(block, tokens), Mesh(np.array(jax.devices()), ("model",)))
+    ids, other = jnp.zeros(tokens, int), jnp.ones(tokens, int)
+    layers, features, neurons = 2, 64, 128
+
+    def logit(model, x):
+        return model.output(x)[-1, 3]
+
+    def forward(model, ids):
+        return logit(model, model.embed(ids))
+
+    def table(model, ids):
+        return duat.decompose(partial(logit, model), model.embed(ids))
+
+    def secant(model, ids, other):
+        return duat.secant(partial(logit, model))(model.embed(ids), model.embed(other))
+
+    sums = ("all-reduce", (tokens, features))
+    # The embeddings of the vocabulary's parts; in each layer the sum of the heads, and that of the neurons; the logit.
+    assert collectives(forward, model, ids) == [sums] * (1 + 2 * layers) + [("all-reduce", (1, 1))]
+    sent = {"table": collectives(table, model, ids), "secant": collectives(secant, model, ids, other)}
+    both = ("all-reduce", (2, tokens, features))
+    assert sent["table"].count(sums) <= 1 + 2 * layers and sent["secant"].count(both) == 2 * layers, sent
+    # Keys and values of heads that devices share are whole on every one, and the table's neurons are returned.
+    whole = {(tokens, key_value_heads * block.head_features)} if key_value_heads < 8 else set()
+    gathered = {
+        program: {shape for kind, shape in all_sent if kind == "all-gather"} for program, all_sent in sent.items()
+    }
+    assert gathered == {"table": whole | {(tokens, neurons)}, "secant": whole}, gathered
+
+
+if __name__ == "__main__":
+    assert jax.device_count() == 8
+    jax.config.update("jax_enable_x64", True)
+    command, *given = sys.argv[1:]
+    if command == "answers":
+        jax.config.update("jax_disable_most_optimizations", True)
+        compare(*given)
+    elif command == "sent":
+        sent_between_devices(*map(int, given))
+    else:
+        refusals()

@@ -58,8 +58,8 @@ def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
         >>> import jax, numpy as np
         >>> import duat_jax as duat
         >>> mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("model",))
-        >>> placement(duat.load_config(), mesh)("stack.blocks.0.mlp.output.kernel").spec
-        PartitionSpec('model', None)
+        >>> tuple(placement(duat.load_config(), mesh)("stack.blocks.0.mlp.output.kernel").spec)
+        ('model', None)
     """
     if unknown := [name for name in mesh.axis_names if name not in (TEXTS, MODEL)]:
         raise DuatError(f"the mesh has an axis {unknown[0]!r}: name its axes {TEXTS!r}, {MODEL!r}, or both")
@@ -115,8 +115,8 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
         >>> import jax, numpy as np
         >>> import duat_jax as duat
         >>> mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("model",))
-        >>> divide(duat.load(), mesh).stack.blocks[0].mlp.output.kernel[...].sharding.spec
-        PartitionSpec('model', None)
+        >>> tuple(divide(duat.load(), mesh).stack.blocks[0].mlp.output.kernel[...].sharding.spec)
+        ('model', None)
     """
     place = placement(model.config, mesh)
 

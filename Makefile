@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora pruning pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora pruning tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -92,6 +92,17 @@ ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are 
 EXPERIMENTS := approximation circuits faithfulness images in_context lora pruning
 $(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m experiments.$@.run
+
+$(VENV)/tpu: $(VENV)/.base  # not among the packages, where JAX would look for a TPU with it
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt --upgrade --target $@ libtpu
+	@touch $@
+
+SETTING ?=
+tpu: $(VENV)/.test $(VENV)/tpu  ## compile every public function's programs for a TPU, without one; SETTING=2 is one of four settings
+	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/tpu $(BIN)/python -m benchmarks.accelerators tpu $(SETTING:%=--setting %)
+
+cuda: $(VENV)/.test  ## lower every public function's programs for CUDA, without a GPU
+	JAX_PLATFORMS=cpu $(BIN)/python -m benchmarks.accelerators cuda
 
 pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
 	$(BIN)/python -m experiments.pages

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         pruning,
         records,
         results,
+        survey,
         symbols,
         targets,
     )
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMESPACES = (
     *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
-    *("pruning", "records", "results", "symbols", "targets"),
+    *("pruning", "records", "results", "survey", "symbols", "targets"),
 )
 
 

@@ -33,6 +33,7 @@ ROOMS = (
     "evaluation",
     "in_context",
     "pruning",
+    "survey",
     "lora",
     "verification",
     "cli",

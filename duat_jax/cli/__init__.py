@@ -21,6 +21,7 @@ from duat_jax.cli.lora import lora
 from duat_jax.cli.output import EXIT_STATUS, one_line_errors
 from duat_jax.cli.prune import prune
 from duat_jax.cli.serve import serve
+from duat_jax.cli.survey import survey
 from duat_jax.cli.verify import verify
 
 
@@ -64,6 +65,7 @@ COMMANDS = (
     context,
     faithfulness,
     prune,
+    survey,
     derive,
     audit,
     verify,

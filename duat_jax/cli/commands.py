@@ -51,6 +51,10 @@ EXAMPLES = {
         "duat prune --text book.txt --fraction 0.3",
         "duat prune --text book.txt --fraction 0.5 --model DIR --method fisher --output smaller",
     ),
+    "survey": (
+        "duat survey book.txt --out survey",
+        "duat survey corpus.jsonl --out survey --model DIR --workers 2 --shard 1/4",
+    ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",
         "duat lora train --text mine.txt --output adapter --model DIR --rank 4",

@@ -86,7 +86,7 @@ def _attend_head(
 def attend(
     queries: Float[Array, "... tokens heads head_features"],
     keys: Float[Array, "... tokens key_value_heads head_features"],
-    values: Float[Array, "... tokens key_value_heads value_features"],
+    values: Float[Array, "... tokens key_value_heads width"],
     *,
     scale: float,
     causal: bool,
@@ -95,7 +95,7 @@ def attend(
     cap: float | None = None,
     sinks: Float[Array, "heads"] | None = None,
     shards: int = 1,
-) -> Float[Array, "... tokens heads value_features"]:
+) -> Float[Array, "... tokens heads width"]:
     """Return `softmax(scale · Q_h K_hᵀ) V_h` with queries and keys held, and no pattern stored.
 
     The pattern is a function of queries and keys, so that it is held with them, and the result is linear in the values.
@@ -104,7 +104,7 @@ def attend(
     Args:
         queries: `[..., tokens, heads, head_features]`.
         keys: `[..., tokens, key_value_heads, head_features]`; neighbouring query heads share one.
-        values: `[..., tokens, key_value_heads, value_features]`.
+        values: `[..., tokens, key_value_heads, width]`.
         scale: factor of the scores.
         causal: whether a query sees only itself and earlier tokens.
         window: number of tokens that a query sees back, itself included, and without `causal` also ahead; all if
@@ -115,7 +115,7 @@ def attend(
         shards: the number of devices that the heads are divided among, a divisor of it; each loops over its own.
 
     Returns:
-        `[..., tokens, heads, value_features]`.
+        `[..., tokens, heads, width]`.
 
     Raises:
         DuatError: if the mask isn't boolean.

@@ -1,0 +1,175 @@
+"""The run of a survey: parts of a corpus, measured here or by any executor, each kept as a file."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, as_completed
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from duat_jax.errors import BadText, DuatError
+from duat_jax.evaluation.journal import fingerprint
+from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.files import write_file
+from duat_jax.models.loader import load
+from duat_jax.models.transformer import Transformer
+from duat_jax.survey.measure import measure
+from duat_jax.survey.state import State, flat, merge_all, nested
+from duat_jax.survey.tables import Survey, read, require_tables, write
+
+PART = 64
+"""The number of windows in one part."""
+
+VERSION = 1
+"""The version of the format of parts."""
+
+
+def survey(
+    model: Path | str | None,
+    texts: Sequence[str],
+    directory: Path | str,
+    *,
+    tokens: int = 128,
+    dtype: str = "float32",
+    shard: tuple[int, int] = (1, 1),
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Survey | None:
+    """Measure over a corpus what every neuron, head and bias of a language model does for the tokens that stand there.
+
+    The texts are cut into windows of one length. In each, the sum over its places of the *margin*, the logit of the
+    next token minus that of the most probable other one, is split exactly over neurons, embeddings and biases. Sums,
+    sums of squares, counts, extremes and random tokens are kept in parts of 64 windows, each a file. What is there
+    already isn't computed again, and the tables are the same bytes from one worker or from many.
+
+    Args:
+        model: a checkpoint's path, as in `duat.load`; the embedded model if `None`.
+        texts: the corpus.
+        directory: where parts and tables are kept; it is created, or holds the same survey, begun before.
+        tokens: the length of a window.
+        dtype: dtype of the parameters, as in `duat.load`.
+        shard: `(i, n)` measures every n-th part, from the i-th on, 1 ≤ i ≤ n, for several machines that share the
+            directory; the tables are written by whichever finishes last.
+        executor: measures the parts, for example a `ProcessPoolExecutor` or Dask's; its workers read the model and
+            the directory by their paths. Here, one after the other, if absent.
+        progress: called after each part with the number of parts that are there, and of all in this shard.
+
+    Returns:
+        The survey's tables; nothing where other shards' parts are missing.
+
+    Raises:
+        BadText: if the texts are too short, or the directory holds another survey.
+        DuatError: if the model predicts no next token, a part is damaged, or a worker died.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     found = survey(None, ["for i in range(10): print(i) " * 20], directory, tokens=32)
+        >>> found.neurons.columns[:3].tolist()
+        ['layer', 'neuron', 'contribution']
+    """
+    require_tables()
+    place, (index, count) = Path(directory), shard
+    if not 1 <= index <= count:
+        raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
+    name = None if model is None else str(model)
+    loaded, tokenizer = load(name, tokenizer=True, dtype=dtype)
+    if loaded.config.head.kind != "next token":
+        raise DuatError(f"the model's head is {loaded.config.head.kind!r}: only models of the next token are surveyed")
+    if not 2 <= tokens <= loaded.config.positions:
+        raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {loaded.config.positions}")
+    corpus = windows(stream(tokenizer, texts), None, tokens)
+    number = -(-len(corpus) // PART)
+    manifest = {
+        "version": VERSION,
+        "model": fingerprint(loaded, loaded.config),
+        "corpus": sha256(corpus.tobytes()).hexdigest(),
+        "dtype": dtype,
+        "tokens": tokens,
+        "windows": len(corpus),
+        "parts": number,
+    }
+    _begin(place, manifest, corpus)
+    parts = range(index - 1, number, count)
+    missing = [part for part in parts if not _file(place, part).exists()]
+    done = len(parts) - len(missing)
+    _model.cache_clear()
+    for _ in _measured(loaded, (name, dtype), place, missing, executor):
+        done += 1
+        if progress is not None:
+            progress(done, len(parts))
+    if not all(_file(place, part).exists() for part in range(number)):
+        return None
+    state = merge_all(_kept(place, part) for part in range(number))
+    write(place, state, manifest, corpus, tokenizer)
+    return read(place)
+
+
+def _begin(place: Path, manifest: dict[str, Any], corpus: Int[np.ndarray, "windows tokens"]) -> None:
+    """Make the directory of a survey, or check that it holds this one."""
+    file = place / "manifest.json"
+    if file.exists():
+        try:
+            there = json.loads(file.read_bytes())
+        except ValueError:
+            raise BadText(f"{file} isn't a survey's manifest: give another directory") from None
+        different = [name for name in manifest if there.get(name) != manifest[name]]
+        if different:
+            raise BadText(f"{place} holds a survey with another {' and another '.join(different)}: give another one")
+        return
+    if place.exists() and any(place.iterdir()):
+        raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
+    (place / "parts").mkdir(parents=True, exist_ok=True)
+    write_file(place / "corpus.safetensors", save({"windows": corpus}))
+    write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
+
+
+def _file(place: Path, part: int) -> Path:
+    return place / "parts" / f"{part:06}.safetensors"
+
+
+def _kept(place: Path, part: int) -> State:
+    file = _file(place, part)
+    try:
+        return nested(load_file(file))
+    except (SafetensorError, KeyError, OSError) as error:
+        raise DuatError(f"{file} is damaged ({error}): remove it, and run the same again") from None
+
+
+@lru_cache(maxsize=1)
+def _model(name: str | None, dtype: str) -> Transformer:
+    return load(name, dtype=dtype)
+
+
+def _measure_part(model: tuple[str | None, str], place: str, part: int) -> int:
+    """Measure a part in a worker, which reads the model once."""
+    _measure_with(_model(*model), Path(place), part)
+    return part
+
+
+def _measure_with(model: Transformer, place: Path, part: int) -> None:
+    corpus = load_file(place / "corpus.safetensors")["windows"]
+    state = measure(model, corpus[part * PART : (part + 1) * PART], part * PART)
+    write_file(_file(place, part), save(flat(state)))
+
+
+def _measured(
+    model: Transformer, named: tuple[str | None, str], place: Path, parts: Sequence[int], executor: Executor | None
+) -> Iterator[int]:
+    """Measure parts, and yield each that is kept."""
+    if executor is None:
+        for part in parts:
+            _measure_with(model, place, part)
+            yield part
+        return
+    try:
+        for finished in as_completed([executor.submit(_measure_part, named, str(place), part) for part in parts]):
+            yield finished.result()
+    except BrokenExecutor:
+        raise DuatError("a worker died: run the same again, and what it left is measured then") from None

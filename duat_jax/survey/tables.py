@@ -1,0 +1,188 @@
+"""The tables of a survey, as Parquet files and as data frames."""
+
+import json
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Int
+
+from duat_jax.errors import BadText, DuatError
+from duat_jax.files import write_file
+from duat_jax.survey.state import BOUNDS, State, Units
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from tokenizers import Tokenizer
+
+TABLES = ("neurons", "heads", "parts", "contexts", "sample")
+BEFORE, AFTER = 12, 4
+"""The number of tokens that a context shows before its token and after it."""
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    """The tables of a survey; each is also a Parquet file of the same name, for DuckDB or Arrow.
+
+    Args:
+        manifest: what was surveyed: hashes of model and corpus, the windows' length and number.
+        neurons: a row for every neuron: its mean contribution and activation by token, with standard deviations, and
+            bounds of the activation's quantiles.
+        heads: the same for every head; the activation of a head is the norm of what it mixes.
+        parts: for the margin, the embeddings, every layer's neurons, and every bias: the sum by token.
+        contexts: of every neuron and head the tokens with the highest and lowest contributions and the strongest
+            activations.
+        sample: tokens drawn at random, with every neuron's activation, `[rows, 4 + units]`.
+    """
+
+    manifest: dict[str, Any]
+    neurons: "pd.DataFrame"
+    heads: "pd.DataFrame"
+    parts: "pd.DataFrame"
+    contexts: "pd.DataFrame"
+    sample: "pd.DataFrame"
+
+    def __repr__(self) -> str:
+        tokens, worst = self.manifest["predicted"], self.manifest["worst"]
+        return f"Survey({tokens:,} tokens, {len(self.neurons):,} neurons, worst error {worst:.2g} of its tolerance)"
+
+
+def require_tables() -> None:
+    """Raise if what writes tables isn't installed.
+
+    Raises:
+        DuatError: naming what to install.
+    """
+    try:
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise DuatError(f"surveys need {error.name}: pip install 'duat-jax[survey]'") from None
+
+
+def read(directory: Path | str) -> Survey:
+    """Read the tables of a survey.
+
+    Args:
+        directory: where the survey was kept.
+
+    Raises:
+        BadText: if there is none, or it isn't finished.
+    """
+    require_tables()
+    import pandas as pd
+
+    place = Path(directory)
+    if not (place / "survey.json").exists():
+        state = "isn't finished: run it again" if (place / "manifest.json").exists() else "isn't there"
+        raise BadText(f"the survey in {place} {state}")
+    manifest = json.loads((place / "survey.json").read_bytes())
+    return Survey(manifest, *(pd.read_parquet(place / f"{name}.parquet") for name in TABLES))
+
+
+def write(
+    place: Path,
+    state: State,
+    manifest: dict[str, Any],
+    corpus: Int[np.ndarray, "windows tokens"],
+    tokenizer: "Tokenizer",
+) -> None:
+    """Write the tables of a survey.
+
+    Args:
+        place: its directory.
+        state: of the whole corpus.
+        manifest: what was surveyed.
+        corpus: its windows.
+        tokenizer: the model's.
+    """
+    import pandas as pd
+
+    names = {kind: sorted((n for n in state.units if n.endswith(kind)), key=_layer) for kind in ("neurons", "heads")}
+    frames = {
+        kind: pd.concat([_units(state.units[name], kind[:-1], _layer(name), state.predicted) for name in names[kind]])
+        for kind in names
+    }
+    sums = dict(state.sums) | {name: float(state.units[name].contribution.sum()) for name in names["neurons"]}
+    frames["parts"] = pd.DataFrame(
+        {"part": list(sums), "contribution": np.array(list(sums.values())) / state.predicted}
+    )
+    frames["contexts"] = pd.concat(
+        [_contexts(state.units[name], kind[:-1], _layer(name)) for kind in names for name in names[kind]]
+    )
+    kept = state.sample.places >= 0
+    sample = pd.DataFrame({"place": state.sample.places[kept]})
+    activations = {
+        f"{_layer(name)}:{unit}": values[kept, unit]
+        for name, values in ((name, state.sample.activations[name]) for name in names["neurons"])
+        for unit in range(values.shape[1])
+    }
+    frames["sample"] = pd.concat([sample, pd.DataFrame(activations)], axis=1)
+    for name in ("contexts", "sample"):
+        frames[name] = _readable(frames[name], corpus, tokenizer)
+    for name, frame in frames.items():
+        file = BytesIO()
+        frame.reset_index(drop=True).to_parquet(file)
+        write_file(place / f"{name}.parquet", file.getvalue())
+    finished = manifest | {"predicted": state.predicted, "worst": state.worst}
+    write_file(place / "survey.json", (json.dumps(finished, indent=1) + "\n").encode())
+
+
+def _layer(name: str) -> int:
+    return int(name.partition("layers.")[2].split(".")[0].split("/")[0])
+
+
+def _units(units: Units, kind: str, layer: int, count: int) -> "pd.DataFrame":
+    import pandas as pd
+
+    columns: dict[str, Any] = {"layer": layer, kind: np.arange(len(units.contribution))}
+    for what in ("contribution", "activation"):
+        mean, square = (getattr(units, name) / count for name in (what, f"{what}_squared"))
+        columns |= {what: mean, f"{what}_std": np.sqrt(np.maximum(square - mean**2, 0))}
+    for share in (0.1, 0.5, 0.9):
+        columns[f"activation_at_most_{share:.0%}".replace("%", "")] = BOUNDS[
+            (units.counts.cumsum(0) < share * count).sum(0)
+        ]
+    return pd.DataFrame(columns)
+
+
+def _contexts(units: Units, kind: str, layer: int) -> "pd.DataFrame":
+    import pandas as pd
+
+    frames = []
+    for what, extremes, sign in (
+        ("highest contribution", units.highest, 1),
+        ("lowest contribution", units.lowest, -1),
+        ("strongest activation", units.strongest, 1),
+    ):
+        unit, rank = np.nonzero(extremes.places >= 0)
+        columns = {"kind": kind, "layer": layer, "unit": unit, "what": what, "rank": rank}
+        found = {"value": sign * extremes.values[unit, rank], "place": extremes.places[unit, rank]}
+        frames.append(pd.DataFrame(columns | found))
+    return pd.concat(frames)
+
+
+def _readable(
+    frame: "pd.DataFrame", corpus: Int[np.ndarray, "windows tokens"], tokenizer: "Tokenizer"
+) -> "pd.DataFrame":
+    """Add the token of each place, the tokens before it and those after it, as text."""
+    places = frame["place"].unique()
+    windows, tokens = np.divmod(places, corpus.shape[1])
+    rows = [corpus[window] for window in windows]
+    cut = [
+        [row[max(0, token - BEFORE) : token], row[token : token + 1], row[token + 1 : token + 1 + AFTER]]
+        for row, token in zip(rows, tokens, strict=True)
+    ]
+    texts = [
+        tokenizer.decode_batch([list(ids) for ids in each], skip_special_tokens=False)
+        for each in zip(*cut, strict=True)
+    ]
+    columns = {
+        name: frame["place"].map(dict(zip(places.tolist(), values, strict=True)))
+        for name, values in zip(("before", "token", "after"), texts, strict=True)
+    }
+    window, token = np.divmod(frame["place"], corpus.shape[1])
+    return frame.drop(columns="place").assign(window=window, position=token, **columns)

@@ -1,0 +1,298 @@
+"""Surveys: sums against explanations, merging in any grouping, the same bytes from one worker or many, resuming."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import duckdb
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import ENCODER
+from helpers import close, near
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import duat_jax as duat
+from duat_jax.cli import application
+from duat_jax.survey import run
+from duat_jax.survey.measure import DRAWN, TOP, counted, measure
+from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
+
+TEXTS = [
+    (Path(duat.__file__).parent / name).read_text(encoding="utf-8") for name in ("errors.py", "files.py", "saved.py")
+]
+TOKENS = 8
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished survey of several parts, measured here, and its directory."""
+    directory = tmp_path_factory.mktemp("survey") / "one"
+    return duat.survey.survey(None, TEXTS, directory, tokens=TOKENS), directory
+
+
+def files(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def corpus_of(directory):
+    return run.load_file(directory / "corpus.safetensors")["windows"]
+
+
+def test_a_neurons_contribution_is_the_sum_of_its_explanations():
+    """The reference explains every place by itself, against the runner-up of the plain forward pass."""
+    model = duat.load()
+    ids = np.array([[34, 17, 220, 5, 9, 77]])
+    state = measure(model, ids, 0)
+    logits = np.array(model(jnp.array(ids[0])))
+    others = [int(np.argsort(-np.delete(row, token))[0]) for row, token in zip(logits, ids[0, 1:], strict=False)]
+    others = [other + (other >= token) for other, token in zip(others, ids[0, 1:], strict=True)]
+    margin = sum(row[token] - row[other] for row, token, other in zip(logits, ids[0, 1:], others, strict=False))
+    close(state.sums["margin"], margin, layers=6)
+    explained = [
+        duat.explain(model, ids[0, : t + 1].tolist(), int(ids[0, t + 1]), contrast=int(other))
+        for t, other in enumerate(others)
+    ]
+    for layer in range(model.config.layers):
+        each = [np.asarray(list(result.terms.values())[layer]) for result in explained]
+        by_token = [sum(table[t] for table in each if t < len(table)) for t in range(len(each))]
+        units = state.units[f"layers.{layer}.mlp/neurons"]
+        close(units.contribution, np.sum(by_token, 0), layers=6)
+        close(units.contribution_squared, np.sum(np.square(by_token), 0), layers=6)
+        close(units.highest.values[:, 0], np.max(by_token, 0), layers=6)
+        close(-units.lowest.values[:, 0], np.min(by_token, 0), layers=6)
+    close(state.sums["embedding"], sum(np.asarray(result.embedding).sum() for result in explained), layers=6)
+
+
+def test_the_parts_sum_to_the_margin(finished):
+    survey, _ = finished
+    parts = survey.parts.set_index("part").contribution
+    near(parts.drop("margin").sum(), parts["margin"], within=1e-6 * parts.abs().sum())
+    assert survey.manifest["worst"] < 1
+
+
+def test_extremes_and_quantiles_are_those_of_all_activations(finished):
+    survey, directory = finished
+    model, corpus = duat.load(), corpus_of(directory)
+    recorded = jax.vmap(lambda ids: duat.record(model.output)(model.embed(ids)).dynamics.activations)(corpus)
+    activations = np.asarray(list(recorded.values())[2])[:, :-1]
+    neurons = survey.neurons.query("layer == 2").set_index("neuron")
+    close(neurons.activation, activations.mean((0, 1)), layers=6)
+    close(neurons.activation_std, activations.std((0, 1)), layers=6)
+    median = np.quantile(activations, 0.5, axis=(0, 1), method="inverted_cdf")
+    upper = neurons.activation_at_most_50
+    assert ((median <= upper) & (BOUNDS[np.searchsorted(BOUNDS, upper) - 1] <= median)).all()
+    strongest = survey.contexts.query(
+        "layer == 2 and kind == 'neuron' and what == 'strongest activation' and rank == 0"
+    )
+    close(strongest.set_index("unit").value.sort_index(), activations.max((0, 1)), layers=6)
+    first = strongest.iloc[0]
+    close(activations[first.window, first.position, first.unit], first.value)
+
+
+@given(st.lists(st.floats(-300, 300, width=32), min_size=1, max_size=30))
+@settings(max_examples=20, deadline=None)
+def test_every_activation_is_counted_in_its_interval(values):
+    counts = np.asarray(counted(jnp.array(values, jnp.float32)[None, :, None], jnp.array([True])))[:, 0]
+    assert counts.sum() == len(values)
+    for value in np.array(values, np.float32):
+        interval = np.flatnonzero(counted(jnp.array([[[value]]]), jnp.array([True]))[:, 0])[0]
+        assert (BOUNDS[interval - 1] if interval else -np.inf) <= value <= BOUNDS[interval]
+
+
+def test_merging_doesnt_depend_on_the_grouping():
+    """Counts, extremes and the sample exactly, sums to rounding; the order of parts doesn't matter either."""
+    model = duat.load()
+    corpus = np.random.default_rng(0).integers(0, 4000, (18, 5))
+    parts = [measure(model, corpus[i : i + 6], i) for i in (0, 6, 12)]
+    whole = flat(measure(model, corpus, 0))
+    for merged in (
+        merge(merge(parts[0], parts[1]), parts[2]),
+        merge(parts[0], merge(parts[1], parts[2])),
+        merge(parts[2], merge(parts[1], parts[0])),
+        merge_all(parts),
+    ):
+        found = flat(merged)
+        assert found.keys() == whole.keys()
+        for name, expected in whole.items():
+            if expected.dtype.kind in "iu":
+                np.testing.assert_array_equal(found[name], expected, err_msg=name)
+            else:
+                sizes = np.nan_to_num(expected, neginf=0)
+                near(
+                    np.nan_to_num(found[name], neginf=0), sizes, within=1e-4 + 1e-5 * np.abs(sizes).max(), message=name
+                )
+
+
+def test_equal_values_are_kept_in_the_order_of_the_corpus():
+    ones = [Extremes(np.ones((1, 2), np.float32), np.array([places])) for places in ([3, 9], [1, 5])]
+    assert merge_extremes(*ones).places.tolist() == merge_extremes(*ones[::-1]).places.tolist() == [[1, 3]]
+
+
+def test_a_state_is_read_back_as_it_was_kept():
+    state = measure(duat.load(), np.array([[5, 6, 7]]), 0)
+    assert state.units["layers.0.mlp/neurons"].highest.values.shape[1] == TOP
+    assert len(state.sample.places) == DRAWN and (state.sample.places >= 0).sum() == 2
+    back = flat(nested(flat(state)))
+    for name, expected in flat(state).items():
+        np.testing.assert_array_equal(back[name], expected)
+
+
+def test_drawn_tokens_are_a_fair_sample():
+    """The numbers of places are distinct, and their order has nothing to do with the corpus'."""
+    numbers = priorities(np.arange(100_000))
+    assert len(np.unique(numbers)) == 100_000
+    assert abs(np.corrcoef(np.arange(100_000), numbers.astype(float))[0, 1]) < 0.01
+
+
+def test_shards_and_workers_give_the_same_bytes(finished, tmp_path):
+    _, directory = finished
+    expected = files(directory)
+    assert len([*directory.glob("parts/*")]) > 3
+    assert duat.survey.survey(None, TEXTS, tmp_path / "shards", tokens=TOKENS, shard=(1, 2)) is None
+    duat.survey.survey(None, TEXTS, tmp_path / "shards", tokens=TOKENS, shard=(2, 2))
+    with ThreadPoolExecutor(2) as executor:
+        duat.survey.survey(None, TEXTS, tmp_path / "threads", tokens=TOKENS, executor=executor)
+    for other in ("shards", "threads"):
+        assert files(tmp_path / other) == expected
+
+
+def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
+    _, directory = finished
+    measured = []
+    monkeypatch.setattr(
+        run, "measure", lambda model, windows, first: measured.append(first) or measure(model, windows, first)
+    )
+    expected = files(directory)
+    (directory / "parts" / "000001.safetensors").unlink()
+    duat.survey.survey(None, TEXTS, directory, tokens=TOKENS)
+    assert measured == [run.PART] and files(directory) == expected
+
+
+class Dying(ThreadPoolExecutor):
+    """An executor whose workers die."""
+
+    def submit(self, *given):
+        """Submit nothing but the end of a worker."""
+        from concurrent.futures.process import BrokenProcessPool
+
+        def die():
+            raise BrokenProcessPool
+
+        return super().submit(die)
+
+
+def test_bad_input_is_refused_in_one_line(finished, tmp_path):
+    _, directory = finished
+
+    def ask(texts=TEXTS, place=directory, model=None, **options):
+        return lambda: duat.survey.survey(model, texts, place, **{"tokens": TOKENS} | options)
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "manifest.json").write_text("{")
+    before = files(directory)
+    for message, question in {
+        "another corpus and another windows": ask(TEXTS[:1]),
+        "another corpus and another tokens": ask(tokens=9),
+        "another model and another dtype": ask(dtype="bfloat16"),
+        "isn't empty, and holds no survey": ask(place=tmp_path / "full"),
+        "isn't a survey's manifest": ask(place=tmp_path / "torn"),
+        "shard 3/2 isn't there": ask(shard=(3, 2)),
+        "only models of the next token": ask(model=ENCODER),
+        "windows of 1 tokens": ask(tokens=1),
+        "give more text": ask(["def"], tmp_path / "short"),
+        "run the same again": ask(place=tmp_path / "dying", executor=Dying(1)),
+        "isn't finished: run it again": lambda: duat.survey.open(tmp_path / "dying"),
+        "isn't there": lambda: duat.survey.open(tmp_path / "nowhere"),
+    }.items():
+        with pytest.raises(duat.DuatError, match="^[^\n]*$") as refused:
+            question()
+        assert message in str(refused.value), refused.value
+    assert files(directory) == before
+    part = directory / "parts" / "000002.safetensors"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-9])
+    with pytest.raises(duat.DuatError, match="000002.safetensors is damaged .*: remove it"):
+        ask()()
+    part.write_bytes(whole)
+
+
+def test_the_tables_are_asked_by_duckdb(finished):
+    survey, directory = finished
+    largest = duckdb.sql(f"SELECT layer, neuron FROM '{directory}/neurons.parquet' ORDER BY contribution DESC LIMIT 1")
+    row = survey.neurons.loc[survey.neurons.contribution.idxmax()]
+    assert largest.fetchall() == [(row.layer, row.neuron)]
+    assert len(survey.sample.columns) == 5 + len(survey.neurons)
+    opened = duat.survey.open(directory)
+    assert repr(opened) == repr(survey) and "4,608 neurons" in repr(opened)
+
+
+def command(*arguments):
+    return CliRunner().invoke(application, ["survey", *map(str, arguments)])
+
+
+def test_the_command_reads_every_kind_of_file(finished, tmp_path):
+    import pandas as pd
+
+    survey, _ = finished
+    frame = pd.DataFrame({"text": TEXTS})
+    frame.to_json(tmp_path / "corpus.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "corpus.parquet")
+    for name in ("corpus.jsonl", "corpus.parquet"):
+        done = command(tmp_path / name, "--out", tmp_path / name.replace(".", "-"), "--tokens", TOKENS)
+        assert done.exit_code == 0, done.output
+        assert f"{survey.manifest['predicted']:,} tokens" in done.output and "margin" in done.output
+        pd.testing.assert_frame_equal(duat.survey.open(tmp_path / name.replace(".", "-")).heads, survey.heads)
+
+
+def test_the_command_names_every_file_that_it_cant_read(tmp_path):
+    (tmp_path / "broken.jsonl").write_text('{"text": "a"}\n{"text"\n')
+    (tmp_path / "other.jsonl").write_text('{"content": "a"}\n')
+    (tmp_path / "broken.parquet").write_text("no")
+    done = command(*sorted(tmp_path.iterdir()), tmp_path / "nowhere.txt", "--out", tmp_path / "survey")
+    assert done.exit_code == 2
+    for message in (
+        "broken.jsonl can't be read",
+        "other.jsonl: row 0 has no 'text'",
+        "broken.parquet has no",
+        "nowhere.txt",
+    ):
+        assert message in done.output.replace("\n", " "), done.output
+    assert "1/4 for the first" in command(__file__, "--out", tmp_path / "s", "--shard", "x").output.replace("\n", " ")
+
+
+@pytest.mark.slow
+def test_a_killed_survey_goes_on(tmp_path):
+    """The command is killed as soon as its first part is there; the rest is measured by two processes."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
+    asked = [sys.executable, "-m", "duat_jax", "survey", corpus, "--tokens", str(TOKENS), "--out"]
+    subprocess.run([*asked, tmp_path / "whole"], check=True)
+    with subprocess.Popen([*asked, tmp_path / "killed"]) as process:
+        while not list(tmp_path.glob("killed/parts/*.safetensors")):
+            time.sleep(0.01)
+            assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+    assert not (tmp_path / "killed" / "survey.json").exists()
+    subprocess.run([*asked, tmp_path / "killed", "--workers", "2"], check=True)
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_for_good_is_one_line(tmp_path):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        executor.submit(os._exit, 1)
+        with pytest.raises(duat.DuatError, match="a worker died: run the same again"):
+            duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=executor)
+    assert not list(tmp_path.rglob("*.part"))

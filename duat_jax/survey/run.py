@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
 from functools import lru_cache
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -22,6 +23,11 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.survey.measure import measure
 from duat_jax.survey.state import State, flat, merge_all, nested
 from duat_jax.survey.tables import Survey, read, require_tables, write
+
+Result = TypeVar("Result")
+
+CORPUS = "corpus.safetensors"
+"""The file of the corpus' windows."""
 
 PART = 64
 """The number of windows in one part."""
@@ -114,20 +120,26 @@ def survey(
 def _begin(place: Path, manifest: dict[str, Any], corpus: Int[np.ndarray, "windows tokens"]) -> None:
     """Make the directory of a survey, or check that it holds this one."""
     file = place / "manifest.json"
+    # Another shard may be doing the same: it writes the same bytes.
+    others = {"parts", CORPUS}
     if file.exists():
-        try:
-            there = json.loads(file.read_bytes())
-        except ValueError:
-            raise BadText(f"{file} isn't a survey's manifest: give another directory") from None
-        different = [name for name in manifest if there.get(name) != manifest[name]]
-        if different:
-            raise BadText(f"{place} holds a survey with another {' and another '.join(different)}: give another one")
-        return
-    if place.exists() and any(place.iterdir()):
+        _require_same(file, manifest)
+    elif place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
         raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
     (place / "parts").mkdir(parents=True, exist_ok=True)
-    write_file(place / "corpus.safetensors", save({"windows": corpus}))
-    write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
+    if not (place / CORPUS).exists():
+        write_file(place / CORPUS, save({"windows": corpus}))
+    if not file.exists():
+        write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
+
+
+def _require_same(file: Path, manifest: dict[str, Any]) -> None:
+    try:
+        there = dict(json.loads(file.read_bytes()))
+    except (ValueError, TypeError):
+        raise BadText(f"{file} isn't a survey's manifest: give another directory") from None
+    if different := [name for name in manifest if there.get(name) != manifest[name]]:
+        raise BadText(f"{file.parent} holds a survey with another {' and another '.join(different)}: give another one")
 
 
 def _file(place: Path, part: int) -> Path:
@@ -135,9 +147,13 @@ def _file(place: Path, part: int) -> Path:
 
 
 def _kept(place: Path, part: int) -> State:
-    file = _file(place, part)
+    return _read(_file(place, part), nested)
+
+
+def _read(file: Path, made: Callable[[dict[str, np.ndarray]], Result]) -> Result:
+    """Return what is made of a file's arrays."""
     try:
-        return nested(load_file(file))
+        return made(load_file(file))
     except (SafetensorError, KeyError, OSError) as error:
         raise DuatError(f"{file} is damaged ({error}): remove it, and run the same again") from None
 
@@ -154,7 +170,7 @@ def _measure_part(model: tuple[str | None, str], place: str, part: int) -> int:
 
 
 def _measure_with(model: Transformer, place: Path, part: int) -> None:
-    corpus = load_file(place / "corpus.safetensors")["windows"]
+    corpus = _read(place / CORPUS, itemgetter("windows"))
     state = measure(model, corpus[part * PART : (part + 1) * PART], part * PART)
     write_file(_file(place, part), save(flat(state)))
 

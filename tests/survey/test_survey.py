@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,6 +227,28 @@ def test_bad_input_is_refused_in_one_line(finished, tmp_path):
     with pytest.raises(duat.DuatError, match="000002.safetensors is damaged .*: remove it"):
         ask()()
     part.write_bytes(whole)
+    for manifest in ("[]", "3", '["windows"]'):
+        (tmp_path / "torn" / "manifest.json").write_text(manifest)
+        with pytest.raises(duat.BadText, match="isn't a survey's manifest"):
+            ask(place=tmp_path / "torn")()
+
+
+def test_a_damaged_corpus_is_named_and_written_again(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "survey")
+    (tmp_path / "survey" / "corpus.safetensors").write_bytes(b"")
+    (tmp_path / "survey" / "parts" / "000000.safetensors").unlink()
+    with pytest.raises(duat.DuatError, match="corpus.safetensors is damaged .*: remove it"):
+        duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS)
+    (tmp_path / "survey" / "corpus.safetensors").unlink()
+    duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS)
+    assert files(tmp_path / "survey") == files(finished[1])
+
+
+def test_shards_that_begin_together_dont_refuse_each_other(finished, tmp_path):
+    """One has made the directory, and not yet written the manifest."""
+    (tmp_path / "survey" / "parts").mkdir(parents=True)
+    (tmp_path / "survey" / ".duat-00.part").touch()
+    assert duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, shard=(2, 2)) is None
 
 
 def test_the_tables_are_asked_by_duckdb(finished):

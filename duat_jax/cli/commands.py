@@ -53,7 +53,7 @@ EXAMPLES = {
     ),
     "survey": (
         "duat survey book.txt --out survey",
-        "duat survey corpus.jsonl --out survey --model DIR --workers 2 --shard 1/4",
+        "duat survey corpus.txt --out survey --model DIR --workers 2 --shard 1/4",
     ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",

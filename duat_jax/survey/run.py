@@ -135,9 +135,11 @@ def _begin(place: Path, manifest: dict[str, Any], corpus: Int[np.ndarray, "windo
 
 def _require_same(file: Path, manifest: dict[str, Any]) -> None:
     try:
-        there = dict(json.loads(file.read_bytes()))
-    except (ValueError, TypeError):
-        raise BadText(f"{file} isn't a survey's manifest: give another directory") from None
+        there = json.loads(file.read_bytes())
+    except ValueError:
+        there = None
+    if not isinstance(there, dict):
+        raise BadText(f"{file} isn't a survey's manifest: give another directory")
     if different := [name for name in manifest if there.get(name) != manifest[name]]:
         raise BadText(f"{file.parent} holds a survey with another {' and another '.join(different)}: give another one")
 

@@ -9,7 +9,6 @@ device; a loop's body counts once. No program may have a float64 or call back to
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -23,6 +22,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from benchmarks.collectives import sent
 
 RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 AXES = ("texts", "model")
@@ -82,7 +83,7 @@ def compile_for(mesh: Mesh) -> Compile:
             "flops": compiled.cost_analysis().get("flops", 0.0),
             "temporaries": memory.temp_size_in_bytes,
             "arguments": memory.argument_size_in_bytes,
-            "sent": Counter(re.findall(r" (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(", text)),
+            "sent": Counter(kind for kind, _ in sent(text)),
         }
 
     return compile_one
@@ -104,8 +105,8 @@ def lower_for_cuda(program: Any, given: tuple[Any, ...], named: dict[str, Any]) 
 class Programs:
     """The programs that `jax.jit` runs, each compiled for another device too.
 
-    Args:
-        found: what the compiler says, by the function that was asked and the number of the program.
+    Attributes:
+        found: what the compiler says of each program, by the function that was asked.
     """
 
     def __init__(self) -> None:
@@ -278,10 +279,10 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     one, four = (results["programs"][f"{mesh}, float32"] for mesh in ("one chip", "2 × 2 chips"))
     rows = []
     for name in sorted(one):
-        sent: Counter[str] = sum((Counter(program["sent"]) for program in four[name]), Counter())
+        counts: Counter[str] = sum((Counter(program["sent"]) for program in four[name]), Counter())
         flops = [sum(program["flops"] for program in asked[name]) / 1e6 for asked in (one, four)]
         temporaries = max(program["temporaries"] for program in one[name]) / 1e6
-        sums = ", ".join(f"{count} {kind}" for kind, count in sorted(sent.items()))
+        sums = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         rows.append(
             (f"`{name}`", str(len(one[name])), *(f"{count:,.1f}" for count in flops), f"{temporaries:.2f}", sums)
         )
@@ -318,7 +319,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     jax.config.update("jax_num_cpu_devices", 4)
     PROGRAMS = Programs()
     main()

@@ -22,6 +22,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import duat_jax as duat
+from benchmarks.collectives import sent
+from benchmarks.table import forward, logit, with_neurons
 from duat_jax.models.config import Head
 from duat_jax.models.loader import skeleton
 from duat_jax.models.mesh import RULES, divide
@@ -54,27 +56,11 @@ ONE_BILLION = duat.models.Config(
     head=Head(kind="next token", outputs=128256, tied=True),
 )
 TOKENS = 512
-TARGET = 11
 
 
-def logit(model: duat.models.Transformer, x: jax.Array) -> jax.Array:
-    """Return one logit at the last position from the embeddings."""
-    return jnp.dot(model.hidden(x)[-1], model.unembedding[TARGET], precision=jax.lax.Precision.HIGHEST)
-
-
-def forward(model: duat.models.Transformer, ids: jax.Array, other: jax.Array) -> jax.Array:
-    """Return one logit, from the plain forward pass."""
-    return logit(model, model.embed(ids))
-
-
-def with_neurons(model: duat.models.Transformer, ids: jax.Array, other: jax.Array) -> duat.results.Decomposition:
-    """Return the complete table: embedding × token, layer × token × neuron, every bias."""
-    return duat.decompose(partial(logit, model), model.embed(ids))
-
-
-def secant(model: duat.models.Transformer, ids: jax.Array, other: jax.Array) -> duat.results.Secant:
-    """Return the secant of two texts, by token."""
-    return duat.secant(partial(logit, model))(model.embed(ids), model.embed(other))
+def secant(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Secant:
+    """Return the secant of a text and the same text backwards, by token."""
+    return duat.secant(partial(logit, model))(model.embed(ids), model.embed(ids[::-1]))
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {"forward": forward, "table": with_neurons, "secant": secant}
@@ -84,20 +70,19 @@ def measure(program: Callable[..., Any], devices: int) -> dict[str, Any]:
     """Return the memory of a program on each device, and what the devices send each other.
 
     Args:
-        program: of the model and two texts.
+        program: of the model and a text.
         devices: their number.
     """
     mesh = Mesh(np.array(jax.devices()[:devices]), ("model",))
     model = divide(skeleton(ONE_BILLION, jnp.float32), mesh)
     ids = jax.ShapeDtypeStruct((TOKENS,), jnp.int32, sharding=NamedSharding(mesh, P()))
-    compiled = jax.jit(program).lower(model, ids, ids).compile()
+    compiled = jax.jit(program).lower(model, ids).compile()
     memory = compiled.memory_analysis()
-    sent = re.findall(r" (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(", compiled.as_text())
     return {
         "arguments_mb": memory.argument_size_in_bytes / 1e6,
         "temporaries_mb": memory.temp_size_in_bytes / 1e6,
         "results_mb": memory.output_size_in_bytes / 1e6,
-        "sent": Counter(sent),
+        "sent": Counter(kind for kind, _ in sent(compiled.as_text())),
     }
 
 
@@ -120,8 +105,8 @@ def fields(results: dict[str, Any]) -> Fields:
     rows = []
     for name, by_devices in results["programs"].items():
         one, eight = by_devices["1"], by_devices["8"]
-        sent = ", ".join(f"{count} {kind}" for kind, count in eight["sent"].items())
-        rows.append((name, f"{peak(one):,.0f} MB", f"{peak(eight):,.0f} MB", f"{peak(eight) / peak(one):.3f}", sent))
+        sums = ", ".join(f"{count} {kind}" for kind, count in eight["sent"].items())
+        rows.append((name, f"{peak(one):,.0f} MB", f"{peak(eight):,.0f} MB", f"{peak(eight) / peak(one):.3f}", sums))
     return {
         "rules": "\n".join(table(["parameter", "what is divided", "axis"], rules)),
         "memory": "\n".join(table(["program", "one device", "each of eight", "ratio", "sent"], rows)),

@@ -1,6 +1,7 @@
 """The command `duat survey`."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Kept, Model
-from duat_jax.cli.output import one_line_errors
+from duat_jax.cli.output import one_line_errors, show
 from duat_jax.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ def survey(
     """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet."""
     with one_line_errors():
         start_jax(float64=dtype is Dtype.float64)
-        from rich.console import Console
+        from rich.text import Text
 
         from duat_jax.survey.run import survey as run
         from duat_jax.survey.texts import read_corpus
 
         corpus = read_corpus(texts)
         with ExitStack() as stack:
-            executor = stack.enter_context(_processes(workers)) if workers > 1 else None
+            executor = stack.enter_context(_processes(workers, dtype)) if workers > 1 else None
             progress = stack.enter_context(progress_bar("Surveying", "parts"))
             found = run(
                 model,
@@ -59,11 +60,10 @@ def survey(
                 executor=executor,
                 progress=progress,
             )
-        console = Console()
         if found is None:
-            console.print(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}")
-            return
-        console.print(f"{found.manifest['predicted']:,} tokens; the tables are in {out}", "", _table(found), sep="\n")
+            show(Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}"))
+        else:
+            show(Text(f"{found.manifest['predicted']:,} tokens; the tables are in {out}"), "", _table(found))
 
 
 def _shard(written: str) -> tuple[int, int]:
@@ -75,15 +75,19 @@ def _shard(written: str) -> tuple[int, int]:
     return int(index), int(count)
 
 
-def _processes(workers: int) -> "ProcessPoolExecutor":
+def _processes(workers: int, dtype: Dtype) -> "ProcessPoolExecutor":
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=partial(start_jax, float64=dtype is Dtype.float64)
+    )
 
 
 def _table(found: "Survey") -> "RenderableType":
     """Return the neurons with the largest mean contributions, and where each is strongest."""
+    from rich.text import Text
+
     from duat_jax.display.tables import NumberTable
 
     largest = found.neurons.sort_values("contribution", key=abs, ascending=False).head(SHOWN)
@@ -94,6 +98,6 @@ def _table(found: "Survey") -> "RenderableType":
     table.add_column("strongest at")
     for row in largest.itertuples():
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
-        at = ", ".join(repr(token) for token in of_neuron.token)
+        at = Text(", ".join(repr(token) for token in of_neuron.token))  # a token may look like markup
         table.add_row(str(row.layer), str(row.neuron), f"{row.contribution:+.4f}", f"{row.activation:.3f}", at)
     return table

@@ -182,10 +182,6 @@ def load(
     loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
     config = _config(checkpoint, head)
-    if mesh is not None:
-        if device is not None:
-            raise DuatError("both device and mesh were given: give one")
-        device = placement(config, mesh)
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
     names: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}
@@ -197,6 +193,9 @@ def load(
         )
     model = skeleton(config, dtype)
     if mesh is not None:
+        if device is not None:
+            raise DuatError("both device and mesh were given: give one")
+        device = placement(config, mesh)
         divide_attention(model, mesh)
     table, copies = family.tensor_map(config), family.copies if config.head.tied else {}
     # Another head's tensors are no part of the model; all tensors inside the head that is read are.

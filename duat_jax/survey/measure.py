@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from duat_jax.errors import NotFinite
 from duat_jax.forms import decomposition
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.models.sites import HEADS
@@ -19,7 +20,6 @@ from duat_jax.survey.state import (
     Sample,
     State,
     Units,
-    merge_extremes,
     merge_units,
     priorities,
 )
@@ -138,8 +138,11 @@ def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], firs
 
     Args:
         model: a language model.
-        windows: token ids.
+        windows: token ids, `[windows, tokens]`.
         first: the number of the first window in the corpus.
+
+    Raises:
+        NotFinite: naming the first window at which the model's number is NaN or infinite.
     """
     length = windows.shape[1]
     predicted = length - 1
@@ -148,19 +151,20 @@ def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], firs
     drawn, taken = places[order], dict[str, list[np.ndarray]]()
     units: dict[str, Units] = {}
     sums: dict[str, float] = {}
-    squares: dict[str, float] = {}
     worst = 0.0
     for begin in range(0, len(windows), BATCH):
         count = min(BATCH, len(windows) - begin)
         rows = np.resize(windows[begin : begin + BATCH], (BATCH, length))
         found = jax.device_get(_of_batch(model, rows, np.arange(BATCH) < count))
-        worst = max(worst, float(found["error"][:count].max()))
+        errors = found["error"][:count]
+        if not np.isfinite(errors).all():
+            number = first + begin + int(np.argmin(np.isfinite(errors)))
+            raise NotFinite(f"window {number} of the corpus: what the model says is NaN or infinite")
+        worst = max(worst, float(errors.max()))
         for name, values in found["parts"].items():
-            each = np.asarray(values[:count], np.float64)
-            sums[name] = sums.get(name, 0.0) + float(each.sum())
-            squares[name] = squares.get(name, 0.0) + float((each**2).sum())
+            sums[name] = sums.get(name, 0.0) + float(np.sum(values[:count], dtype=np.float64))
         for name, statistics in found["units"].items():
-            new = _units(statistics, (first + begin) * length, length, len(found["error"]))
+            new = _units(statistics, (first + begin) * length, length)
             units[name] = new if name not in units else merge_units(units[name], new)
         window, token = np.divmod(drawn - (first + begin) * length, length)
         here = (window >= 0) & (window < count)
@@ -173,7 +177,7 @@ def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], firs
         _filled(drawn, -1),
         {name: _filled(np.stack(rows_of), 0) for name, rows_of in taken.items()},
     )
-    return State(len(windows) * predicted, sums, squares, worst, units, sample)
+    return State(len(windows) * predicted, sums, worst, units, sample)
 
 
 def _filled(rows: np.ndarray, filler: Any) -> np.ndarray:
@@ -182,18 +186,15 @@ def _filled(rows: np.ndarray, filler: Any) -> np.ndarray:
     return np.concatenate([rows, missing])
 
 
-def _units(statistics: dict[str, Any], first: int, length: int, windows: int) -> Units:
+def _units(statistics: dict[str, Any], first: int, length: int) -> Units:
     predicted = length - 1
 
     def extremes(values: np.ndarray, index: np.ndarray) -> Extremes:
         place = first + index // predicted * length + index % predicted
         missing = [(0, 0), (0, TOP - values.shape[-1])]
-        return merge_extremes(
-            Extremes(
-                np.pad(values.astype(np.float32), missing, constant_values=-np.inf),
-                np.pad(np.where(np.isfinite(values), place, -1).astype(np.int64), missing, constant_values=-1),
-            ),
-            Extremes(np.zeros((len(values), 0), np.float32), np.zeros((len(values), 0), np.int64)),
+        return Extremes(
+            np.pad(values.astype(np.float32), missing, constant_values=-np.inf),
+            np.pad(np.where(np.isfinite(values), place, -1).astype(np.int64), missing, constant_values=-1),
         )
 
     fields: list[Any] = [np.asarray(each, np.float64) for each in statistics["sums"]]

@@ -18,7 +18,7 @@ from duat_jax.errors import BadText, DuatError
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.files import write_file
-from duat_jax.models.loader import load
+from duat_jax.models.loader import load, load_config
 from duat_jax.models.transformer import Transformer
 from duat_jax.survey.measure import measure
 from duat_jax.survey.state import State, flat, merge_all, nested
@@ -71,7 +71,8 @@ def survey(
 
     Raises:
         BadText: if the texts are too short, or the directory holds another survey.
-        DuatError: if the model predicts no next token, a part is damaged, or a worker died.
+        DuatError: if the model predicts no next token or has experts, a part is damaged, or a worker died.
+        NotFinite: if what the model says of a window is NaN or infinite.
 
     Example:
         >>> import tempfile
@@ -85,16 +86,19 @@ def survey(
     if not 1 <= index <= count:
         raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
     name = None if model is None else str(model)
+    config = load_config(name)
+    if config.head.kind != "next token":
+        raise DuatError(f"the model's head is {config.head.kind!r}: only models of the next token are surveyed")
+    if any(block.experts is not None for block in config.blocks):
+        raise DuatError("the model has experts, and each token chooses others: only neurons of all tokens are surveyed")
+    if not 2 <= tokens <= config.positions:
+        raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
     loaded, tokenizer = load(name, tokenizer=True, dtype=dtype)
-    if loaded.config.head.kind != "next token":
-        raise DuatError(f"the model's head is {loaded.config.head.kind!r}: only models of the next token are surveyed")
-    if not 2 <= tokens <= loaded.config.positions:
-        raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {loaded.config.positions}")
     corpus = windows(stream(tokenizer, texts), None, tokens)
     number = -(-len(corpus) // PART)
     manifest = {
         "version": VERSION,
-        "model": fingerprint(loaded, loaded.config),
+        "model": fingerprint(loaded, config),
         "corpus": sha256(corpus.tobytes()).hexdigest(),
         "dtype": dtype,
         "tokens": tokens,
@@ -105,7 +109,7 @@ def survey(
     parts = range(index - 1, number, count)
     missing = [part for part in parts if not _file(place, part).exists()]
     done = len(parts) - len(missing)
-    _model.cache_clear()
+    _model.cache_clear()  # for executors of threads: the checkpoint may have changed since
     for _ in _measured(loaded, (name, dtype), place, missing, executor):
         done += 1
         if progress is not None:
@@ -187,7 +191,9 @@ def _measured(
             yield part
         return
     try:
-        for finished in as_completed([executor.submit(_measure_part, named, str(place), part) for part in parts]):
+        for finished in as_completed(
+            [executor.submit(_measure_part, named, str(place.absolute()), part) for part in parts]
+        ):
             yield finished.result()
     except BrokenExecutor:
         raise DuatError("a worker died: run the same again, and what it left is measured then") from None

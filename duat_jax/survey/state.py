@@ -69,7 +69,6 @@ class State(NamedTuple):
     Args:
         predicted: the number of tokens that were predicted.
         sums: of the explained number, of the embeddings' part and of every bias, by name.
-        squares: the sums of their squares, over windows.
         worst: the largest error of a window's sum, as a part of its tolerance.
         units: the statistics of every layer's neurons and heads, by its name.
         sample: tokens drawn at random.
@@ -77,7 +76,6 @@ class State(NamedTuple):
 
     predicted: int
     sums: dict[str, float]
-    squares: dict[str, float]
     worst: float
     units: dict[str, Units]
     sample: Sample
@@ -130,7 +128,6 @@ def merge(one: State, other: State) -> State:
     return State(
         one.predicted + other.predicted,
         {name: one.sums[name] + other.sums[name] for name in one.sums},
-        {name: one.squares[name] + other.squares[name] for name in one.squares},
         max(one.worst, other.worst),
         {name: merge_units(units, other.units[name]) for name, units in one.units.items()},
         Sample(
@@ -181,7 +178,6 @@ def flat(state: State) -> dict[str, np.ndarray]:
     """
     arrays = {"predicted": np.array(state.predicted), "worst": np.array(state.worst)}
     arrays |= {f"sums/{name}": np.array(value) for name, value in state.sums.items()}
-    arrays |= {f"squares/{name}": np.array(value) for name, value in state.squares.items()}
     arrays |= {"sample/priorities": state.sample.priorities, "sample/places": state.sample.places}
     arrays |= {f"sample/activations/{name}": values for name, values in state.sample.activations.items()}
     for name, units in state.units.items():
@@ -213,7 +209,6 @@ def nested(arrays: dict[str, np.ndarray]) -> State:
     return State(
         int(arrays["predicted"]),
         {name: float(value) for name, value in under("sums/").items()},
-        {name: float(value) for name, value in under("squares/").items()},
         float(arrays["worst"]),
         {name: units(name) for name in names},
         Sample(arrays["sample/priorities"], arrays["sample/places"], under("sample/activations/")),

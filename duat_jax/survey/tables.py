@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TABLES = ("neurons", "heads", "parts", "contexts", "sample")
+"""The names of the tables, and of their files."""
+
 BEFORE, AFTER = 12, 4
 """The number of tokens that a context shows before its token and after it."""
 
@@ -35,7 +37,7 @@ class Survey:
         parts: for the margin, the embeddings, every layer's neurons, and every bias: the sum by token.
         contexts: of every neuron and head the tokens with the highest and lowest contributions and the strongest
             activations.
-        sample: tokens drawn at random, with every neuron's activation, `[rows, 4 + units]`.
+        sample: tokens drawn at random, with every neuron's activation, in columns `layer:neuron`.
     """
 
     manifest: dict[str, Any]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from duat_jax.errors import BadText
 from duat_jax.evaluation.running_text import read_texts
+from duat_jax.survey.tables import require_tables
 
 FIELD = "text"
 """The field of JSONL, and the column of Parquet, that holds a text."""
@@ -53,6 +54,7 @@ def _rows_of_jsonl(path: Path) -> list[object]:
 
 
 def _rows_of_parquet(path: Path) -> list[object]:
+    require_tables()
     from pyarrow.lib import ArrowException
     from pyarrow.parquet import read_table
 

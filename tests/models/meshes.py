@@ -1,6 +1,5 @@
 """Models on eight simulated devices, in a process of its own, run by `test_mesh.py`: `meshes.py COMMAND ARGUMENTS`."""
 
-import re
 import sys
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import duat_jax as duat
+from benchmarks.collectives import sent
 from duat_jax.models.config import Config, Head
 from duat_jax.models.mesh import divide
 from duat_jax.models.transformer import Transformer
@@ -108,10 +108,8 @@ def refusals() -> None:
 
 
 def collectives(program, *arguments):
-    """Return a compiled program's text, and the kinds and shapes of what it sends between devices."""
-    compiled = jax.jit(program).lower(*arguments).compile()
-    found = re.findall(r"= (\w+\[[\d,]*\])\S* (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(", compiled.as_text())
-    return [(kind, tuple(map(int, re.findall(r"\d+", shape.partition("[")[2])))) for shape, kind in found]
+    """Return what devices send each other in a program."""
+    return sent(jax.jit(program).lower(*arguments).compile().as_text())
 
 
 def sent_between_devices(key_value_heads: int, tokens: int) -> None:
@@ -133,18 +131,27 @@ def sent_between_devices(key_value_heads: int, tokens: int) -> None:
     def secant(model, ids, other):
         return duat.secant(partial(logit, model))(model.embed(ids), model.embed(other))
 
-    sums = ("all-reduce", (tokens, features))
+    sums, both = ("all-reduce", (tokens, features)), ("all-reduce", (2, tokens, features))
+    own_keys = key_value_heads == 8  # else devices share heads, of which each has all keys and values
     # The embeddings of the vocabulary's parts; in each layer the sum of the heads, and that of the neurons; the logit.
     assert collectives(forward, model, ids) == [sums] * (1 + 2 * layers) + [("all-reduce", (1, 1))]
-    sent = {"table": collectives(table, model, ids), "secant": collectives(secant, model, ids, other)}
-    both = ("all-reduce", (2, tokens, features))
-    assert sent["table"].count(sums) <= 1 + 2 * layers and sent["secant"].count(both) == 2 * layers, sent
-    # Keys and values of heads that devices share are whole on every one, and the table's neurons are returned.
-    whole = {(tokens, key_value_heads * block.head_features)} if key_value_heads < 8 else set()
+    found = {"table": collectives(table, model, ids), "secant": collectives(secant, model, ids, other)}
+    # The forward pass; then back through the read-out and each layer's values.
+    assert found["table"].count(sums) == (1 + 2 * layers) + 1 + layers * own_keys, found
+    # Two texts' embeddings and layers; then back through the read-out, and through each layer's queries, keys, values,
+    # gates and factors.
+    assert found["secant"].count(both) == 2 * layers, found
+    assert found["secant"].count(sums) == 2 + 1 + layers * (5 if own_keys else 3), found
+    # The table's neurons are returned; nothing else is gathered but the keys and values that devices share.
+    whole = set() if own_keys else {(tokens, key_value_heads * block.head_features)}
     gathered = {
-        program: {shape for kind, shape in all_sent if kind == "all-gather"} for program, all_sent in sent.items()
+        program: {shape for kind, shape in all_sent if kind == "all-gather"} for program, all_sent in found.items()
     }
     assert gathered == {"table": whole | {(tokens, neurons)}, "secant": whole}, gathered
+    # What is left is a single number, or a group's pull-back to shared keys and values.
+    small = {(1, 1), (2, 1, 1), (tokens, 1, block.head_features)}
+    rest = {shape for all_sent in found.values() for kind, shape in all_sent if kind != "all-gather"}
+    assert rest <= small | {sums[1], both[1]}, rest
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ PROGRAM = Path(__file__).with_name("meshes.py")
 
 def run_on_eight_devices(*arguments):
     variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PROGRAM.parents[1]), os.getenv("PYTHONPATH"))))
+    folders = (*map(str, PROGRAM.parents[1:3]), os.getenv("PYTHONPATH"))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -50,7 +51,7 @@ def test_meshes_that_dont_fit_are_refused_in_one_line():
 
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_every_parameter_of_a_layer_is_divided_or_left_whole_by_the_rules(kind):
-    """What has heads or neurons among its axes is divided along that axis, and nothing else is."""
+    """The axes of heads, neurons and the vocabulary are divided, and no others."""
     mesh = Mesh(np.array(jax.devices()[:1]), ("model",))
     model = model_of(BLOCKS[kind])
     place, config = placement(model.config, mesh), model.config.blocks[0]

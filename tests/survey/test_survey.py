@@ -1,7 +1,9 @@
 """Surveys: sums against explanations, merging in any grouping, the same bytes from one worker or many, resuming."""
 
+import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ENCODER
+from cases import ENCODER, GOLDEN
 from helpers import close, near
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -211,6 +213,7 @@ def test_bad_input_is_refused_in_one_line(finished, tmp_path):
         "isn't a survey's manifest": ask(place=tmp_path / "torn"),
         "shard 3/2 isn't there": ask(shard=(3, 2)),
         "only models of the next token": ask(model=ENCODER),
+        "the model has experts": ask(model=GOLDEN / "mixtral"),
         "windows of 1 tokens": ask(tokens=1),
         "give more text": ask(["def"], tmp_path / "short"),
         "run the same again": ask(place=tmp_path / "dying", executor=Dying(1)),
@@ -259,6 +262,30 @@ def test_the_tables_are_asked_by_duckdb(finished):
     assert len(survey.sample.columns) == 5 + len(survey.neurons)
     opened = duat.survey.open(directory)
     assert repr(opened) == repr(survey) and "4,608 neurons" in repr(opened)
+
+
+def test_every_question_of_the_page_is_answered(finished):
+    _, directory = finished
+    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
+    questions = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert len(questions) == 5
+    for question in questions:
+        duckdb.sql(re.sub(r"'(?:survey|code|prose|base|tuned)/", f"'{directory}/", question)).fetchall()
+
+
+def test_a_number_that_isnt_finite_is_named():
+    model = duat.load()
+    token = model.embedding.token
+    token[...] = token[...].at[7].set(jnp.nan)
+    with pytest.raises(duat.NotFinite, match="window 3 of the corpus"):
+        measure(model, np.array([[5, 6], [6, 7]]), 3)
+
+
+def test_tokens_that_look_like_markup_are_printed(finished, monkeypatch):
+    survey, _ = finished
+    marked = dataclasses.replace(survey, contexts=survey.contexts.assign(token="[/b]"))
+    monkeypatch.setattr(run, "survey", lambda *given, **options: marked)
+    assert "'[/b]', '[/b]'" in command(__file__, "--out", "unused").output
 
 
 def command(*arguments):
@@ -310,6 +337,8 @@ def test_a_killed_survey_goes_on(tmp_path):
     assert not (tmp_path / "killed" / "survey.json").exists()
     subprocess.run([*asked, tmp_path / "killed", "--workers", "2"], check=True)
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    # Every worker is told that numbers may be float64.
+    subprocess.run([*asked, tmp_path / "float64", "--workers", "2", "--dtype", "float64"], check=True)
 
 
 @pytest.mark.slow

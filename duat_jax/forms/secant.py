@@ -281,7 +281,7 @@ def _split(
         summands,
         [*summands, *values],
         [*eps, *[max(eps, default=0.0)] * 2],
-        finite=[*on_argument, *multipliers.marks.values(), *contributions.values()],
+        finite=list(contributions.values()),
     )
     unknown = jnp.array(jnp.inf)
     unrecognised = {

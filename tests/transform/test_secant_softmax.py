@@ -72,7 +72,7 @@ def rows_of(expected, x, y, readout):
     return np.array([expected(*row) for row in zip(np.asarray(x), np.asarray(y), np.asarray(readout))])
 
 
-APART = (0.0, 50.0, 100.0, 1000.0)
+APART = (0.0, 0.3, 0.7, 50.0, 100.0, 1000.0)
 ROWS, WIDTH = 3, 5
 
 

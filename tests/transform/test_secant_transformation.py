@@ -11,6 +11,7 @@ from two_inputs import X, Y, sums, tanh_slope
 import duat_jax as duat
 from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant import flow as difference_flow
+from duat_jax.transform.secant import softmax
 
 # --- Equal inputs, exchanged inputs ---------------------------------------------------------------------------------
 
@@ -153,6 +154,56 @@ def test_arrays_that_are_closed_over_stand_still():
     close(found.multiplier, np.asarray(weights).T @ tanh_slope(*inside))
 
 
+RELAYED = {
+    "transposed": lambda w: w.T,
+    "in another dtype": lambda w: w.astype(jnp.float32).astype(w.dtype),
+    "reshaped": lambda w: w.reshape(2, -1, w.shape[-1]).reshape(w.shape),
+    "cut and joined": lambda w: jnp.concatenate([w[2:], w[:2]]),
+    "split": lambda w: jnp.split(w, 2)[1],
+    "squared": lambda w: w * w,
+    "looked up": lambda w: w[jnp.array([3, 0, 3, 1])],
+    "scanned": lambda w: lax.scan(lambda carry, row: (carry + row, carry * row), w[0], w)[1],
+    "in a branch": lambda w: lax.cond(w[0, 0] > 0, lambda w: w.T, lambda w: w, w),
+    "recomputed": jax.checkpoint(lambda w: jnp.sin(w.T)),
+}
+
+
+@pytest.mark.parametrize("name", RELAYED)
+def test_weights_that_are_rearranged_are_split_as_where_they_are_stored_so(name):
+    """The multiplier of a weight is that of what it becomes, pulled back: the mean is passed on, or computed anew."""
+    change, x = RELAYED[name], jnp.linspace(-1.0, 1.0, 4)
+    a, b = jnp.array(numbers(2, 4, 4))
+    read = jnp.linspace(1.0, 2.0, change(a).shape[0])
+
+    def use(w):
+        return jnp.tanh(w @ x) @ read
+
+    found = duat.secant(lambda w: use(change(w)))(a, b)
+    assert found.completeness.verdict == "holds"
+    if name in {"transposed", "reshaped", "cut and joined", "split", "looked up"}:  # linear, so that it has a transpose
+        inner = duat.secant(use)(change(a), change(b))
+        close(found.multiplier, jax.linear_transpose(change, a)(inner.multiplier)[0])
+
+
+def apply_one_by_one(weights):
+    x = jnp.ones(256)
+    for w in weights:
+        x = jnp.tanh(w.T @ x)
+    return x.sum()
+
+
+def apply_in_a_scan(weights):
+    return lax.scan(lambda x, w: (jnp.tanh(w.T @ x), None), jnp.ones(256), weights)[0].sum()
+
+
+@pytest.mark.parametrize("apply, gather, weights", [(apply_one_by_one, list, 4), (apply_in_a_scan, jnp.stack, 14)])
+def test_weights_are_not_copied(apply, gather, weights):
+    """A difference in twelve weights needs no room for both points of them; a scan keeps their means."""
+    one = gather([jnp.eye(256)] * 12)
+    program = jax.jit(lambda a, b: duat.secant(apply)(a, b).multiplier)
+    assert program.lower(one, one).compile().memory_analysis().temp_size_in_bytes < weights * 256 * 256 * 8
+
+
 def test_what_does_not_depend_on_its_argument_has_no_difference():
     found = duat.secant(lambda x: jnp.float64(3.0))(jnp.ones(2), jnp.zeros(2))
     assert found.difference == 0 and not found.multiplier.any() and found.discontinuities == {}
@@ -245,7 +296,7 @@ LIES = {
     "a product by one end": (difference_flow.Flow, "middle", property(lambda self: self.both[0])),
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
-    "one probability for their logarithmic mean": (secants.CLOSED, "exp", lambda x, y: jnp.exp(x)),
+    "one probability for their logarithmic mean": (softmax, "_logarithmic_means", lambda distance, pair: pair[0]),
     "a jump that is dropped": (difference_flow, "without_infinities", lambda x: 0 * x),
 }
 

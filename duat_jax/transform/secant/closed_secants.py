@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from math import log, pi
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
@@ -46,8 +45,10 @@ _log1p = partial(_log, f=jnp.log1p, shift=1)
 
 
 def _logistic(x: Array, y: Array) -> Array:
-    above, below = jax.nn.sigmoid, lambda z: jax.nn.sigmoid(-z)
-    return _over(jnp.tanh, (x - y) / 2) / 2 * (above(x) * below(y) + above(y) * below(x))
+    # Of both points the larger and the smaller of σ(z) and σ(−z) are 1 / (1 + u) and u / (1 + u).
+    u, v = jnp.exp(-jnp.abs(x)), jnp.exp(-jnp.abs(y))
+    crossed = jnp.where((x > 0) == (y > 0), u + v, 1 + u * v)
+    return _over(jnp.tanh, (x - y) / 2) / 2 * crossed / ((1 + u) * (1 + v))
 
 
 def _inverse(total: Array) -> Array:

@@ -23,7 +23,7 @@ from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Path, Program
 from duat_jax.transform.secant.flow import Flow, movement, part_of
 from duat_jax.transform.secant.plan import Place, Plan, branches_of
-from duat_jax.transform.secant.rules import at_both, changes, univariate_change
+from duat_jax.transform.secant.rules import changes, univariate_change, values_of
 from duat_jax.transform.secant.softmax import normalised
 
 
@@ -63,9 +63,7 @@ def carry(
         wanted: marks whose change between both inputs is returned.
         sources: the changes that the result's change is linear in.
     """
-    arguments = [
-        Flow(jnp.stack([a, b]), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))
-    ]
+    arguments = [Flow((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
     difference = _Difference(program, plan, held, wanted, sources.discontinuities)
     (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, sources.marks)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
@@ -120,7 +118,7 @@ class _Difference:
             elif equation.primitive.name == "cond" and needed:
                 results = self._cond(equation, here, operands, added)
             else:
-                results = [Flow(value, True) for value in at_both(equation, operands)]
+                results = values_of(equation, operands)
                 if here in self.plan.exponentials:
                     seen[distance_at(here)] = _distance(operands[0], results[0])
                 if needed:
@@ -168,7 +166,7 @@ class _Difference:
             after = [self._as(flow, v, here) for flow, v in zip(results, carried, strict=False)]
             return after, (results[carries:], seen)
 
-        # The first axis of scanned arrays counts steps, that of values the two inputs.
+        # The first axis of scanned arrays counts steps, that of stacked values the two inputs.
         xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside)
         after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
@@ -176,7 +174,7 @@ class _Difference:
     def _as(self, flow: Flow, v: core.Var, path: Path) -> Flow:
         """Return a flow in the form of a program's argument: with two values and a change where that has them."""
         moves, needed = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
-        value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
+        value = jnp.stack(flow.both) if moves else flow.value
         change = jnp.zeros_like(value[0]) if needed and flow.change is None else flow.change
         return Flow(value, moves, change if needed else None)
 
@@ -227,4 +225,4 @@ def _distance(exponents: Flow, exponentials: Flow) -> Array:
 
 
 def _exchanged(flow: Flow) -> Flow:
-    return Flow(jnp.swapaxes(flow.value, 0, 1) if flow.moves else flow.value, flow.moves, flow.change)
+    return Flow(jnp.swapaxes(flow.value, 0, 1), True, flow.change) if flow.moves and not flow.apart else flow

@@ -41,23 +41,37 @@ class Flow:
     """A value at both inputs, and its change.
 
     Args:
-        value: the value; if it moves, both values along a new first axis.
+        value: the value; if it moves, both values along a new first axis, or a pair of them.
         moves: whether it differs between the inputs.
         change: linear in the argument's change; `None` where it isn't needed.
+        middle: the mean of both values; computed from them if absent.
     """
 
-    def __init__(self, value: Any, moves: bool = False, change: Any = None) -> None:
-        self.value, self.moves, self.change = value, moves, change
+    def __init__(self, value: Any, moves: bool = False, change: Any = None, middle: Any = None) -> None:
+        self._value, self.moves, self.change, self._middle = value, moves, change, middle
+
+    @property
+    def apart(self) -> bool:
+        """Whether both values are arrays of their own, as those of large arguments are, which a stack would copy."""
+        return isinstance(self._value, tuple)
+
+    @property
+    def value(self) -> Any:
+        """The value; if it moves, both values along a new first axis."""
+        return jnp.stack(self._value) if self.apart else self._value
 
     @property
     def both(self) -> tuple[Any, Any]:
         """The value at the first input and at the second."""
-        return (self.value[0], self.value[1]) if self.moves else (self.value, self.value)
+        return (self._value[0], self._value[1]) if self.moves else (self._value, self._value)
 
     @property
     def middle(self) -> Any:
         """The mean of both values."""
-        return (self.value[0] + self.value[1]) / 2 if self.moves else self.value
+        if self._middle is not None:
+            return self._middle
+        first, second = self.both
+        return (first + second) / 2 if self.moves else first
 
     @property
     def factor(self) -> Any:
@@ -71,7 +85,7 @@ class Flow:
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], bool]:
         """Return value and change, for JAX."""
-        return (self.value, self.change), self.moves
+        return (self._value, self.change), self.moves
 
     @classmethod
     def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":

@@ -123,11 +123,36 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
         equation: the equation.
         operands: its operands.
     """
-    if equation.primitive.name == "ragged_dot_general":  # JAX can't map it over both inputs
-        results = [apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True)]
-        return [jnp.stack(pair) for pair in zip(*results, strict=True)]
+    # JAX can't map a ragged product over both inputs.
+    if equation.primitive.name == "ragged_dot_general" or any(operand.apart for operand in operands):
+        return [jnp.stack(pair) for pair in _pairs(equation, operands)]
     axes = [0 if operand.moves else None for operand in operands]
     return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+
+
+def _pairs(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[tuple[Array, Array]]:
+    first, second = (apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True))
+    return list(zip(first, second, strict=True))
+
+
+RELAYING = frozenset(
+    ("transpose", "reshape", "convert_element_type", "squeeze", "expand_dims", "slice", "split", "copy", "copy_p")
+)
+"""Primitives through which two values stay apart, and their mean is passed on: a mean of transposed weights would be
+computed from both in another layout."""
+
+
+def values_of(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Flow]:
+    """Return an equation's results at both inputs, without their changes.
+
+    Args:
+        equation: the equation.
+        operands: its operands.
+    """
+    if equation.primitive.name in RELAYING and operands[0].apart:
+        middles = apply(equation, [operands[0].middle])
+        return [Flow(pair, True, middle=m) for pair, m in zip(_pairs(equation, operands), middles, strict=True)]
+    return [Flow(value, True) for value in at_both(equation, operands)]
 
 
 def _linear(

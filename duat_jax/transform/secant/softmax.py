@@ -1,5 +1,6 @@
 """The rule for a softmax, a log-softmax or a logsumexp: logarithmic means of its probabilities."""
 
+from math import factorial
 from typing import Any
 
 import jax.numpy as jnp
@@ -32,19 +33,21 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     axes = tuple(axis + 1 for axis in normaliser.axes)
     # Differences are taken first: a logarithm would be lost in the rounding of large numbers.
     below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
-    total = (factors * jnp.where(counts, jnp.exp(below), 0)).sum(axes, keepdims=True)
-    logs = below - jnp.log(jnp.abs(total))
+    exponentials = jnp.exp(below)
+    total = (factors * jnp.where(counts, exponentials, 0)).sum(axes, keepdims=True)
+    logs, probabilities = below - jnp.log(jnp.abs(total)), exponentials / jnp.abs(total)
     change = scores.change.astype(a.dtype)
 
-    def carried(logs: Array) -> tuple[Array, Array]:
+    def carried(logs: Array, probabilities: Array) -> tuple[Array, Array]:
         masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
-        means = jnp.where(masked, 0, secants.CLOSED["exp"](*logs))
+        means = jnp.where(masked, 0, _logarithmic_means(jnp.abs(logs[0] - logs[1]), probabilities))
         if jump is None:
             return means, means * change
-        moved = jnp.exp(logs[0]) - jnp.exp(logs[1])
+        moved = probabilities[0] - probabilities[1]
         return means, means * change + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
 
-    means, parts = (factors * array for array in carried(jnp.where(counts, logs, -jnp.inf)))
+    counted = jnp.where(counts, logs, -jnp.inf), jnp.where(counts, probabilities, 0)
+    means, parts = (factors * array for array in carried(*counted))
     weight = means.sum(normaliser.axes, keepdims=True)
     shift = parts.sum(normaliser.axes, keepdims=True) / jnp.where(weight == 0, 1, weight)
     if normaliser.kind == LOGSUMEXP:
@@ -52,8 +55,19 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
     if normaliser.kind == LOG_SOFTMAX:
         return (change - shift).astype(dtype)
     if mask is not None and not normaliser.masked:
-        means, parts = carried(logs)
+        means, parts = carried(logs, probabilities)
     return (parts - means * shift).astype(dtype)
+
+
+def _logarithmic_means(distance: Array, values: Array) -> Array:
+    """Return `(p − q) / log(p / q)` of positive numbers `p` and `q`, from the distance of their logarithms."""
+    larger, smaller = jnp.maximum(*values), jnp.minimum(*values)
+    near = distance < 1 / 2
+    # Of near ones `p (1 − exp(−t)) / t` by its series: another exponential of every score would take longer.
+    terms = 15 if jnp.finfo(distance.dtype).bits > 32 else 9
+    series = [(-1) ** k / factorial(k + 1) for k in reversed(range(terms))]
+    decay = jnp.polyval(jnp.array(series, distance.dtype), jnp.where(near, distance, 0))
+    return jnp.where(near, larger * decay, (larger - smaller) / jnp.where(near, 1, distance))
 
 
 def cumulated_logsumexp(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:

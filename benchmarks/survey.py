@@ -61,6 +61,7 @@ def fields(results: dict[str, Any]) -> Fields:
         "merge": f"{results['merge_s']:.1f}",
         "part": f"{results['part_mb']:.1f}",
         "tables": f"{results['tables_mb']:.1f}",
+        "held out": f"{duat.survey.examples().tokens:,}",
     }
 
 

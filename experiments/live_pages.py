@@ -42,7 +42,7 @@ def main() -> None:
     """Write the pages, and draw one."""
     FOLDER.mkdir(exist_ok=True)
     for name, result in results():
-        result.html(FOLDER / f"{name}.html")
+        result.html(FOLDER / f"{name}.html", examples=None if name == "capital" else duat.survey.examples())
         print(f"{name}: {(FOLDER / f'{name}.html').stat().st_size / 1e3:.0f} kB")
     draw()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
+from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save, Survey
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -16,6 +16,7 @@ from duat_jax.errors import BadText
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from duat_jax.display.examples import Examples
     from duat_jax.display.result import Paged
     from duat_jax.models.config import Config
 
@@ -68,14 +69,38 @@ def check_options(
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
 
 
-def pages_of(result: "Paged", html: Path | None) -> dict[Path, str]:
+def pages_of(result: "Paged", html: Path | None, examples: "Examples | None" = None) -> dict[Path, str]:
     """Return the page of a result by its file, if there is one, and say how large it is going to be.
 
     Args:
         result: the result.
         html: the file.
+        examples: of the model, if there are some.
     """
-    return say_sizes({} if html is None else {html: result.to_html()})
+    return say_sizes({} if html is None else {html: result.to_html(examples=examples)})
+
+
+def examples_of(config: "Config", model: Path | None, survey: Path | None) -> "Examples | None":
+    """Return the texts in which each neuron is strongest; of a model without a survey none.
+
+    Args:
+        config: the model's parts.
+        model: its path; the embedded model, which has some, if absent.
+        survey: the directory of a survey.
+
+    Raises:
+        BadText: if the directory has none, or those of a model with other layers.
+    """
+    from duat_jax.display.examples import read_examples
+
+    if survey is None and model is not None:
+        return None
+    found = read_examples(survey)
+    if len(found.layers) != config.layers:
+        raise BadText(
+            f"--survey {survey} is of a model with {len(found.layers)} layers, and this one has {config.layers}"
+        )
+    return found
 
 
 def say_sizes(texts: dict[Path, str]) -> dict[Path, str]:
@@ -201,6 +226,7 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")] = 10,
     plot: Plot = None,
     html: Html = None,
+    survey: Survey = None,
     save: Save = None,
     csv: Csv = None,
     json_file: Json = None,
@@ -229,6 +255,7 @@ def explain(
         import numpy as np
 
         import duat_jax as duat
+        from duat_jax.display.examples import table as strongest
         from duat_jax.inputs.baselines import check_contrast, read_pairs
         from duat_jax.inputs.request import check
         from duat_jax.interpret.contrast import table as contrast_table
@@ -238,6 +265,7 @@ def explain(
 
         config, gauge = duat.load_config(model, head=head), None if gate_rule is None else gate_rule.value
         require_gated(config, gauge)
+        examples = examples_of(config, model, survey)
         tokenizer, inputs, contrast_inputs = _read_text(model, config, text, pair, image, contrast_texts)
         token = _read_output(config, tokenizer, target, "target")
         arguments: dict[str, Any] = {
@@ -264,17 +292,18 @@ def explain(
                 with working("Contrasting"):
                     result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
                 require_holding("the contrast", result.completeness)
-                tables = contrast_table.render(result, top)
+                tables, neurons = contrast_table.render(result, top), result.top_neurons(top)
             else:
                 with working("Explaining"):
                     result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
                 require_holding("the table", result.completeness)
                 require_holding("the collapse", result.collapse_completeness)
-                tables = table.render(result, top)
+                tables, neurons = table.render(result, top), result.top(top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))
-            texts = pages_of(result, html)
+            texts = pages_of(result, html, examples)
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.predictions)
-        deliver(content, *notes, tables, figure=result.plot, texts=texts, result=result, **files)
+        named = () if examples is None else ("", strongest(neurons, examples))
+        deliver(content, *notes, tables, *named, figure=result.plot, texts=texts, result=result, **files)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import _read_output, _read_text, check_options, say_sizes
-from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save
+from duat_jax.cli.explain import _read_output, _read_text, check_options, examples_of, say_sizes
+from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save, Survey
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -37,6 +37,7 @@ def graph(
     top: Annotated[int, typer.Option(min=1, help="Number of the largest moves and neurons to list.")] = 10,
     plot: Plot = None,
     html: Html = None,
+    survey: Survey = None,
     viewer: Annotated[
         Path | None,
         typer.Option(help="Write the graph of the neurons for circuit-tracer's and Neuronpedia's viewers: .json."),
@@ -66,6 +67,7 @@ def graph(
         import numpy as np
 
         import duat_jax as duat
+        from duat_jax.display.examples import table as strongest
         from duat_jax.inputs.request import check_one
         from duat_jax.interpret.graph.table import render
         from duat_jax.interpret.memory import warn_of_memory
@@ -73,6 +75,7 @@ def graph(
         config = duat.load_config(model)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.graph in Python for them")
+        examples = examples_of(config, model, survey)
         tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
         arguments: dict[str, Any] = {
             "target": _read_output(config, tokenizer, target, "target"),
@@ -91,7 +94,7 @@ def graph(
             require_holding("the streams", result.completeness)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))
-            texts = {} if html is None else {html: result.to_html()}
+            texts = {} if html is None else {html: result.to_html(examples=examples)}
             if viewer is not None:
                 texts[viewer] = to_json(result.to_viewer(viewer.stem))
             if graphml is not None:
@@ -102,4 +105,5 @@ def graph(
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.explanation.predictions)
-        deliver(content, *notes, render(result, top), figure=result.plot, texts=texts, result=result, **files)
+        named = () if examples is None else ("", strongest(result.explanation.top(top), examples))
+        deliver(content, *notes, render(result, top), *named, figure=result.plot, texts=texts, result=result, **files)

@@ -29,6 +29,13 @@ Csv = Annotated[
     ),
 ]
 Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")]
+Survey = Annotated[
+    Path | None,
+    typer.Option(
+        "--survey",
+        help="Directory of a survey of the model, which shows where neurons are strongest; embedded has one.",
+    ),
+]
 Html = Annotated[
     Path | None, typer.Option(help="Write an interactive page to this file, which opens without a network: .html.")
 ]

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Kept, Model
+from duat_jax.cli.explain import examples_of
+from duat_jax.cli.options import Dtype, Kept, Model, Survey
 from duat_jax.cli.output import one_line_errors
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
@@ -24,6 +25,7 @@ def serve(
         str, typer.Option(help="The address to listen at; with another one than this, the network can ask too.")
     ] = "127.0.0.1",
     dtype: Kept = Dtype.float32,
+    survey: Survey = None,
 ) -> None:
     """Serve a page that asks a model: type texts, open cells, switch parts off, and see what that does."""
     with one_line_errors():
@@ -43,14 +45,14 @@ def serve(
         config = duat.load_config(model)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.explain in Python for them")
-        tokenizer = duat.load_tokenizer(model)
+        tokenizer, examples = duat.load_tokenizer(model), examples_of(config, model, survey)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         name = "embedded" if model is None else model.resolve().name
         key, (address, at, *_) = secrets.token_urlsafe(16), listening.getsockname()
         alone = ip_address(address).is_loopback
         page = application(
-            Loaded(loaded, tokenizer, min(longest, config.positions)),
+            Loaded(loaded, tokenizer, min(longest, config.positions), examples),
             about(config, name, longest, text),
             key,
             frozenset({host, address, "localhost"}) if alone else frozenset(),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from xarray import Dataset
 
+    from duat_jax.display.examples import Examples
+
 WIDTH = 110
 """The width of a table without a terminal."""
 
@@ -118,7 +120,7 @@ class Plotted(Displayed):
 class Paged(Displayed):
     """A result with an interactive page too, of what `view` returns in `page.py` of the same package."""
 
-    def html(self, path: Path | str, *others: "Paged") -> None:
+    def html(self, path: Path | str, *others: "Paged", examples: "Examples | None" = None) -> None:
         """Write the result as a page to one file, which a browser opens without a network.
 
         Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
@@ -126,6 +128,7 @@ class Paged(Displayed):
         Args:
             path: the file; it is written completely or not at all.
             others: further results, such as a contrast of the same text, which the page shows by a switch.
+            examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest.
 
         Raises:
             OSError: if the file can't be written.
@@ -137,24 +140,26 @@ class Paged(Displayed):
             >>> with TemporaryDirectory() as folder:
             ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
         """
-        write_file(Path(path), self.to_html(*others).encode())
+        write_file(Path(path), self.to_html(*others, examples=examples).encode())
 
-    def to_html(self, *others: "Paged") -> str:
+    def to_html(self, *others: "Paged", examples: "Examples | None" = None) -> str:
         """Return the page as HTML.
 
         Args:
             others: further results, which the page shows by a switch.
+            examples: as in `html`.
 
         Raises:
             DuatError: if one of them has no page.
         """
         from duat_jax.display.page.document import document
+        from duat_jax.display.page.view import with_examples
 
         if wrong := [each for each in others if not isinstance(each, Paged)]:
             raise DuatError(
                 f"{type(wrong[0]).__name__} has no page: give explanations, contrasts, graphs, interventions"
             )
-        return document([beside(each, "page").view(each) for each in (self, *others)])
+        return document([with_examples(beside(each, "page").view(each), examples) for each in (self, *others)])
 
     def _repr_html_(self) -> str:
         from duat_jax.display.page.document import frame

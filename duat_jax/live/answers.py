@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from duat_jax.display.examples import Examples
 from duat_jax.display.page.document import document
 from duat_jax.display.page.graph_view import NeuronView, ScoreView
-from duat_jax.display.page.view import View
+from duat_jax.display.page.view import View, with_examples
 from duat_jax.errors import BadText, DuatError
 from duat_jax.inputs.baselines import read_pairs
 from duat_jax.inputs.labels import Prediction
@@ -54,11 +55,13 @@ class Loaded(NamedTuple):
         model: the model.
         tokenizer: its tokenizer.
         longest: the largest number of tokens of a text.
+        examples: the texts in which its neurons are strongest, if they are known.
     """
 
     model: Transformer
     tokenizer: "Tokenizer"
     longest: int
+    examples: Examples | None = None
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
@@ -99,7 +102,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
     changes = parse_changes(question.changes, question.other) if isinstance(question, Intervene) else []
     sources = [change.added for change in changes if isinstance(change.added, Between)]
     _require_short(loaded, question, [text for each in sources for text in (each.towards, each.away)])
-    model, tokenizer, _ = loaded
+    model, tokenizer, *_ = loaded
     if isinstance(question, ExplainScore):
         work.step("explaining the attention")
         place = {name: getattr(question, name) for name in ("layer", "head", "query", "key")}
@@ -135,7 +138,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
     given = {name: getattr(question, name) for name in ("target", "contrast")}
     says = [Prediction(*each) for each in view.said[0].predictions]
     view.notes += space_notes(model.config, tokenizer, given, says)
-    return Answer(view=view)
+    return Answer(view=with_examples(view, loaded.examples))
 
 
 def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:
@@ -163,7 +166,7 @@ def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
 
     One program then serves what a user names and what the model says.
     """
-    model, tokenizer, _ = loaded
+    model, tokenizer, *_ = loaded
     about: dict[str, Any] = {
         "target": question.target if question.output is None else question.output,
         "contrast": question.contrast,

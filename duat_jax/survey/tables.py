@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Int
 
+from duat_jax.display.examples import FILE, Example, Examples, as_bytes
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
 from duat_jax.survey.state import BOUNDS, State, Units
@@ -129,8 +130,21 @@ def write(
         file = BytesIO()
         frame.reset_index(drop=True).to_parquet(file)
         write_file(place / f"{name}.parquet", file.getvalue())
+    write_file(place / FILE, as_bytes(_examples(frames["contexts"], manifest["model"], state.predicted)))
     finished = manifest | {"predicted": state.predicted, "worst": state.worst}
     write_file(place / "survey.json", (json.dumps(finished, indent=1) + "\n").encode())
+
+
+def _examples(contexts: "pd.DataFrame", model: str, tokens: int) -> Examples:
+    """Return the texts in which each neuron is strongest."""
+    strongest = contexts[(contexts.kind == "neuron") & (contexts.what == "strongest activation")]
+    layers: dict[int, list[list[Example]]] = {}
+    for (layer, neuron), rows in strongest.groupby(["layer", "unit"]):
+        neurons = layers.setdefault(int(layer), [])
+        neurons += [[] for _ in range(neuron - len(neurons))]
+        texts = zip(rows.before, rows.token, rows.after, rows.value, strict=True)
+        neurons.append([Example(before, token, after, float(f"{v:.4g}")) for before, token, after, v in texts])
+    return Examples(model, tokens, layers)
 
 
 def _layer(name: str) -> int:

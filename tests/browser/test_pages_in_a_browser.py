@@ -13,7 +13,9 @@ import pytest
 from cases import ENCODER
 
 import duat_jax as duat
+from duat_jax.display.examples import Example, Examples
 from duat_jax.display.result import Paged
+from duat_jax.interpret.explain.page import view
 from duat_jax.models.targets.description import TargetDescription
 from experiments import smollm2
 from tests.browser.conftest import PHONE, keep_screenshot
@@ -87,6 +89,12 @@ def cells(page, *, every=True):
 def number(text):
     """Return a number that the page shows."""
     return float(text.replace("−", "-"))
+
+
+def require_accessible(page):
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
 
 
 def content_of(html):
@@ -180,6 +188,31 @@ def test_hostile_tokens_are_only_text(opened, name):
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_cells_neurons_have_their_texts_which_are_only_text(opened, scheme):
+    result = RESULTS["explanation"]()
+    texts = [Example(text, text, text, 1.0) for text in HOSTILE]
+    hostile = Examples("", 1, {layer: [texts] * 768 for layer in range(6)})
+    for examples in (hostile, duat.survey.examples()):
+        page = opened(
+            result.to_html(examples=examples),
+            address="#row=6&token=11",
+            color_scheme=scheme,
+            viewport=PHONE,
+            bypass_csp=True,
+        )
+        rows = page.locator(".examples tbody tr")
+        units = [int(unit) for unit in rows.locator("th").all_inner_texts()]
+        assert units == [int(unit) for unit, *_ in view(result).rows[6].units[0].top[11]]
+        for row, unit in zip(rows.all(), units, strict=True):
+            shown = [each.replace("·", " ") for each in row.locator("mark").all_text_contents()]
+            assert shown == [each.token.replace("\n", "⏎") for each in examples.of(5, unit)]
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        require_accessible(page)
+    keep_screenshot(page, f"examples-{scheme}")
+
+
 @pytest.mark.parametrize(
     "address", ["#row=99&token=-7&columns=x&colouring=9", "#columns=0", "#" + "a" * 5000, "#row=0&token=999"]
 )
@@ -202,9 +235,7 @@ def test_a_damaged_or_newer_file_says_so(opened):
 def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
     page = opened(RESULTS[name]().to_html(), address="#row=1&token=7&neuron=1", color_scheme=scheme, bypass_csp=True)
     keep_screenshot(page, f"{name}, {scheme}")
-    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run()")["violations"]
-    assert [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found] == []
+    require_accessible(page)
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -159,7 +159,7 @@ def test_progress_without_a_terminal_is_a_line_a_minute(monkeypatch, capsys):
 def test_a_page_is_written_and_its_size_said(tmp_path, versus):
     file = tmp_path / "page.html"
     result = run("explain", "x = 1", *versus, "--html", file)
-    assert result.exit_code == 0 and f"{file} is going to have 0.0" in result.stderr
+    assert result.exit_code == 0 and f"{file} is going to have 0.1" in result.stderr
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "must end in .html" in run("explain", "x = 1", "--html", tmp_path / "page.png").stderr
 

@@ -185,6 +185,18 @@ def test_weights_that_are_rearranged_are_split_as_where_they_are_stored_so(name)
         close(found.multiplier, jax.linear_transpose(change, a)(inner.multiplier)[0])
 
 
+def test_whole_numbers_and_truth_values_are_rearranged_too():
+    def fn(x):
+        chosen = x["which"].reshape(4).astype(jnp.float64) + jnp.where(x["mask"].T, 1.0, 0.0)[0]
+        return (chosen * x["weight"].T[0]).sum()
+
+    a = {"which": jnp.arange(4).reshape(2, 2), "mask": jnp.eye(4, dtype=bool), "weight": jnp.array(numbers(4, 4))}
+    b = {"which": a["which"] + 1, "mask": ~a["mask"], "weight": 2 * a["weight"]}
+    found = duat.secant(fn)(a, b)
+    assert found.completeness.verdict == "holds"
+    close(found.difference, fn(a) - fn(b))
+
+
 def apply_one_by_one(weights):
     x = jnp.ones(256)
     for w in weights:

@@ -34,6 +34,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @property {string} heading
  * @property {{name: string, frozen: number | null, part: number, alone: number | null, contrast: number | null}[]} effects
  * @property {import("./graph.js").Graph | null} graph
+ * @property {Record<string, [string, string, string, number][]>} examples
  */
 /** What a page with a model behind it can do beside showing; absent in a file. Answers are absent where there is a problem.
  * @typedef {object} Acts

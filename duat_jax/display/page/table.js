@@ -97,6 +97,21 @@ export function grid(view, state, choose, say) {
   return scrolling("table", table);
 }
 
+/** The texts in which neurons are strongest, where there was a survey.
+ * @param {View} view
+ * @param {[number, string][]} neurons each with the name under which its texts are
+ */
+function examplesTable(view, neurons) {
+  const found = neurons.filter(([, name]) => view.examples[name]);
+  if (!found.length) return [];
+  /** @param {string} text */
+  const around = (text) => make("bdi", { class: "faint" }, text.replaceAll(/\s+/g, " "));
+  const rows = found.map(([unit, name]) => make("tr", {}, make("th", { scope: "row" }, String(unit)), make("td", {}, ...view.examples[name].map(([before, token, after, activation]) =>
+    make("p", { class: "example", title: `activation ${full(activation)}` }, around(before), make("mark", {}, make("bdi", {}, token.replaceAll("\n", "⏎"))), around(after))))));
+  const head = make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "neuron"), make("th", { scope: "col" }, "is strongest at")));
+  return [make("div", {}, scrolling("where the neurons are strongest", make("table", { class: "parts examples" }, head, make("tbody", {}, ...rows))))];
+}
+
 /** What a cell is made of.
  * @param {View} view
  * @param {State} state
@@ -130,7 +145,8 @@ export function cellPanel(view, state, acts, open) {
       return [off, ...patched, ...(name === "neuron" ? [button("open", () => open(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [])];
     };
     const table = partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]], acts ? { act } : {});
-    columns.append(make("div", {}, scrolling(`${name}s of the cell`, table), make("p", { class: "faint" }, note)));
+    const known = name === "neuron" ? examplesTable(view, units.top[state.token].map(([unit]) => [unit, `${row.layer}:${unit}`])) : [];
+    columns.append(make("div", {}, scrolling(`${name}s of the cell`, table), make("p", { class: "faint" }, note)), ...known);
   });
   if (row.units.every((units) => !units)) panel.append(make("p", { class: "faint" }, "It has no neurons or heads."));
   return panel;

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.display.examples import Example, Examples
 from duat_jax.display.page.graph_view import GraphView
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
@@ -145,6 +146,7 @@ class View(msgspec.Struct, kw_only=True):
         heading: the title of the table.
         effects: what each change did, of an intervention.
         graph: the streams, where they are known.
+        examples: by layer and index, such as `"3:17"`, texts in which a neuron is strong.
     """
 
     kind: str
@@ -167,6 +169,7 @@ class View(msgspec.Struct, kw_only=True):
     heading: str = "Every layer at every token"
     effects: list[EffectView] = []
     graph: GraphView | None = None
+    examples: dict[str, list[Example]] = {}
 
 
 class Page(msgspec.Struct):
@@ -280,3 +283,24 @@ def line_ends(tokens: Sequence[str]) -> list[int]:
         tokens: the text's tokens, readable.
     """
     return [index for index, token in enumerate(tokens) if token.endswith("\n")]
+
+
+def with_examples(view: View, examples: Examples | None) -> View:
+    """Return what a page shows, with the texts in which its neurons are strongest.
+
+    Args:
+        view: what the page shows.
+        examples: of the model; the page has none if absent.
+    """
+    if examples is None:
+        return view
+    units = {
+        (row.layer, int(unit))
+        for row in view.rows
+        for kind, of_kind in zip(view.kinds, row.units, strict=False)
+        if kind.name == "neuron" and of_kind is not None and row.layer is not None
+        for top in of_kind.top
+        for unit, *_ in top
+    }
+    found = {f"{layer}:{unit}": examples.of(layer, unit) for layer, unit in sorted(units)}
+    return msgspec.structs.replace(view, examples={name: texts for name, texts in found.items() if texts})

@@ -150,8 +150,10 @@ def values_of(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Flow]:
         operands: its operands.
     """
     if equation.primitive.name in RELAYING and operands[0].apart:
-        middles = apply(equation, [operands[0].middle])
-        return [Flow(pair, True, middle=m) for pair, m in zip(_pairs(equation, operands), middles, strict=True)]
+        pairs = _pairs(equation, operands)
+        has_middle = is_float(equation.invars[0])
+        middles = apply(equation, [operands[0].middle]) if has_middle else [None] * len(pairs)
+        return [Flow(pair, True, middle=middle) for pair, middle in zip(pairs, middles, strict=True)]
     return [Flow(value, True) for value in at_both(equation, operands)]
 
 

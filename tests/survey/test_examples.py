@@ -1,0 +1,96 @@
+"""The texts in which each neuron is strongest: from a survey to tables and pages."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import near
+from typer.testing import CliRunner
+
+import duat_jax as duat
+from duat_jax.cli import application
+from duat_jax.display.examples import FILE, SHOWN, Example, Examples, as_bytes, table
+from duat_jax.display.page.view import with_examples
+from duat_jax.display.result import as_text
+from duat_jax.evaluation.journal import fingerprint
+from duat_jax.interpret.explain.page import view
+from duat_jax.models.loader import EMBEDDED
+from duat_jax.survey.run import load_file
+
+TEXT = "for i in range(10): print(i)\n"
+
+
+@pytest.fixture(scope="module")
+def surveyed(tmp_path_factory):
+    """A survey's directory, its tables and its windows."""
+    directory = tmp_path_factory.mktemp("survey") / "one"
+    found = duat.survey.survey(None, [TEXT * 8], directory, tokens=16)
+    return directory, found, load_file(directory / "corpus.safetensors")["windows"]
+
+
+def test_the_first_example_is_the_largest_activation_of_the_windows(surveyed):
+    """The reference is the model recorded on every window, of which the last token predicts nothing."""
+    directory, _, windows = surveyed
+    examples, (model, tokenizer) = duat.survey.examples(directory), duat.load(tokenizer=True)
+    values = [duat.explain(model, list(map(int, row[:-1])), tokenizer=tokenizer).activations for row in windows]
+    for layer, key in enumerate(values[0]):
+        fired = np.stack([each[key] for each in values])
+        for neuron in range(0, fired.shape[-1], 97):
+            first = examples.of(layer, neuron)[0]
+            window, token = np.unravel_index(fired[..., neuron].argmax(), fired.shape[:2])
+            near(first.activation, float(fired[window, token, neuron]), 1e-3)
+            assert first.token == tokenizer.decode([int(windows[window, token])])
+
+
+def test_the_embedded_models_examples_are_its_own():
+    examples, model = duat.survey.examples(), duat.load()
+    assert examples.model == fingerprint(model, duat.load_config())
+    assert [len(neurons) for neurons in examples.layers.values()] == [768] * model.config.layers
+    assert (EMBEDDED / FILE).stat().st_size < 2e6
+
+
+def test_a_neurons_examples_have_different_tokens_and_the_strongest_first():
+    texts = [Example("a", token, "b", value) for token, value in (("x", 4.0), ("y", 2.0), ("x", 1.5), ("z", 1.0))]
+    examples = Examples("", 9, {1: [[], [*texts, Example("a", "w", "b", 0.5)]]})
+    assert [(each.token, each.activation) for each in examples.of(1, 1)] == [("x", 4.0), ("y", 2.0), ("z", 1.0)]
+    assert len(examples.of(1, 1)) == SHOWN
+    assert examples.of(1, 0) == examples.of(1, 7) == examples.of(3, 0) == examples.of(None, 0) == []
+
+
+def test_a_table_and_a_page_show_every_neuron_that_they_list():
+    model, tokenizer = duat.load(tokenizer=True)
+    explanation, examples = duat.explain(model, TEXT, tokenizer=tokenizer), duat.survey.examples()
+    rows = as_text(table(explanation.top(6), examples)).splitlines()[2:]
+    listed = [tuple(map(int, row.split()[:2])) for row in rows]
+    assert listed == list(dict.fromkeys((each.term.layer, each.neuron) for each in explanation.top(6)))
+    bare = view(explanation)
+    shown = with_examples(bare, examples)
+    units = {f"{row.layer}:{int(unit)}" for row in shown.rows[1:] for top in row.units[0].top for unit, *_ in top}
+    assert shown.examples.keys() == units
+    assert with_examples(bare, None) == bare
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no gzip", as_bytes(Examples("", 1, {0: []}))[:-9]])
+def test_a_directory_without_examples_is_refused_in_one_line(content, tmp_path):
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content)
+    found = CliRunner().invoke(application, ["explain", TEXT, "--survey", str(tmp_path)])
+    assert found.exit_code == 2
+    assert len(found.stderr.splitlines()) == 1
+    assert str(tmp_path) in found.stderr
+
+
+def test_a_survey_of_a_model_with_other_layers_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(as_bytes(Examples("", 1, {0: []})))
+    for command in ("explain", "graph"):
+        found = CliRunner().invoke(application, [command, TEXT, "--survey", str(tmp_path)])
+        assert found.exit_code == 2
+        assert "1 layers" in found.stderr
+
+
+def test_the_command_names_neurons_by_a_survey(surveyed, tmp_path):
+    directory, *_ = surveyed
+    page = tmp_path / "page.html"
+    found = CliRunner().invoke(application, ["explain", TEXT, "--survey", str(directory), "--html", str(page)])
+    assert "Where these neurons are strongest" in found.stdout
+    assert json.loads((directory / "survey.json").read_bytes())["predicted"] == duat.survey.examples(directory).tokens

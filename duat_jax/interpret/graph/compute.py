@@ -184,14 +184,17 @@ def _completeness(
         np.add.at(moved[row], each.tokens, each.parts.sum(-1))
         moved[row] += each.others.sum(-1)
     value = streams.dtype.type(explanation.completeness.value)
-    every = _of_every_sum(streams, [*parts, moved], value, streams.dtype.type(after)).on_host()
+    every = _of_every_sum(
+        streams, [*parts, moved], list(explanation.terms.values()), value, streams.dtype.type(after)
+    ).on_host()
     share = np.abs(every.error) / np.where(every.tolerance == 0, 1, every.tolerance)
     worst = int(np.argmax(np.where(np.isnan(share), np.inf, share)))
     return jax.tree.map(lambda leaf: leaf[worst], every)
 
 
 @jax.jit
-def _of_every_sum(streams: Array, parts: list[Array], value: Array, after: Array) -> Completeness:
-    """Return the completeness of every token of every stream, and last that of the value."""
-    of_tokens, of_value = entrywise_completeness(streams, parts), completeness_of(value, [streams[-1], after])
+def _of_every_sum(streams: Array, parts: list[Array], terms: list[Array], value: Array, after: Array) -> Completeness:
+    """Return the completeness of every token of every stream, and last that of the value, in which terms cancel."""
+    of_tokens = entrywise_completeness(streams, parts)
+    of_value = completeness_of(value, [streams[-1], after], [*terms, streams[-1], after])
     return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.ravel(leaf) for leaf in leaves]), of_tokens, of_value)

@@ -181,6 +181,38 @@ def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
     assert measured == [run.PART] and files(directory) == expected
 
 
+def test_a_part_that_fails_cancels_the_others(tmp_path, monkeypatch):
+    begun = []
+
+    def fails(model, windows, first):
+        begun.append(first)
+        raise duat.NotFinite("no number")
+
+    monkeypatch.setattr(run, "measure", fails)
+    with ThreadPoolExecutor(1) as executor, pytest.raises(duat.NotFinite):
+        duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=executor)
+    assert len(begun) < 4 < len(corpus_of(tmp_path / "survey")) / run.PART  # the worker goes on until it is told
+
+
+def test_workers_load_a_changed_model_again_and_refuse_another_one(tmp_path, monkeypatch):
+    """A worker outlives a survey, and may run where the same path leads to another model."""
+    shutil.copytree(GOLDEN / "gpt2", tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    options = {"tokens": 4, "dtype": "float64"}
+    weights = tmp_path / "model" / "model.safetensors"
+    with ThreadPoolExecutor(1) as executor:
+        duat.survey.survey("model", TEXTS[:1], "before", **options, executor=executor)
+        changed = {name: array * 1.5 for name, array in run.load_file(weights).items()}
+        weights.write_bytes(run.save(changed))
+        duat.survey.survey("model", TEXTS[:1], "after", **options, executor=executor)
+        duat.survey.survey("model", TEXTS[:1], "alone", **options)
+        assert files(tmp_path / "after") == files(tmp_path / "alone") != files(tmp_path / "before")
+        monkeypatch.setattr(run, "fingerprint", lambda *given: "another")
+        surveyed = run._Surveyed("model", "float64", "here")
+        with pytest.raises(duat.BadCheckpoint, match="model is another model where a worker runs"):
+            executor.submit(run._measure_part, surveyed, "after", 0).result()
+
+
 class Dying(ThreadPoolExecutor):
     """An executor whose workers die."""
 

@@ -52,13 +52,14 @@ def survey(
         start_jax(float64=dtype is Dtype.float64)
         from rich.text import Text
 
+        from duat_jax.survey.run import PART
         from duat_jax.survey.run import survey as run
         from duat_jax.survey.texts import read_corpus
 
         corpus = read_corpus(texts)
         with ExitStack() as stack:
             executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
-            progress = stack.enter_context(progress_bar("Surveying", "parts"))
+            progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
             found = run(
                 model,
                 corpus,
@@ -67,6 +68,7 @@ def survey(
                 dtype=dtype.value,
                 shard=_shard(shard),
                 executor=executor,
+                on_start=lambda size: typer.echo(size, err=True),
                 progress=progress,
             )
         if found is None:

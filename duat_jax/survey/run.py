@@ -24,6 +24,7 @@ from duat_jax.models.checkpoint.hub import PREFIX
 from duat_jax.models.loader import load, load_config
 from duat_jax.models.transformer import Transformer
 from duat_jax.survey.measure import measure
+from duat_jax.survey.size import Size, bytes_of_part, bytes_of_tables
 from duat_jax.survey.state import State, flat, merge_all, nested
 from duat_jax.survey.tables import Survey, read, require_tables, write
 
@@ -56,6 +57,7 @@ def survey(
     dtype: str = "float32",
     shard: tuple[int, int] = (1, 1),
     executor: Executor | None = None,
+    on_start: Callable[[Size], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Survey | None:
     """Measure over a corpus what every neuron, head and bias of a language model does for the tokens that stand there.
@@ -75,7 +77,8 @@ def survey(
             directory; the tables are written by whichever finishes last.
         executor: measures the parts, for example a `ProcessPoolExecutor` or Dask's; its workers read the model and
             the directory by their paths. Here, one after the other, if absent.
-        progress: called after each part with the number of parts that are there, and of all in this shard.
+        on_start: called with the survey's size before the first part is measured.
+        progress: called then, and after each part, with the number of parts that are there, and of all in this shard.
 
     Returns:
         The survey's tables; nothing where other shards' parts are missing.
@@ -120,11 +123,15 @@ def survey(
     parts = range(index - 1, number, count)
     missing = [part for part in parts if not _file(place, part).exists()]
     done = len(parts) - len(missing)
+    if on_start is not None:
+        size = bytes_of_part(config), bytes_of_tables(config, corpus.shape)
+        on_start(Size(corpus.size, len(corpus), number, len(parts), done, *size))
+    report = progress or (lambda done, total: None)
+    report(done, len(parts))
     surveyed = _Surveyed(name, dtype, manifest["model"])
     for _ in _measured(loaded, surveyed, place, missing, executor):
         done += 1
-        if progress is not None:
-            progress(done, len(parts))
+        report(done, len(parts))
     if not all(_file(place, part).exists() for part in range(number)):
         return None
     state = merge_all(_kept(place, part) for part in range(number))

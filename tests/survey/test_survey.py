@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import ENCODER, GOLDEN
-from helpers import close, near
+from helpers import close, near, relative
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -29,11 +29,14 @@ from duat_jax.cli import application
 from duat_jax.survey import run
 from duat_jax.survey.measure import DRAWN, TOP, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
+from experiments import smollm2
 
 TEXTS = [
     (Path(duat.__file__).parent / name).read_text(encoding="utf-8") for name in ("errors.py", "files.py", "saved.py")
 ]
 TOKENS = 8
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "survey.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +172,55 @@ def test_shards_and_workers_give_the_same_bytes(finished, tmp_path):
         assert files(tmp_path / other) == expected
 
 
+def sizes(model, texts, directory, **options):
+    """Survey, and return the size that was said, and the true sizes of the first part and of all tables."""
+    said = []
+    duat.survey.survey(model, texts, directory, on_start=said.append, **options)
+    tables = sum(path.stat().st_size for path in directory.glob("*.parquet"))
+    return said[0], (directory / "parts" / "000000.safetensors").stat().st_size, tables
+
+
+@pytest.mark.parametrize("name", ["embedded", pytest.param("SmolLM2", marks=pytest.mark.slow)])
+def test_the_size_is_said_before_the_first_part(name, tmp_path):
+    model = {"embedded": lambda: None, "SmolLM2": smollm2.path}[name]()
+    said, part, tables = sizes(model, TEXTS, tmp_path / "survey", tokens=TOKENS)
+    relative(said.part_bytes, part, within=0.02)
+    relative(said.table_bytes, tables, within=0.2)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_size_of_a_small_models_part_is_said(name, tmp_path):
+    """Its tables say nothing: texts of its few tokens, and activations that are equal, are compressed more."""
+    said, part, _ = sizes(GOLDEN / name, TEXTS[:1], tmp_path / "survey", tokens=4)
+    relative(said.part_bytes, part, within=0.1)
+
+
+def test_the_page_shows_the_size_that_is_said(tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(size):
+        raise Stopped(size)
+
+    license_text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    with pytest.raises(Stopped) as stopped:
+        duat.survey.survey(None, [license_text], tmp_path / "survey", tokens=64, on_start=stop)
+    assert f"\n{stopped.value}\n" in PAGE
+
+
+def test_the_size_counts_what_is_there(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "survey")
+    (tmp_path / "survey" / "parts" / "000002.safetensors").unlink()
+    corpus, reports = corpus_of(finished[1]), []
+    options = {"shard": (1, 2), "progress": lambda *numbers: reports.append(numbers)}
+    said, _, _ = sizes(None, TEXTS, tmp_path / "survey", tokens=TOKENS, **options)
+    assert said[:5] == (corpus.size, len(corpus), 7, 4, 3) and reports == [(3, 4), (4, 4)]
+    words = (
+        f"{corpus.size:,} tokens in {len(corpus)} windows, 7 parts of about 3.8 MB, 4 in this shard, 3 measured already"
+    )
+    assert str(said).startswith(words)
+
+
 def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
     _, directory = finished
     measured = []
@@ -298,8 +350,7 @@ def test_the_tables_are_asked_by_duckdb(finished):
 
 def test_every_question_of_the_page_is_answered(finished):
     _, directory = finished
-    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
-    questions = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    questions = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     assert len(questions) == 5
     for question in questions:
         duckdb.sql(re.sub(r"'(?:survey|code|prose|base|tuned)/", f"'{directory}/", question)).fetchall()
@@ -335,6 +386,7 @@ def test_the_command_reads_every_kind_of_file(finished, tmp_path):
         done = command(tmp_path / name, "--out", tmp_path / name.replace(".", "-"), "--tokens", TOKENS)
         assert done.exit_code == 0, done.output
         assert f"{survey.manifest['predicted']:,} tokens" in done.output and "margin" in done.output
+        assert "7 parts of about 3.8 MB, 0 measured already" in done.stderr
         pd.testing.assert_frame_equal(duat.survey.open(tmp_path / name.replace(".", "-")).heads, survey.heads)
 
 

@@ -48,7 +48,7 @@ def survey(
     ] = None,
 ) -> None:
     """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet."""
-    with one_line_errors(out):
+    with one_line_errors(out, resumable=True):
         start_jax(float64=dtype is Dtype.float64)
         from rich.text import Text
 

@@ -1,6 +1,7 @@
 """Surveys: sums against explanations, merging in any grouping, the same bytes from one worker or many, resuming."""
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.cli.output import NOT_WRITTEN
 from duat_jax.survey import run
 from duat_jax.survey.measure import DRAWN, TOP, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
@@ -404,6 +406,35 @@ def test_the_command_names_every_file_that_it_cant_read(tmp_path):
     ):
         assert message in done.output.replace("\n", " "), done.output
     assert "1/4 for the first" in command(__file__, "--out", tmp_path / "s", "--shard", "x").output.replace("\n", " ")
+
+
+def test_a_full_disk_is_one_line_and_what_was_written_is_whole(finished, tmp_path, monkeypatch):
+    """A disk with room for so many files; on the next one the system reports that it is full, and names none."""
+    corpus, place = tmp_path / "corpus.jsonl", tmp_path / "survey"
+    corpus.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
+    sync = os.fsync
+    for room, name in {
+        0: "corpus.safetensors",
+        1: "manifest.json",
+        4: "000003.safetensors",
+        5: "heads.parquet",
+    }.items():
+        left = iter(range(room))
+
+        def sync_with_room(file, left=left):
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            sync(file)
+
+        monkeypatch.setattr(os, "fsync", sync_with_room)
+        done = command(corpus, "--out", place, "--tokens", TOKENS)
+        last = done.stderr.splitlines()[-1]
+        assert done.exit_code == NOT_WRITTEN and "Traceback" not in done.stderr
+        assert re.fullmatch(f"duat: .*/{name} couldn't be written: No space left on device; finished .*", last), last
+        assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.setattr(os, "fsync", sync)
+    assert command(corpus, "--out", place, "--tokens", TOKENS).exit_code == 0
+    assert files(place) == files(finished[1])
 
 
 @pytest.mark.slow

@@ -30,7 +30,11 @@ ANSWERS_WITHIN = 10.0
 
 def survey(
     texts: Annotated[
-        list[Path], typer.Argument(help="Files: .jsonl or .parquet with a field 'text', or one text in each.")
+        list[str],
+        typer.Argument(
+            help="Files: .jsonl or .parquet with a field 'text', or one text in each; paths, or addresses such as"
+            " s3://BUCKET/FILE and zip://FILE::ARCHIVE."
+        ),
     ],
     out: Annotated[
         Path, typer.Option(help="Directory of the survey; one that was begun there, with the same texts, goes on.")

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 import duckdb
+import fsspec
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +33,7 @@ from duat_jax.cli.output import NOT_WRITTEN
 from duat_jax.survey import run
 from duat_jax.survey.measure import DRAWN, TOP, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
+from duat_jax.survey.texts import read_corpus
 from experiments import smollm2
 
 TEXTS = [
@@ -406,6 +409,45 @@ def test_the_command_names_every_file_that_it_cant_read(tmp_path):
     ):
         assert message in done.output.replace("\n", " "), done.output
     assert "1/4 for the first" in command(__file__, "--out", tmp_path / "s", "--shard", "x").output.replace("\n", " ")
+
+
+def test_addresses_are_read_by_fsspec(finished, tmp_path):
+    """In memory every kind of file; for the command an archive, which is measured already."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"text": TEXTS})
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/corpus.jsonl", frame.to_json(orient="records", lines=True).encode())
+    memory.pipe("/corpus.parquet", frame.to_parquet())
+    memory.pipe("/corpus.txt", TEXTS[0].encode())
+    for name, texts in {"jsonl": TEXTS, "parquet": TEXTS, "txt": TEXTS[:1]}.items():
+        assert read_corpus([f"memory://corpus.{name}"]) == texts
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as archive:
+        archive.writestr("corpus.jsonl", memory.cat("/corpus.jsonl"))
+    address = f"zip://corpus.jsonl::file://{tmp_path}/texts.zip"
+    shutil.copytree(finished[1], tmp_path / "survey")
+    done = command(address, "--out", tmp_path / "survey", "--tokens", TOKENS)
+    assert done.exit_code == 0 and "7 measured already" in done.stderr, done.output
+    assert files(tmp_path / "survey") == files(finished[1])
+
+
+def test_addresses_that_cant_be_read_are_one_line(tmp_path):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "texts.zip").write_text("no archive")
+    for address, message in {
+        "memory://nowhere.txt": "can't be read: FileNotFoundError: /nowhere.txt",
+        "carrier-pigeon://a.txt": "can't be read: Protocol not known: carrier-pigeon",
+        "s3://bucket/a.jsonl": "can't be read: Install s3fs",
+        f"file://{tmp_path}/empty.txt": "is empty",
+        f"file://{tmp_path}/*.md": "can't be read: ",
+        f"zip://a.txt::file://{tmp_path}/texts.zip": "can't be read: BadZipFile: File is not a zip file",
+        f"zip://a.txt::{tmp_path}/nowhere.zip": "can't be read: No such file or directory",
+    }.items():
+        with pytest.raises(duat.BadText, match="^[^\n]*$") as refused:
+            read_corpus([address])
+        assert f"{address} {message}" in str(refused.value)
+    done = command("memory://nowhere.txt", "--out", tmp_path / "survey")
+    assert done.exit_code == 2 and done.stderr.startswith("duat: memory://nowhere.txt can't be read")
 
 
 def test_a_full_disk_is_one_line_and_what_was_written_is_whole(finished, tmp_path, monkeypatch):

@@ -26,6 +26,9 @@ def write_file(path: Path, content: bytes) -> None:
     Args:
         path: the file.
         content: its content.
+
+    Raises:
+        OSError: naming the file, such as of a full disk.
     """
     temporary = temporary_path(path)
     try:
@@ -34,6 +37,9 @@ def write_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path.resolve())
+    except OSError as error:
+        error.filename = str(path)  # not the temporary one; that of a full disk is none
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """Progress bars on standard error."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from duat_jax.live.work import COMPILED, LOWERED, program_name
 
 if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
     from rich.text import Text
 
 MINUTE = 60.0
@@ -60,12 +62,14 @@ def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
 
 
 @contextmanager
-def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str, unit: str, *, rate: tuple[int, str] | None = None) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of a task on standard error: as a bar in a terminal, elsewhere as a line every minute.
 
     Args:
         title: the title of the task.
         unit: the unit that is counted.
+        rate: what each unit has, such as `(8192, "tokens")`, to show how many are done in a second; the number that is
+            reported first is then what was done before.
 
     Yields:
         A function of the number done so far and the number of all.
@@ -83,27 +87,44 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(title, unit)
+        yield _lines(title, unit, rate)
         return
     times = TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
     counts = TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit)
-    with Progress(*counts, *times, RenderableColumn(Compiling()), console=console, transient=True) as bar:
+    columns = *counts, *([] if rate is None else [_speed_column(*rate)]), *times, RenderableColumn(Compiling())
+    period = 30.0 if rate is None else math.inf  # a unit may take longer than the 30 seconds that are averaged over
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(title: str, unit: str) -> Callable[[int, int], None]:
+def _speed_column(each: int, name: str) -> "ProgressColumn":
+    """Return a column of a bar that says how many are done in a second, each unit having as many."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed * each:,.0f} {name}/s")
+
+    return Speed()
+
+
+def _lines(title: str, unit: str, rate: tuple[int, str] | None = None) -> Callable[[int, int], None]:
     """Return a function that prints a line at most once a minute, for logs and notebooks."""
     began = last = time.monotonic()
+    before = 0 if rate is None else None
 
     def report(done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, before
+        before = done if before is None else before
         now = time.monotonic()
         if now - last >= MINUTE:
             last = now
-            left = (now - began) / max(done, 1) * (total - done)
+            left = (now - began) / max(done - before, 1) * (total - done)
+            speed = "" if rate is None else f"{(done - before) * rate[0] / (now - began):,.0f} {rate[1]}/s, "
             print(
-                f"{title}: {done} of {total} {unit}, {(now - began) / MINUTE:.0f} min elapsed, about"
+                f"{title}: {done} of {total} {unit}, {speed}{(now - began) / MINUTE:.0f} min elapsed, about"
                 f" {left / MINUTE:.0f} left",
                 file=sys.stderr,
                 flush=True,

@@ -1,7 +1,9 @@
 """The command `duat survey`."""
 
-from contextlib import ExitStack
-from functools import partial
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,7 @@ from duat_jax.cli.output import one_line_errors, show
 from duat_jax.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Executor, ProcessPoolExecutor
 
     from rich.console import RenderableType
 
@@ -22,10 +24,17 @@ if TYPE_CHECKING:
 SHOWN = 10
 """The number of neurons that the command lists."""
 
+ANSWERS_WITHIN = 10.0
+"""The seconds in which Dask's scheduler has to answer."""
+
 
 def survey(
     texts: Annotated[
-        list[Path], typer.Argument(help="Files: .jsonl or .parquet with a field 'text', or one text in each.")
+        list[str],
+        typer.Argument(
+            help="Files: .jsonl or .parquet with a field 'text', or one text in each; paths, or addresses such as"
+            " s3://BUCKET/FILE and zip://FILE::ARCHIVE."
+        ),
     ],
     out: Annotated[
         Path, typer.Option(help="Directory of the survey; one that was begun there, with the same texts, goes on.")
@@ -37,19 +46,24 @@ def survey(
         str, typer.Option(help="I/N measures every N-th part from the I-th on, on one of N machines.")
     ] = "1/1",
     workers: Annotated[int, typer.Option(min=1, help="Number of processes, each of which reads the model.")] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786, whose workers measure the parts."),
+    ] = None,
 ) -> None:
     """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet."""
-    with one_line_errors():
+    with one_line_errors(out, resumable=True):
         start_jax(float64=dtype is Dtype.float64)
         from rich.text import Text
 
+        from duat_jax.survey.run import PART
         from duat_jax.survey.run import survey as run
         from duat_jax.survey.texts import read_corpus
 
         corpus = read_corpus(texts)
         with ExitStack() as stack:
-            executor = stack.enter_context(_processes(workers, dtype)) if workers > 1 else None
-            progress = stack.enter_context(progress_bar("Surveying", "parts"))
+            executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
+            progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
             found = run(
                 model,
                 corpus,
@@ -58,6 +72,7 @@ def survey(
                 dtype=dtype.value,
                 shard=_shard(shard),
                 executor=executor,
+                on_start=lambda size: typer.echo(size, err=True),
                 progress=progress,
             )
         if found is None:
@@ -75,13 +90,49 @@ def _shard(written: str) -> tuple[int, int]:
     return int(index), int(count)
 
 
-def _processes(workers: int, dtype: Dtype) -> "ProcessPoolExecutor":
+def _executor(workers: int, dask: str | None) -> "AbstractContextManager[Executor]":
+    from duat_jax.errors import BadText
+
+    if dask is None:
+        return _processes(workers)
+    if workers > 1:
+        raise BadText("--workers starts processes here, and --dask has workers of its own: give one of them")
+    return _dask(dask)
+
+
+def _processes(workers: int) -> "ProcessPoolExecutor":
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=partial(start_jax, float64=dtype is Dtype.float64)
-    )
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=start_jax)
+
+
+@contextmanager
+def _dask(address: str) -> "Iterator[Executor]":
+    """Yield an executor of Dask's workers; what is asked of them and not done is cancelled in the end."""
+    from duat_jax.errors import BadText, DuatError
+
+    try:
+        from distributed import Client
+        from distributed.comm import connect
+    except ImportError as error:
+        raise DuatError(f"--dask needs {error.name}: pip install 'duat-jax[dask]'") from None
+    # It prints the errors that are raised, with their tracebacks.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+
+    async def reach() -> None:
+        async with asyncio.timeout(ANSWERS_WITHIN):  # the client's own limit leaves out a server that says nothing
+            await (await connect(address)).close()
+
+    try:
+        asyncio.run(reach())
+        client = Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        why = str(error) or f"no scheduler answers within {ANSWERS_WITHIN:.0f} s"
+        raise BadText(f"--dask {address}: {why}; give the address that the scheduler prints") from None
+    with client:
+        # A part is a file: whether it was measured is what the directory says, not a result that Dask remembers.
+        yield client.get_executor(pure=False)
 
 
 def _table(found: "Survey") -> "RenderableType":

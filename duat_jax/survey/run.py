@@ -2,25 +2,29 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, as_completed
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Int
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import BadCheckpoint, BadText, DuatError
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.files import write_file
+from duat_jax.models.checkpoint.hub import PREFIX
 from duat_jax.models.loader import load, load_config
 from duat_jax.models.transformer import Transformer
 from duat_jax.survey.measure import measure
+from duat_jax.survey.size import Size, bytes_of_part, bytes_of_tables
 from duat_jax.survey.state import State, flat, merge_all, nested
 from duat_jax.survey.tables import Survey, read, require_tables, write
 
@@ -36,6 +40,14 @@ VERSION = 1
 """The version of the format of parts."""
 
 
+class _Surveyed(NamedTuple):
+    """The surveyed model, as a worker finds it: its path, the dtype of its parameters, and its hash."""
+
+    name: str | None
+    dtype: str
+    fingerprint: str
+
+
 def survey(
     model: Path | str | None,
     texts: Sequence[str],
@@ -45,6 +57,7 @@ def survey(
     dtype: str = "float32",
     shard: tuple[int, int] = (1, 1),
     executor: Executor | None = None,
+    on_start: Callable[[Size], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Survey | None:
     """Measure over a corpus what every neuron, head and bias of a language model does for the tokens that stand there.
@@ -64,7 +77,8 @@ def survey(
             directory; the tables are written by whichever finishes last.
         executor: measures the parts, for example a `ProcessPoolExecutor` or Dask's; its workers read the model and
             the directory by their paths. Here, one after the other, if absent.
-        progress: called after each part with the number of parts that are there, and of all in this shard.
+        on_start: called with the survey's size before the first part is measured.
+        progress: called then, and after each part, with the number of parts that are there, and of all in this shard.
 
     Returns:
         The survey's tables; nothing where other shards' parts are missing.
@@ -85,7 +99,7 @@ def survey(
     place, (index, count) = Path(directory), shard
     if not 1 <= index <= count:
         raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
-    name = None if model is None else str(model)
+    name = None if model is None else _absolute(str(model))
     config = load_config(name)
     if config.head.kind != "next token":
         raise DuatError(f"the model's head is {config.head.kind!r}: only models of the next token are surveyed")
@@ -96,7 +110,7 @@ def survey(
     loaded, tokenizer = load(name, tokenizer=True, dtype=dtype)
     corpus = windows(stream(tokenizer, texts), None, tokens)
     number = -(-len(corpus) // PART)
-    manifest = {
+    manifest: dict[str, Any] = {
         "version": VERSION,
         "model": fingerprint(loaded, config),
         "corpus": sha256(corpus.tobytes()).hexdigest(),
@@ -109,11 +123,15 @@ def survey(
     parts = range(index - 1, number, count)
     missing = [part for part in parts if not _file(place, part).exists()]
     done = len(parts) - len(missing)
-    _model.cache_clear()  # for executors of threads: the checkpoint may have changed since
-    for _ in _measured(loaded, (name, dtype), place, missing, executor):
+    if on_start is not None:
+        size = bytes_of_part(config), bytes_of_tables(config, corpus.shape)
+        on_start(Size(corpus.size, len(corpus), number, len(parts), done, *size))
+    report = progress or (lambda done, total: None)
+    report(done, len(parts))
+    surveyed = _Surveyed(name, dtype, manifest["model"])
+    for _ in _measured(loaded, surveyed, place, missing, executor):
         done += 1
-        if progress is not None:
-            progress(done, len(parts))
+        report(done, len(parts))
     if not all(_file(place, part).exists() for part in range(number)):
         return None
     state = merge_all(_kept(place, part) for part in range(number))
@@ -164,36 +182,60 @@ def _read(file: Path, made: Callable[[dict[str, np.ndarray]], Result]) -> Result
         raise DuatError(f"{file} is damaged ({error}): remove it, and run the same again") from None
 
 
+def _absolute(name: str) -> str:
+    """Return the name of a model that means the same in workers, which may run in other directories."""
+    return name if name.startswith(PREFIX) else str(Path(name).absolute())
+
+
 @lru_cache(maxsize=1)
-def _model(name: str | None, dtype: str) -> Transformer:
-    return load(name, dtype=dtype)
+def _model(surveyed: _Surveyed) -> Transformer:
+    """Load the surveyed model in a worker, once; again if it has changed since another survey."""
+    model = load(surveyed.name, dtype=surveyed.dtype)
+    if fingerprint(model, model.config) != surveyed.fingerprint:
+        raise BadCheckpoint(f"{surveyed.name} is another model where a worker runs: copy the surveyed one there")
+    return model
 
 
-def _measure_part(model: tuple[str | None, str], place: str, part: int) -> int:
+def _measure_part(surveyed: _Surveyed, place: str, part: int) -> int:
     """Measure a part in a worker, which reads the model once."""
-    _measure_with(_model(*model), Path(place), part)
+    with _numbers_of(surveyed.dtype):
+        model = _model(surveyed)
+    _measure_with(model, surveyed.dtype, Path(place), part)
     return part
 
 
-def _measure_with(model: Transformer, place: Path, part: int) -> None:
+def _measure_with(model: Transformer, dtype: str, place: Path, part: int) -> None:
     corpus = _read(place / CORPUS, itemgetter("windows"))
-    state = measure(model, corpus[part * PART : (part + 1) * PART], part * PART)
+    with _numbers_of(dtype):
+        state = measure(model, corpus[part * PART : (part + 1) * PART], part * PART)
     write_file(_file(place, part), save(flat(state)))
 
 
+def _numbers_of(dtype: str) -> AbstractContextManager[None]:
+    """Let JAX have float64 if the parameters have it, however the process that measures is configured."""
+    return jax.enable_x64(dtype == "float64")
+
+
 def _measured(
-    model: Transformer, named: tuple[str | None, str], place: Path, parts: Sequence[int], executor: Executor | None
+    model: Transformer, surveyed: _Surveyed, place: Path, parts: Sequence[int], executor: Executor | None
 ) -> Iterator[int]:
     """Measure parts, and yield each that is kept."""
     if executor is None:
         for part in parts:
-            _measure_with(model, place, part)
+            _measure_with(model, surveyed.dtype, place, part)
             yield part
         return
+    submitted = list[Future[int]]()
     try:
-        for finished in as_completed(
-            [executor.submit(_measure_part, named, str(place.absolute()), part) for part in parts]
-        ):
+        for part in parts:
+            submitted.append(executor.submit(_measure_part, surveyed, str(place.absolute()), part))
+        for finished in as_completed(submitted):
             yield finished.result()
-    except BrokenExecutor:
-        raise DuatError("a worker died: run the same again, and what it left is measured then") from None
+    except Exception as error:
+        # Dask's error is no subclass, and its scheduler's end cancels what it was asked for.
+        if isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker":
+            raise DuatError("a worker died: run the same again, and what it left is measured then") from None
+        raise
+    finally:
+        for future in submitted:
+            future.cancel()

@@ -1,28 +1,32 @@
-"""The texts of a corpus, read from files."""
+"""The texts of a corpus, read from local files and from addresses of fsspec."""
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
-from duat_jax.errors import BadText
-from duat_jax.evaluation.running_text import read_texts
+from duat_jax.errors import BadText, DuatError
 from duat_jax.survey.tables import require_tables
 
 FIELD = "text"
 """The field of JSONL, and the column of Parquet, that holds a text."""
 
+REMOTE = "://"
+"""The sign of an address, which no local path has."""
 
-def read_corpus(paths: Iterable[Path]) -> list[str]:
+
+def read_corpus(paths: Iterable[Path | str]) -> list[str]:
     """Read the texts of files: `.jsonl` and `.parquet` have a field `text`, any other file is one text.
 
     Args:
-        paths: the files.
+        paths: local files, or addresses of fsspec, such as `s3://bucket/corpus.jsonl` or `zip://a.txt::texts.zip`.
 
     Raises:
         BadText: naming every file that can't be read, and why.
     """
     texts, problems = list[str](), list[str]()
-    for path in paths:
+    for path in map(str, paths):
         try:
             texts += _read(path)
         except BadText as error:
@@ -32,33 +36,64 @@ def read_corpus(paths: Iterable[Path]) -> list[str]:
     return texts
 
 
-def _read(path: Path) -> list[str]:
-    if path.suffix not in (".jsonl", ".parquet"):
-        return read_texts([path])
+def _read(path: str) -> list[str]:
+    kind = _suffix(path)
+    read = {".jsonl": _rows_of_jsonl, ".parquet": _rows_of_parquet}.get(kind, _one_text)
     try:
-        rows = _rows_of_parquet(path) if path.suffix == ".parquet" else _rows_of_jsonl(path)
-    except OSError as error:
-        raise BadText(f"{path} can't be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise BadText(f"{path} can't be read: {error}") from None
+        with _opened(path) as file:
+            rows = read(file)
+    except DuatError as error:
+        raise BadText(f"{path} {error}") from None
+    except UnicodeDecodeError:
+        raise BadText(f"{path} isn't UTF-8 text") from None
+    except Exception as error:
+        # Every file system of fsspec has errors of its own, some of several lines.
+        if REMOTE not in path and not isinstance(error, OSError | ValueError):
+            raise
+        name = "" if isinstance(error, ImportError | ValueError) else f"{type(error).__name__}: "
+        why = getattr(error, "strerror", None) or f"{name}{error}"
+        raise BadText(f"{path} can't be read: {' '.join(why.split())}") from None
     wrong = next((i for i, text in enumerate(rows) if not isinstance(text, str)), None)
     if wrong is not None:
         raise BadText(f"{path}: row {wrong} has no {FIELD!r} that is a string")
     return [text for text in rows if isinstance(text, str) and text.strip()]
 
 
-def _rows_of_jsonl(path: Path) -> list[object]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.strip()]
+def _suffix(path: str) -> str:
+    """Return how the name of a file ends; of a chain of addresses, such as `zip://a.jsonl::s3://b.zip`, the first."""
+    if REMOTE in path:
+        path = next(part for part in path.split("::") if REMOTE in part).partition("?")[0]
+    return PurePosixPath(path).suffix
+
+
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    if REMOTE not in path:
+        return open(path, "rb")
+    try:
+        import fsspec
+    except ImportError:
+        raise DuatError("needs fsspec: pip install 'duat-jax[survey]'") from None
+    return fsspec.open(path, "rb")
+
+
+def _one_text(file: BinaryIO) -> list[object]:
+    text = file.read().decode()
+    if not text.strip():
+        raise DuatError("is empty")
+    return [text]
+
+
+def _rows_of_jsonl(file: BinaryIO) -> list[object]:
+    rows = [json.loads(line) for line in file if line.strip()]
     return [row.get(FIELD) if isinstance(row, dict) else None for row in rows]
 
 
-def _rows_of_parquet(path: Path) -> list[object]:
+def _rows_of_parquet(file: BinaryIO) -> list[object]:
     require_tables()
     from pyarrow.lib import ArrowException
     from pyarrow.parquet import read_table
 
     try:
-        return read_table(path, columns=[FIELD])[FIELD].to_pylist()
+        return read_table(file, columns=[FIELD])[FIELD].to_pylist()
     except (ArrowException, KeyError) as error:
-        raise BadText(f"{path} has no column {FIELD!r}, or isn't Parquet: {error}") from None
+        raise DuatError(f"has no column {FIELD!r}, or isn't Parquet: {error}") from None

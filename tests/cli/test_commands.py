@@ -155,6 +155,15 @@ def test_progress_without_a_terminal_is_a_line_a_minute(monkeypatch, capsys):
     ]
 
 
+def test_progress_with_a_rate_counts_from_what_was_done_before(monkeypatch, capsys):
+    now = iter([0.0, 0.0, 30.0, 60.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.progress_bar("Surveying", "parts", rate=(6000, "tokens")) as report:
+        for done in (4, 5, 6):
+            report(done, 10)
+    assert capsys.readouterr().err == "Surveying: 6 of 10 parts, 200 tokens/s, 1 min elapsed, about 2 left\n"
+
+
 @pytest.mark.parametrize("versus", [(), ("--versus", "y = 1")])
 def test_a_page_is_written_and_its_size_said(tmp_path, versus):
     file = tmp_path / "page.html"

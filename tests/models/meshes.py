@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from helpers import close
+from helpers import close, near
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import duat_jax as duat
 from benchmarks.collectives import sent
+from benchmarks.invariance import differences
 from duat_jax.models.config import Config, Head
 from duat_jax.models.mesh import divide
 from duat_jax.models.transformer import Transformer
@@ -154,13 +155,24 @@ def sent_between_devices(key_value_heads: int, tokens: int) -> None:
     assert rest <= small | {sums[1], both[1]}, rest
 
 
+def invariance() -> None:
+    """A text's contributions and logits alone, in a batch, padded and on divided devices differ by rounding alone."""
+    found = differences("embedded", "float64")
+    assert len(found) == 3
+    for way, numbers in found.items():
+        near([numbers["contributions"], numbers["logits"]], 0, within=numbers["tolerance"], message=way)
+
+
 if __name__ == "__main__":
     assert jax.device_count() == 8
     jax.config.update("jax_enable_x64", True)
     command, *given = sys.argv[1:]
-    if command == "answers":
+    if command in ("answers", "invariance"):
         jax.config.update("jax_disable_most_optimizations", True)
+    if command == "answers":
         compare(*given)
+    elif command == "invariance":
+        invariance()
     elif command == "sent":
         sent_between_devices(*map(int, given))
     else:

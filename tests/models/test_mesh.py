@@ -36,6 +36,11 @@ def test_the_answers_of_every_kind_of_model_on_every_mesh_are_those_of_one_devic
     run_on_eight_devices("answers", kind, "2x4", "8x1", "1x8")
 
 
+@pytest.mark.slow
+def test_how_a_text_is_read_changes_its_contributions_and_logits_by_rounding():
+    run_on_eight_devices("invariance")
+
+
 @pytest.mark.parametrize(
     ("key_value_heads", "tokens"),
     [(8, 600), pytest.param(4, 600, marks=pytest.mark.slow), pytest.param(8, 64, marks=pytest.mark.slow)],

@@ -1,6 +1,7 @@
 """Surveys: sums against explanations, merging in any grouping, the same bytes from one worker or many, resuming."""
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -9,31 +10,38 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 import duckdb
+import fsspec
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import ENCODER, GOLDEN
-from helpers import close, near
+from helpers import close, near, relative
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.cli.output import NOT_WRITTEN
 from duat_jax.survey import run
 from duat_jax.survey.measure import DRAWN, TOP, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
+from duat_jax.survey.texts import read_corpus
+from experiments import smollm2
 
 TEXTS = [
     (Path(duat.__file__).parent / name).read_text(encoding="utf-8") for name in ("errors.py", "files.py", "saved.py")
 ]
 TOKENS = 8
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "survey.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +177,55 @@ def test_shards_and_workers_give_the_same_bytes(finished, tmp_path):
         assert files(tmp_path / other) == expected
 
 
+def sizes(model, texts, directory, **options):
+    """Survey, and return the size that was said, and the true sizes of the first part and of all tables."""
+    said = []
+    duat.survey.survey(model, texts, directory, on_start=said.append, **options)
+    tables = sum(path.stat().st_size for path in directory.glob("*.parquet"))
+    return said[0], (directory / "parts" / "000000.safetensors").stat().st_size, tables
+
+
+@pytest.mark.parametrize("name", ["embedded", pytest.param("SmolLM2", marks=pytest.mark.slow)])
+def test_the_size_is_said_before_the_first_part(name, tmp_path):
+    model = {"embedded": lambda: None, "SmolLM2": smollm2.path}[name]()
+    said, part, tables = sizes(model, TEXTS, tmp_path / "survey", tokens=TOKENS)
+    relative(said.part_bytes, part, within=0.02)
+    relative(said.table_bytes, tables, within=0.2)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_size_of_a_small_models_part_is_said(name, tmp_path):
+    """Its tables say nothing: texts of its few tokens, and activations that are equal, are compressed more."""
+    said, part, _ = sizes(GOLDEN / name, TEXTS[:1], tmp_path / "survey", tokens=4)
+    relative(said.part_bytes, part, within=0.1)
+
+
+def test_the_page_shows_the_size_that_is_said(tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(size):
+        raise Stopped(size)
+
+    license_text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    with pytest.raises(Stopped) as stopped:
+        duat.survey.survey(None, [license_text], tmp_path / "survey", tokens=64, on_start=stop)
+    assert f"\n{stopped.value}\n" in PAGE
+
+
+def test_the_size_counts_what_is_there(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "survey")
+    (tmp_path / "survey" / "parts" / "000002.safetensors").unlink()
+    corpus, reports = corpus_of(finished[1]), []
+    options = {"shard": (1, 2), "progress": lambda *numbers: reports.append(numbers)}
+    said, _, _ = sizes(None, TEXTS, tmp_path / "survey", tokens=TOKENS, **options)
+    assert said[:5] == (corpus.size, len(corpus), 7, 4, 3) and reports == [(3, 4), (4, 4)]
+    words = (
+        f"{corpus.size:,} tokens in {len(corpus)} windows, 7 parts of about 3.8 MB, 4 in this shard, 3 measured already"
+    )
+    assert str(said).startswith(words)
+
+
 def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
     _, directory = finished
     measured = []
@@ -179,6 +236,38 @@ def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
     (directory / "parts" / "000001.safetensors").unlink()
     duat.survey.survey(None, TEXTS, directory, tokens=TOKENS)
     assert measured == [run.PART] and files(directory) == expected
+
+
+def test_a_part_that_fails_cancels_the_others(tmp_path, monkeypatch):
+    begun = []
+
+    def fails(model, windows, first):
+        begun.append(first)
+        raise duat.NotFinite("no number")
+
+    monkeypatch.setattr(run, "measure", fails)
+    with ThreadPoolExecutor(1) as executor, pytest.raises(duat.NotFinite):
+        duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=executor)
+    assert len(begun) < 4 < len(corpus_of(tmp_path / "survey")) / run.PART  # the worker goes on until it is told
+
+
+def test_workers_load_a_changed_model_again_and_refuse_another_one(tmp_path, monkeypatch):
+    """A worker outlives a survey, and may run where the same path leads to another model."""
+    shutil.copytree(GOLDEN / "gpt2", tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    options = {"tokens": 4, "dtype": "float64"}
+    weights = tmp_path / "model" / "model.safetensors"
+    with ThreadPoolExecutor(1) as executor:
+        duat.survey.survey("model", TEXTS[:1], "before", **options, executor=executor)
+        changed = {name: array * 1.5 for name, array in run.load_file(weights).items()}
+        weights.write_bytes(run.save(changed))
+        duat.survey.survey("model", TEXTS[:1], "after", **options, executor=executor)
+        duat.survey.survey("model", TEXTS[:1], "alone", **options)
+        assert files(tmp_path / "after") == files(tmp_path / "alone") != files(tmp_path / "before")
+        monkeypatch.setattr(run, "fingerprint", lambda *given: "another")
+        surveyed = run._Surveyed("model", "float64", "here")
+        with pytest.raises(duat.BadCheckpoint, match="model is another model where a worker runs"):
+            executor.submit(run._measure_part, surveyed, "after", 0).result()
 
 
 class Dying(ThreadPoolExecutor):
@@ -266,8 +355,7 @@ def test_the_tables_are_asked_by_duckdb(finished):
 
 def test_every_question_of_the_page_is_answered(finished):
     _, directory = finished
-    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
-    questions = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    questions = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     assert len(questions) == 5
     for question in questions:
         duckdb.sql(re.sub(r"'(?:survey|code|prose|base|tuned)/", f"'{directory}/", question)).fetchall()
@@ -303,6 +391,7 @@ def test_the_command_reads_every_kind_of_file(finished, tmp_path):
         done = command(tmp_path / name, "--out", tmp_path / name.replace(".", "-"), "--tokens", TOKENS)
         assert done.exit_code == 0, done.output
         assert f"{survey.manifest['predicted']:,} tokens" in done.output and "margin" in done.output
+        assert "7 parts of about 3.8 MB, 0 measured already" in done.stderr
         pd.testing.assert_frame_equal(duat.survey.open(tmp_path / name.replace(".", "-")).heads, survey.heads)
 
 
@@ -320,6 +409,74 @@ def test_the_command_names_every_file_that_it_cant_read(tmp_path):
     ):
         assert message in done.output.replace("\n", " "), done.output
     assert "1/4 for the first" in command(__file__, "--out", tmp_path / "s", "--shard", "x").output.replace("\n", " ")
+
+
+def test_addresses_are_read_by_fsspec(finished, tmp_path):
+    """In memory every kind of file; for the command an archive, which is measured already."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"text": TEXTS})
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/corpus.jsonl", frame.to_json(orient="records", lines=True).encode())
+    memory.pipe("/corpus.parquet", frame.to_parquet())
+    memory.pipe("/corpus.txt", TEXTS[0].encode())
+    for name, texts in {"jsonl": TEXTS, "parquet": TEXTS, "txt": TEXTS[:1]}.items():
+        assert read_corpus([f"memory://corpus.{name}"]) == texts
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as archive:
+        archive.writestr("corpus.jsonl", memory.cat("/corpus.jsonl"))
+    address = f"zip://corpus.jsonl::file://{tmp_path}/texts.zip"
+    shutil.copytree(finished[1], tmp_path / "survey")
+    done = command(address, "--out", tmp_path / "survey", "--tokens", TOKENS)
+    assert done.exit_code == 0 and "7 measured already" in done.stderr, done.output
+    assert files(tmp_path / "survey") == files(finished[1])
+
+
+def test_addresses_that_cant_be_read_are_one_line(tmp_path):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "texts.zip").write_text("no archive")
+    for address, message in {
+        "memory://nowhere.txt": "can't be read: FileNotFoundError: /nowhere.txt",
+        "carrier-pigeon://a.txt": "can't be read: Protocol not known: carrier-pigeon",
+        "s3://bucket/a.jsonl": "can't be read: Install s3fs",
+        f"file://{tmp_path}/empty.txt": "is empty",
+        f"file://{tmp_path}/*.md": "can't be read: ",
+        f"zip://a.txt::file://{tmp_path}/texts.zip": "can't be read: BadZipFile: File is not a zip file",
+        f"zip://a.txt::{tmp_path}/nowhere.zip": "can't be read: No such file or directory",
+    }.items():
+        with pytest.raises(duat.BadText, match="^[^\n]*$") as refused:
+            read_corpus([address])
+        assert f"{address} {message}" in str(refused.value)
+    done = command("memory://nowhere.txt", "--out", tmp_path / "survey")
+    assert done.exit_code == 2 and done.stderr.startswith("duat: memory://nowhere.txt can't be read")
+
+
+def test_a_full_disk_is_one_line_and_what_was_written_is_whole(finished, tmp_path, monkeypatch):
+    """A disk with room for so many files; on the next one the system reports that it is full, and names none."""
+    corpus, place = tmp_path / "corpus.jsonl", tmp_path / "survey"
+    corpus.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
+    sync = os.fsync
+    for room, name in {
+        0: "corpus.safetensors",
+        1: "manifest.json",
+        4: "000003.safetensors",
+        5: "heads.parquet",
+    }.items():
+        left = iter(range(room))
+
+        def sync_with_room(file, left=left):
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            sync(file)
+
+        monkeypatch.setattr(os, "fsync", sync_with_room)
+        done = command(corpus, "--out", place, "--tokens", TOKENS)
+        last = done.stderr.splitlines()[-1]
+        assert done.exit_code == NOT_WRITTEN and "Traceback" not in done.stderr
+        assert re.fullmatch(f"duat: .*/{name} couldn't be written: No space left on device; finished .*", last), last
+        assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.setattr(os, "fsync", sync)
+    assert command(corpus, "--out", place, "--tokens", TOKENS).exit_code == 0
+    assert files(place) == files(finished[1])
 
 
 @pytest.mark.slow

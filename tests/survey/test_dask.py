@@ -1,0 +1,114 @@
+"""Surveys on workers of Dask: a worker that is killed, one that dies for good, and addresses where nobody answers."""
+
+import os
+import re
+import signal
+import socket
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import pytest
+from distributed import Client, LocalCluster
+from typer.testing import CliRunner
+
+import duat_jax as duat
+from duat_jax.cli import application
+
+TEXTS = [Path(duat.__file__).parent / name for name in ("errors.py", "files.py", "saved.py")]
+TOKENS = 8
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A client of three processes, configured as the suite is, so that they compile the same programs."""
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_disable_most_optimizations",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        for name in names:
+            environment.setenv(name.upper(), str(jax.config.values[name]))
+        with (
+            LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """The files of the survey that one process measures."""
+    directory = tmp_path_factory.mktemp("survey") / "one"
+    survey(directory)
+    return files(directory)
+
+
+def files(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def survey(directory, **options):
+    return duat.survey.survey(None, [path.read_text() for path in TEXTS], directory, tokens=TOKENS, **options)
+
+
+def command(directory, *arguments):
+    given = ["survey", *TEXTS, "--tokens", TOKENS, "--out", directory, *arguments]
+    return CliRunner().invoke(application, list(map(str, given)))
+
+
+def kill_one_that_works(client):
+    """Kill a worker process in the middle of its part."""
+    address = next(address for address, parts in client.processing().items() if parts)
+    os.kill(client.run(os.getpid)[address], signal.SIGKILL)
+    return address
+
+
+def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        done = command(tmp_path / "survey", "--dask", cluster.scheduler_address)
+    assert done.exit_code == 0, done.output
+    assert files(tmp_path / "survey") == one
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(client, one, tmp_path):
+    """Dask gives a killed worker's parts to others, four times if nothing else is said; then it is one line."""
+    killed = []
+
+    def kill(done, total):
+        if not killed:
+            killed.append(kill_one_that_works(client))
+
+    executor = client.get_executor(pure=False)
+    survey(tmp_path / "killed", executor=executor, progress=kill)
+    assert killed and killed[0] not in client.run(os.getpid)
+    assert files(tmp_path / "killed") == one
+
+    client.cluster.scheduler.allowed_failures = 0
+    killed.clear()
+    with pytest.raises(duat.DuatError, match="^a worker died: run the same again[^\n]*$"):
+        survey(tmp_path / "dying", executor=executor, progress=kill)
+    done = command(tmp_path / "dying", "--dask", client.scheduler.address)
+    assert done.exit_code == 0, done.output
+    assert files(tmp_path / "dying") == one
+
+
+def test_addresses_where_no_scheduler_answers_are_one_line(tmp_path, monkeypatch):
+    """The last one listens, and says nothing."""
+    monkeypatch.setattr(import_module("duat_jax.cli.survey"), "ANSWERS_WITHIN", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for address, message in {
+            "tcp://127.0.0.1:1": "no scheduler answers within",
+            f"tcp://127.0.0.1:{silent.getsockname()[1]}": "no scheduler answers within",
+            "localhost": "missing port number",
+            "carrier-pigeon://somewhere:1": "unknown address scheme",
+        }.items():
+            done = command(tmp_path / "survey", "--dask", address)
+            assert done.exit_code == 2, done.output
+            assert re.fullmatch(f"duat: --dask {address}: {message}.*\n", done.stderr), done.stderr
+    refused = command(tmp_path / "survey", "--dask", "tcp://127.0.0.1:1", "--workers", 2)
+    assert refused.exit_code == 2 and "give one of them" in refused.stderr
+    assert not (tmp_path / "survey").exists()

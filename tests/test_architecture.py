@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "deprecation",
     "files",
+    "processes",
     "json_record",
     "saved",
     "operators",

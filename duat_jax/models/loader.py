@@ -117,12 +117,17 @@ def _entries(model: Transformer, entry: Entry, places: Mapping[str, Device | Sha
     """Return the number of numbers that an entry of a tensor map adds to memory, shared ones counted once."""
     shapes = [parameter_at(model, path).shape for path in entry.parameters]
     stored = [[math.inf if size is None else size for size in shape] for shape in entry.transform.shapes(shapes)]
-    here = [_entries_here(shape, places[path]) for path, shape in zip(entry.parameters, shapes, strict=True)]
+    here = [entries_here(shape, places[path]) for path, shape in zip(entry.parameters, shapes, strict=True)]
     return int(min(sum(here), sum(map(math.prod, stored))))
 
 
-def _entries_here(shape: tuple[int, ...], place: Device | Sharding | None) -> int:
-    """Return how many of a parameter's numbers this process holds."""
+def entries_here(shape: tuple[int, ...], place: Device | Sharding | None) -> int:
+    """Return how many of a parameter's numbers this process holds.
+
+    Args:
+        shape: the parameter's shape.
+        place: where it is put.
+    """
     if not isinstance(place, Sharding):
         return math.prod(shape)
     return min(math.prod(shape), len(place.addressable_devices) * math.prod(place.shard_shape(shape)))

@@ -137,6 +137,12 @@ PUBLIC = {
 """Lists of public names, which no room imports."""
 
 
+def test_arrays_are_brought_to_the_host_in_one_place():
+    """What JAX offers for it raises for an array that other processes have a part of."""
+    users = [file for file in MODULES if "jax.device_get" in file.read_text(encoding="utf-8")]
+    assert [room_of(file) for file in users] == ["processes"]
+
+
 def test_every_module_stands_in_a_room():
     assert {room_of(file) for file in MODULES} - PUBLIC == set(ROOMS)
     assert {room_of(file) for file in SYMBOLIC} - PUBLIC == set(SYMBOLIC_ROOMS)

@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "deprecation",
     "files",
+    "processes",
     "json_record",
     "saved",
     "operators",
@@ -134,6 +135,12 @@ PUBLIC = {
     *("matrices", "papers"),
 }
 """Lists of public names, which no room imports."""
+
+
+def test_arrays_are_brought_to_the_host_in_one_place():
+    """What JAX offers for it raises for an array that other processes have a part of."""
+    users = [file for file in MODULES if "jax.device_get" in file.read_text(encoding="utf-8")]
+    assert [room_of(file) for file in users] == ["processes"]
 
 
 def test_every_module_stands_in_a_room():

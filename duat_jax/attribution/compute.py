@@ -22,6 +22,7 @@ from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.nn.linear import PRECISION
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -92,7 +93,7 @@ def attribute(
         one = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
         request = ContrastRequest(*one, (), (), ())
     runs = compare_runs(model, request, tokenizer)
-    scores = np.asarray(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
+    scores = on_host(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
     real = slice(len(runs.tokens))
     scores = scores[real] if unit == "token" else scores[:, real]
     if not np.isfinite(scores).all():

@@ -18,6 +18,7 @@ from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
 from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
@@ -263,9 +264,9 @@ def _runs(
         prompt, of_prompt = row((batch.prompts, scores), i)
         for (name, kind), selected in zip(kinds.items(), of_prompt, strict=True):
             if selected is not None:
-                live = kept_and_removed(np.asarray(selected), method)
+                live = kept_and_removed(on_host(selected), method)
                 logit_differences = run(model, prompt, kind, live, replaced[name])
-                found.setdefault(name, []).append(np.asarray(logit_differences, np.float64).tolist())
+                found.setdefault(name, []).append(np.asarray(on_host(logit_differences), np.float64).tolist())
     return found
 
 
@@ -300,7 +301,7 @@ def measure(
         DuatError: if no method has scores for a kind of units.
     """
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
-    clean, corrupted = jax.device_get(differences(model, prompts))
+    clean, corrupted = on_host(differences(model, prompts))
     values_of, done, total = corrupted_values(model, prompts, kinds, mean), 0, len(clean) * len(methods)
     runs_of: dict[str, dict[str, list[list[float]]]] = {name: {} for name in kinds}
 

@@ -20,6 +20,7 @@ from duat_jax.models.targets.base import Reader, Target
 from duat_jax.models.targets.logit import LogProbability
 from duat_jax.models.targets.similarity import Similarity
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -143,7 +144,7 @@ def pin_targets(model: Transformer, questions: Sequence[Question]) -> tuple[Floa
         NotFinite: if a number isn't finite.
     """
     texts, _, readers = _batch(questions, model.config.positions)
-    values, readers = jax.device_get(_whole_texts(model, texts, readers))
+    values, readers = on_host(_whole_texts(model, texts, readers))
     pinned_questions = [question._replace(reader=row(readers, i)) for i, question in enumerate(questions)]
     return _finite(np.asarray(values, np.float64)), pinned_questions
 
@@ -168,7 +169,7 @@ def scores_of(
     Raises:
         NotFinite: if a score isn't finite.
     """
-    scores = np.asarray(_scores(method, model, *_batch(questions, model.config.positions)), np.float64)
+    scores = np.asarray(on_host(_scores(method, model, *_batch(questions, model.config.positions))), np.float64)
     if not np.isfinite(scores).all():
         raise NotFinite(f"{name!r} gives scores that aren't finite: leave it out")
     return [of_text[: len(q.removable)][q.removable] for of_text, q in zip(scores, questions, strict=True)]
@@ -227,7 +228,7 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Reference]]) -> Float[
             # The last batch is filled up, so that one compiled program reads all.
             filled = [rows[i] for i in (batch * AT_ONCE)[:AT_ONCE]]
             readers, texts = stack(reader for reader, _ in filled), stack(t.padded(length) for _, t in filled)
-            values[batch] = np.asarray(_numbers(model, readers, texts), np.float64)[: len(batch)]
+            values[batch] = np.asarray(on_host(_numbers(model, readers, texts)), np.float64)[: len(batch)]
     return _finite(values)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.errors import BadText
 from duat_jax.models.encoding import encode
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -115,5 +116,5 @@ def mean_loss(model: Transformer, ids: Int[np.ndarray, "windows tokens"], *, bat
         rows = ids[start : start + batch]
         # The last batch is filled up, so that one compiled program reads all.
         losses = token_losses(model, jnp.asarray(np.resize(rows, (batch, rows.shape[1]))))
-        total += float(np.asarray(losses, np.float64)[: len(rows)].sum())
+        total += float(np.asarray(on_host(losses), np.float64)[: len(rows)].sum())
     return total / (len(ids) * (ids.shape[1] - 1))

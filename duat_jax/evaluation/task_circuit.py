@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -27,6 +26,7 @@ from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 ENOUGH = 0.5
 """The share of the effect that a circuit has to keep for its size to be chosen."""
@@ -156,7 +156,7 @@ def task_circuits(
     if problems := check_size(size):
         raise BadText("; ".join(problems))
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
-    clean, corrupted = jax.device_get(differences(model, prompts))
+    clean, corrupted = on_host(differences(model, prompts))
     parts, values_of = batches(prompts, mean), corrupted_values(model, prompts, kinds, mean)
     name = f"{method}, one circuit of {', '.join(units)} for all prompts, {fingerprint(prompts)[:16]}"
     means = partial(_mean_scores, model, parts, scorer, tuple(kinds.values()))
@@ -170,7 +170,7 @@ def task_circuits(
             prompt = row(batch.prompts, i)
             replaced = values_of(prompt.corrupted)
             for kind, units_of in kinds.items():
-                found[kind].append(np.asarray(run(model, prompt, units_of, live[kind], replaced[kind])).tolist())
+                found[kind].append(on_host(run(model, prompt, units_of, live[kind], replaced[kind])).tolist())
         return found
 
     for batch in parts:
@@ -192,7 +192,7 @@ def _mean_scores(
     batch_scores = [scores_of(scorer, model, batch.prompts, kinds) for batch in parts]
     found = []
     for of_kind in zip(*batch_scores, strict=True):
-        new = [np.asarray(scores)[: batch.new] for scores, batch in zip(of_kind, parts, strict=True)]
+        new = [on_host(scores)[: batch.new] for scores, batch in zip(of_kind, parts, strict=True)]
         total = sum(scores.sum(0, dtype=np.float64) for scores in new)
         found.append(_packed((total / sum(map(len, new))).astype(new[0].dtype)))
     return found

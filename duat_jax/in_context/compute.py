@@ -30,6 +30,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.nn.attention import LONGEST_STORED, Attention
 from duat_jax.nn.position import Rotary
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Marked
 
@@ -165,14 +166,14 @@ def ledger(
     """
     padded = _padded(model, task)
     tokens = len(task.ids)
-    parts: Any = jax.device_get(_split(model, padded))
+    parts: Any = on_host(_split(model, padded))
     if not np.isfinite(parts.values).all():
         raise NotFinite(
             f"the log-probability is {parts.values[0]} in the first run, {parts.values[1]} in the second one"
         )
     if progress is not None:
         progress(1, 3)
-    form = jax.device_get(moved_form(model, padded))
+    form = on_host(moved_form(model, padded))
     if progress is not None:
         progress(2, 3)
     first, second = parts.values
@@ -217,7 +218,7 @@ def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "lay
         BadText: as in `ledger`.
     """
     padded = _padded(model, task)
-    first, without = jax.device_get((plainly(model, padded)[0], _run_again(model, padded)))
+    first, without = on_host((plainly(model, padded)[0], _run_again(model, padded)))
     return first - without[0], first - without[1]
 
 

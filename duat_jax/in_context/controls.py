@@ -14,6 +14,7 @@ from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.batching import bucket
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -121,7 +122,7 @@ def replies(
         ids[i, :tokens], seen[i, :tokens] = question.ids, ~(question.hidden & hidden)
     last = np.array([len(question.ids) - 1 for question in questions])
     results = []
-    logs = np.asarray(_logs(model, *map(jnp.asarray, (ids, seen, last))), np.float64)
+    logs = np.asarray(on_host(_logs(model, *map(jnp.asarray, (ids, seen, last)))), np.float64)
     for log_probabilities, question in zip(logs, questions, strict=True):
         of_task = np.logaddexp.reduce(log_probabilities[list(answers)])
         right = bool(log_probabilities.argmax() == question.answer)

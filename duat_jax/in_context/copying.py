@@ -16,6 +16,7 @@ from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Task, number, readings
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
@@ -112,8 +113,8 @@ def measure_copying(model: Transformer, start: Sequence[int], tokens: int, *, se
     removed = np.zeros((len(order), gain.heads.size), bool)
     for i in range(len(order)):
         removed[i, order[: i + 1]] = True
-    again = np.asarray(without_heads(model, task, removed.reshape(-1, *gain.heads.shape)))
-    losses = np.asarray(token_losses(model, task.ids[None])[0])
+    again = on_host(without_heads(model, task, removed.reshape(-1, *gain.heads.shape)))
+    losses = on_host(token_losses(model, task.ids[None])[0])
     first = len(start) + np.arange(tokens - 1)
     return Copying(
         losses[first],

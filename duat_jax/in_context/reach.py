@@ -17,6 +17,7 @@ from duat_jax.nn.block import Block
 from duat_jax.nn.linear import PRECISION, alike, computed_in
 from duat_jax.nn.norm import LayerNorm, RMSNorm
 from duat_jax.nn.pattern import attention_pattern
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 
@@ -199,7 +200,7 @@ def measure_reach(
         raise BadText(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     layers = _layers(model, jnp.asarray(ids), masked, weight)
     weights = [_weights(attention) for _, attention in standard]
-    dense = [density(*jax.device_get((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
+    dense = [density(*on_host((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
     norms, along = (np.stack(arrays) for arrays in zip(*(parts for _, parts in layers), strict=True))
     return Reach(np.array(dense), norms, along)
 

@@ -12,6 +12,7 @@ from duat_jax.in_context.runs import logits_of
 from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import LONGEST_STORED
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
@@ -56,7 +57,7 @@ def window_losses(
     """
     if ids.shape[1] > LONGEST_STORED:
         raise BadText(f"the texts have {ids.shape[1]} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
-    return np.asarray(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
+    return on_host(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
 
 
 @jax.jit

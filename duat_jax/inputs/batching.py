@@ -10,6 +10,7 @@ from jaxtyping import Shaped
 
 from duat_jax.errors import DuatError
 from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.processes import put
 
 SHORTEST, LARGEST_BATCH = 16, 8
 """The shortest padded length, and the largest number of tables in a batch."""
@@ -85,7 +86,7 @@ def batches(
             of_shard = power_of_two(-(-len(chosen) // shards))
             rows = chosen + chosen[:1] * (shards * of_shard - len(chosen))
             batch = stack(padded(inputs[i], length) for i in rows)
-            yield Batch(tuple(chosen), tuple(rows), batch if sharding is None else jax.device_put(batch, sharding))
+            yield Batch(tuple(chosen), tuple(rows), batch if sharding is None else put(batch, sharding))
 
 
 def padded(inputs: Inputs, length: int) -> Inputs:

@@ -14,6 +14,7 @@ from duat_jax.inputs.tasks import TASKS, Case
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -154,7 +155,7 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
     while len(kept) < count and read < len(pairs):
         some = pairs[read : read + BATCH]
         # The last batch is filled up, so that one program reads all.
-        clean, corrupted = jax.device_get(differences(model, _stacked((some * BATCH)[:BATCH])))
+        clean, corrupted = on_host(differences(model, _stacked((some * BATCH)[:BATCH])))
         for pair, right in zip(some, (clean > 0) & (corrupted < 0), strict=False):
             if len(kept) < count:
                 read += 1

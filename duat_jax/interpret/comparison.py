@@ -15,6 +15,7 @@ from duat_jax.interpret.pipeline import Predicted, embedded, forward_from, read,
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -92,7 +93,7 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
         return values[0] - values[1:].mean() if len(values) > 1 else values[0]
 
     embeddings, reader, readings = run(model, None)
-    read_out, predicted = jax.device_get(readings)
+    read_out, predicted = on_host(readings)
     values = read_out.value
     target = request.target.describe(row(read_out, 0), labels[0])
     places = ("on what was given", *(f"on {name}" for name in request.names))

@@ -19,6 +19,7 @@ from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
+from duat_jax.processes import on_host
 
 Model = TypeVar("Model")
 
@@ -128,7 +129,7 @@ def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, 
     readers = readers_of(model, [target for of_row in targets for target in of_row])
     stacked = [stack(readers[k::each_row]) for k in range(each_row)]
     streams = tuple(sorted({target.stream for target in targets[0] if target.stream is not None}))
-    return jax.device_get(_read_all(model, stacked, forward_passes(model, batch, streams)))
+    return on_host(_read_all(model, stacked, forward_passes(model, batch, streams)))
 
 
 def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Reading, Predicted]:

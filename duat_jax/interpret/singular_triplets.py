@@ -15,6 +15,7 @@ from duat_jax.models.validation import checked_ids
 from duat_jax.nn.linear import PRECISION
 from duat_jax.operators.linear_map import describe
 from duat_jax.operators.spectrum import SingularTriplets
+from duat_jax.processes import on_host
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -150,7 +151,7 @@ def _scores(
         return *jax.lax.top_k(scores, top), *jax.lax.top_k(-scores, top)
 
     high, highest, low, lowest = jax.lax.map(best, vectors)
-    return tuple(np.asarray(part) for part in (high, highest, -low, lowest))
+    return on_host((high, highest, -low, lowest))
 
 
 def _decoded(
@@ -159,7 +160,7 @@ def _decoded(
     def scored(values: np.ndarray, tokens: np.ndarray) -> tuple[Scored, ...]:
         return tuple(map(Scored, readable(tokenizer, tokens.tolist()), values.tolist()))
 
-    squares = np.asarray(vector**2).sum(-1)
+    squares = on_host(vector**2).sum(-1)
     return tuple(
         DecodedVector(float(share), scored(high, highest), scored(low, lowest))
         for share, high, highest, low, lowest in zip(squares / squares.sum(), *scores, strict=True)

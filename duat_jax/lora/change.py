@@ -22,6 +22,7 @@ from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
@@ -106,7 +107,7 @@ def lora_change(
     after, predicted_after = _read(runs[1], text, of_adapted)
     readers = of_base.pinned(after), of_adapted.pinned(after)
     before, predicted_before = _read(runs[0], text, readers[0])
-    label = metric.describe(jax.device_get(after), labels)
+    label = metric.describe(on_host(after), labels)
     numbers = {"without adapters": float(before.value), "with them": float(after.value)}
     require_finite(label.headline, numbers, "check the weights of model and adapters")
     difference = after.value - before.value
@@ -114,11 +115,11 @@ def lora_change(
     readings = before, after
     held = [_dynamics(run, text) for run in runs]
     # Weights first, dynamic parameters second.
-    corners = {(w, d): jax.device_get(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
+    corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
     given = model, adapters, text, readers[1]
-    split, first_order, alone = jax.device_get((_split(*given), _first_order(*given), _alone(*given)))
-    whole = jax.device_get(_closure(difference, columns, list(corners.values())))
+    split, first_order, alone = on_host((_split(*given), _first_order(*given), _alone(*given)))
+    whole = on_host(_closure(difference, columns, list(corners.values())))
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
         base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
@@ -127,7 +128,7 @@ def lora_change(
         return numbers[1] - numbers[0]
 
     predictions = (predicted_before, predicted_after)
-    labelled = [() if pair is None else labels.predictions(*jax.device_get(pair)) for pair in predictions]
+    labelled = [() if pair is None else labels.predictions(*on_host(pair)) for pair in predictions]
     return LoraChange(
         family=model.config.family,
         tokens=labels.names,

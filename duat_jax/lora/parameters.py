@@ -14,6 +14,7 @@ from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.models.transformer import Transformer
 from duat_jax.operators.estimate import Estimate
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Marked
@@ -69,7 +70,7 @@ def moved_parameters(
     width = (shape.shape[0], model.config.state_features)
     u = jax.random.rademacher(keys[1], (samples, *width), shape.dtype)
     runs = [_applied(adapt(model, scaled(adapters, by)), text, z, u) for by in (0, 1)]
-    return jax.device_get(_moved(*runs))
+    return on_host(_moved(*runs))
 
 
 class _Applied(NamedTuple):

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -29,6 +29,7 @@ from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
 from duat_jax.models.mesh import divide_attention, placement
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import put
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
@@ -112,11 +113,24 @@ def _is_in_memory(place: Device | Sharding | None) -> bool:
     return all(device.platform == "cpu" for device in devices)
 
 
-def _entries(model: Transformer, entry: Entry) -> int:
+def _entries(model: Transformer, entry: Entry, places: Mapping[str, Device | Sharding | None]) -> int:
     """Return the number of numbers that an entry of a tensor map adds to memory, shared ones counted once."""
     shapes = [parameter_at(model, path).shape for path in entry.parameters]
     stored = [[math.inf if size is None else size for size in shape] for shape in entry.transform.shapes(shapes)]
-    return int(min(sum(map(math.prod, shapes)), sum(map(math.prod, stored))))
+    here = [entries_here(shape, places[path]) for path, shape in zip(entry.parameters, shapes, strict=True)]
+    return int(min(sum(here), sum(map(math.prod, stored))))
+
+
+def entries_here(shape: tuple[int, ...], place: Device | Sharding | None) -> int:
+    """Return how many of a parameter's numbers this process holds.
+
+    Args:
+        shape: the parameter's shape.
+        place: where it is put.
+    """
+    if not isinstance(place, Sharding):
+        return math.prod(shape)
+    return min(math.prod(shape), len(place.addressable_devices) * math.prod(place.shard_shape(shape)))
 
 
 class _Options(TypedDict, total=False):
@@ -203,18 +217,18 @@ def load(
     inside = "|".join(re.escape(name.rpartition(".")[0]) for name in heads)
     names["ignored"] = rf"(?!(?:{inside})\.)(?:{family.ignored}|{family.heads})"
 
-    def put(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
-        return jax.device_put(value, device(parameter) if callable(device) else device)
+    def arrived(parameter: str, value: np.ndarray | jax.Array) -> jax.Array:
+        return put(value, device(parameter) if callable(device) else device)
 
     def read(headers_only: bool) -> None:
         tensors = Tensors(stored, dtype, **names, headers_only=headers_only, progress=progress)
-        fill(model, table, copies, tensors, put)
+        fill(model, table, copies, tensors, arrived)
         raise_problems(stored.path, tensors.all_problems())
 
     read(headers_only=True)
     places = {path: device(path) if callable(device) else device for entry in table for path in entry.parameters}
     in_memory = [entry for entry in table if all(_is_in_memory(places[path]) for path in entry.parameters)]
-    entries = sum(_entries(model, entry) for entry in in_memory)
+    entries = sum(_entries(model, entry, places) for entry in in_memory)
     check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
     read(headers_only=False)
     return model if loaded_tokenizer is None else (model, loaded_tokenizer)

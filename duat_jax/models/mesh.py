@@ -14,6 +14,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.layer_parts import attentions
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
+from duat_jax.processes import put
 
 TEXTS, MODEL = "texts", "model"
 """The axes of a mesh: texts are divided along one, heads, neurons and the vocabulary along the other."""
@@ -120,14 +121,14 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
     """
     place = placement(model.config, mesh)
 
-    def put(path: tuple[Any, ...], parameter: nnx.Variable) -> nnx.Variable:
+    def divided_parameter(path: tuple[Any, ...], parameter: nnx.Variable) -> nnx.Variable:
         sharding, value = place(".".join(map(str, path))), parameter.get_value()
         if isinstance(value, jax.ShapeDtypeStruct):
             return parameter.replace(jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding))
-        return parameter.replace(jax.device_put(value, sharding))
+        return parameter.replace(put(value, sharding))
 
     structure, parameters = nnx.split(model)
-    divided: Transformer = nnx.merge(structure, nnx.map_state(put, parameters))
+    divided: Transformer = nnx.merge(structure, nnx.map_state(divided_parameter, parameters))
     divide_attention(divided, mesh)
     return divided
 

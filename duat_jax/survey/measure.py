@@ -13,6 +13,7 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.models.sites import HEADS
 from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
 from duat_jax.survey.state import (
     BOUNDS,
     POWERS,
@@ -155,7 +156,7 @@ def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], firs
     for begin in range(0, len(windows), BATCH):
         count = min(BATCH, len(windows) - begin)
         rows = np.resize(windows[begin : begin + BATCH], (BATCH, length))
-        found = jax.device_get(_of_batch(model, rows, np.arange(BATCH) < count))
+        found = on_host(_of_batch(model, rows, np.arange(BATCH) < count))
         errors = found["error"][:count]
         if not np.isfinite(errors).all():
             number = first + begin + int(np.argmin(np.isfinite(errors)))

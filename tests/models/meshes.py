@@ -1,4 +1,7 @@
-"""Models on eight simulated devices, in a process of its own, run by `test_mesh.py`: `meshes.py COMMAND ARGUMENTS`."""
+"""Models on simulated devices, in processes of their own: `meshes.py COMMAND ARGUMENTS`.
+
+`test_mesh.py` runs it with eight devices, `test_processes.py` in two processes with two devices each.
+"""
 
 import sys
 from dataclasses import replace
@@ -16,9 +19,11 @@ import duat_jax as duat
 from benchmarks.collectives import sent
 from benchmarks.invariance import differences
 from duat_jax.models.config import Config, Head
+from duat_jax.models.loader import entries_here
 from duat_jax.models.mesh import divide
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import BlockConfig
+from duat_jax.processes import on_host
 from duat_jax.verification.networks import randomised
 
 BLOCK = BlockConfig(arrangement="pre-norm", features=20, heads=8, head_features=6, neurons=24)
@@ -81,7 +86,34 @@ def compare(kind: str, *shapes: str) -> None:
         found = answers(divided, sharding=NamedSharding(mesh, P("texts")))
         assert found.keys() == expected.keys()
         for name in expected:
-            close(jax.device_get(found[name]), jax.device_get(expected[name]), layers=2)
+            close(on_host(found[name]), on_host(expected[name]), layers=2)
+
+
+def further_answers(model):
+    """Return the arrays of the answers to further questions."""
+    text = [5, 17, 3, 9]
+    score = duat.explain_attention(model, text, layer=1, head=2, key=1)
+    form = duat.unroll(model.output, model.embed(jnp.array(text)))
+    mlp = (next(source for source in sources if source.term) for sources in (score.query_sources, score.key_sources))
+    assert form.completeness().verdict == "holds"
+    return [
+        duat.attribute(model, text, [8, 7, 6, 5], 7, method="secant").scores,
+        score.pairs,
+        score.neurons(*mlp),
+    ]
+
+
+def processes(number: int, port: int, kind: str, *shapes: str) -> None:
+    """Compare a kind of model on meshes over the devices of two processes with the same model in this process."""
+    jax.distributed.initialize(f"localhost:{port}", 2, number, heartbeat_timeout_seconds=10)
+    assert (jax.device_count(), jax.local_device_count()) == (4, 2)
+    compare(kind, *shapes)
+    mesh = Mesh(np.array(jax.devices()), ("model",))
+    for spec, entries in {P(): 48, P("model"): 24, P(None, "model"): 24}.items():
+        assert entries_here((12, 4), NamedSharding(mesh, spec)) == entries
+    model = model_of(BLOCKS[kind])
+    for found, expected in zip(further_answers(divide(model, mesh)), further_answers(model), strict=True):
+        close(found, expected, layers=2)
 
 
 def refusals() -> None:
@@ -164,9 +196,12 @@ def invariance() -> None:
 
 
 if __name__ == "__main__":
-    assert jax.device_count() == 8
     jax.config.update("jax_enable_x64", True)
     command, *given = sys.argv[1:]
+    if command == "processes":
+        processes(int(given[0]), int(given[1]), *given[2:])
+        sys.exit()
+    assert jax.device_count() == 8
     if command in ("answers", "invariance"):
         jax.config.update("jax_disable_most_optimizations", True)
     if command == "answers":

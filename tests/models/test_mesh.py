@@ -17,12 +17,21 @@ from duat_jax.models.mesh import MODEL, placement
 PROGRAM = Path(__file__).with_name("meshes.py")
 
 
-def run_on_eight_devices(*arguments):
-    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+def with_devices(count, **variables):
+    """Return the environment of a process with simulated devices, in which programs of the tests run."""
     folders = (*map(str, PROGRAM.parents[1:3]), os.getenv("PYTHONPATH"))
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    return {
+        **os.environ,
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+        **variables,
+    }
+
+
+def run_on_eight_devices(*arguments):
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=with_devices(8), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

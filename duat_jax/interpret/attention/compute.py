@@ -24,6 +24,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, require_loaded, whole_number
 from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Site, Step
 from duat_jax.transform.recording import Recording, record_kinds
@@ -109,7 +110,7 @@ def explain_attention(
     def split(model: Transformer) -> Any:
         return _split(model, text, request.head, request.query, np.array(at), signs, request.layer, through_heads)
 
-    score, query_side, key_side, attention, keys_at = jax.device_get(split(model))
+    score, query_side, key_side, attention, keys_at = on_host(split(model))
     sides = {QUERIES: query_side, KEYS: key_side}
     query_sources, queries = _named(score.queries)
     key_sources, keys = _named(score.keys)

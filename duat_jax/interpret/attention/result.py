@@ -14,6 +14,7 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.attention.record import AttentionScoreRecord
 from duat_jax.json_record import as_record
+from duat_jax.processes import on_host
 from duat_jax.transform.keys import Key
 
 BIASES = "biases"
@@ -171,7 +172,7 @@ class AttentionScore(Plotted):
             raise DuatError(f"{source} is no source of the {side}: choose one of query_sources or key_sources")
         if source.term is None:
             return columns[:, [sources.index(source)]]
-        return np.asarray(self.split(side, source))
+        return on_host(self.split(side, source))
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the pairs of sources, which sum to the score, and the attention with named axes."""

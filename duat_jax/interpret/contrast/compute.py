@@ -22,6 +22,7 @@ from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -101,7 +102,7 @@ def contrast(
     require_loaded(model)
     request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
     runs = compare_runs(model, request, tokenizer)
-    parts = jax.device_get(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))
+    parts = on_host(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))
     tokens, image = len(runs.tokens), model.config.image
     return Contrast(
         family=model.config.family,

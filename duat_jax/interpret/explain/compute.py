@@ -23,6 +23,7 @@ from duat_jax.interpret.pipeline import Predicted, certified, read_targets, reco
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated, require_loaded
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked, Step
 from duat_jax.transform.marks import offset
@@ -140,7 +141,7 @@ def explain(
     for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
         readings = read_targets(model, batch.inputs, [request.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
-        parts, activations = jax.device_get(_split(model, batch.inputs, of_target, streams, gate_rule))
+        parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule))
         for place, i in enumerate(batch.indices):
             labels = labels_of(model.config, request.inputs[i], tokenizer)
             fired = _of_tokens(row(activations, place), len(labels.names))

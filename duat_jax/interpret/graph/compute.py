@@ -27,6 +27,7 @@ from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
+from duat_jax.processes import on_host
 from duat_jax.transform.keys import Key, Marked
 from duat_jax.transform.recording import Recording, record_kinds
 
@@ -101,7 +102,7 @@ def graph(
     (reader,) = readers_of(model, [metric])
     reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
-    found = jax.device_get(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
+    found = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
     streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in found.of_streams)
     moves = Marked({key: _edges(each, tokens) for key, each in found.moves.items()})
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", ENTROPY))

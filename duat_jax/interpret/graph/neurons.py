@@ -23,6 +23,7 @@ from duat_jax.interpret.pipeline import forward_from, passed_on
 from duat_jax.models.targets.base import Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Key, Marked, Site
@@ -101,7 +102,7 @@ def read_neurons(
         return ()
     says = model.config.head.kind in ("next token", "masked token") and stream is None
     position = explanation.target.position if says else None
-    found = jax.device_get(_read(model, inputs, _places(explanation, chosen), stream, position))
+    found = on_host(_read(model, inputs, _places(explanation, chosen), stream, position))
     return tuple(_read_neurons(explanation, chosen, found, words))
 
 
@@ -190,7 +191,7 @@ def groups_of(
     off = np.zeros((power_of_two(max(GROUPS, len(by_token))), len(chosen)), bool)
     for group, members in enumerate(by_token.values()):
         off[group, members] = True
-    values = np.asarray(_without(model, reader, inputs, _places(explanation, chosen), off, widths, stream))
+    values = on_host(_without(model, reader, inputs, _places(explanation, chosen), off, widths, stream))
     for (token, members), value in sorted(zip(by_token.items(), values.tolist(), strict=False)):
         yield NeuronGroup(
             name=explanation.tokens[token],

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,6 +12,7 @@ from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
+from duat_jax.processes import on_host
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
 
@@ -57,7 +57,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = N
     parts = decomposition.contributions(recording)
     collapsed = affine_form.collapsed_contributions(recording)
     change = None if against is None else secant(fn)(x, against)
-    parts, collapsed, change = jax.device_get((parts, collapsed, change))
+    parts, collapsed, change = on_host((parts, collapsed, change))
     rows, columns, _ = x.shape
     return ImageMaps(
         image=SeenImage(np.moveaxis(np.asarray(x), -1, 0), rows, columns),

@@ -37,6 +37,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.targets.base import OneTarget, Reader, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
@@ -111,7 +112,7 @@ def intervene(
         """Run the model with chosen changes, and read what was read without any."""
         (reader,) = readers_of(model, [metric])
         slots = slots_of(alike, applied, chosen, len(text.real))
-        return jax.device_get(_run(model, reader.pinned(before), text, alike, slots, stream))
+        return on_host(_run(model, reader.pinned(before), text, alike, slots, stream))
 
     before, predicted = read_target(model, checked, metric)
     changed, changed_predicted = run(model, *applied)
@@ -130,7 +131,7 @@ def intervene(
 
     slots = slots_of(alike, applied, applied, len(text.real))
     (reader,) = readers_of(model, [metric])
-    parts = jax.device_get(_split(model, reader.pinned(before), text, alike, slots, before.readout, stream))
+    parts = on_host(_split(model, reader.pinned(before), text, alike, slots, before.readout, stream))
     return Intervention(
         family=model.config.family,
         tokens=labels.names,

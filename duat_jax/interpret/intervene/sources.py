@@ -23,6 +23,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import whole_number
 from duat_jax.nn.pattern import attention_mask
+from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.recording import Recording, record_kinds
 
@@ -147,7 +148,7 @@ class MeanEmbedding(Source):
 
     def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
         everywhere = Reference(inputs, np.ones(len(inputs.real), bool)).padded(_length(model, inputs))
-        return np.asarray(_embedded(model, everywhere))[change.chosen]
+        return on_host(_embedded(model, everywhere))[change.chosen]
 
 
 @final
@@ -200,7 +201,7 @@ class Moved(Source):
         text, source = padded(inputs, _length(model, inputs)), self.source % len(inputs.real)
         with jax.default_matmul_precision("highest"):
             moved = _moved(model, text, alike, np.int32(alike.sites.index(change.site)), np.int32(source))
-        return self.factor * np.asarray(moved)[change.chosen]
+        return self.factor * on_host(moved)[change.chosen]
 
 
 def _length(model: Transformer, inputs: Inputs) -> int:
@@ -212,7 +213,7 @@ def _values_at(model: Transformer, inputs: Inputs, change: Applied) -> np.ndarra
     (alike,) = marks_alike(model.config, model.config.layers, [change])
     with jax.default_matmul_precision("highest"):
         text, number = padded(inputs, _length(model, inputs)), np.int32(alike.sites.index(change.site))
-        return np.asarray(_seen(model, text, alike, number))
+        return on_host(_seen(model, text, alike, number))
 
 
 def _recorded(model: Transformer, inputs: Inputs) -> Recording:

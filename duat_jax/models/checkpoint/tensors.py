@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.processes import on_host
 
 
 class Tensors:
@@ -118,7 +119,7 @@ class Tensors:
         """
         if not isinstance(of, jax.Array):  # the other one has a problem itself
             self.ignore(name)
-        elif name in self.names and not np.array_equal(self.read(name, *of.shape), of):
+        elif name in self.names and not np.array_equal(self.read(name, *of.shape), on_host(of)):
             self.problems.append(f"tensor {name} differs from {of_name}, but the configuration says they are tied")
 
     def all_problems(self) -> list[str]:

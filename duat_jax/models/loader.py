@@ -26,7 +26,7 @@ from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
-from duat_jax.models.mesh import divide_attention, placement
+from duat_jax.models.mesh import divide_long_texts, placement
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import put
@@ -210,7 +210,7 @@ def load(
         if device is not None:
             raise DuatError("both device and mesh were given: give one")
         device = placement(config, mesh)
-        divide_attention(model, mesh)
+        divide_long_texts(model, mesh)
     table, copies = family.tensor_map(config), family.copies if config.head.tied else {}
     # Another head's tensors are no part of the model; all tensors inside the head that is read are.
     heads = (name for entry in table if entry.parameters[0].startswith("head.") for name in entry.names)

@@ -14,6 +14,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.layer_parts import attentions
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
+from duat_jax.nn.block import Block
 from duat_jax.processes import put
 
 TEXTS, MODEL = "texts", "model"
@@ -89,16 +90,19 @@ def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
     return place
 
 
-def divide_attention(model: Transformer, mesh: Mesh) -> None:
-    """Let a model's attention to long texts loop over the heads of one device, on all devices at once.
+def divide_long_texts(model: Transformer, mesh: Mesh) -> None:
+    """Let devices divide the tokens of long texts between parts, and loop over their own heads in attention.
 
     Args:
-        model: the model; its attentions are changed.
+        model: the model; its blocks and attentions are changed.
         mesh: the devices.
     """
     for attention in attentions(model):
         if isinstance(attention, Attention):
             attention.shards = mesh.shape.get(MODEL, 1)
+    for block in model.stack.blocks:
+        if isinstance(block, Block) and MODEL in mesh.axis_names:
+            block.tokens = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(MODEL))
 
 
 def divide(model: Transformer, mesh: Mesh) -> Transformer:
@@ -129,7 +133,7 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
 
     structure, parameters = nnx.split(model)
     divided: Transformer = nnx.merge(structure, nnx.map_state(divided_parameter, parameters))
-    divide_attention(divided, mesh)
+    divide_long_texts(divided, mesh)
     return divided
 
 

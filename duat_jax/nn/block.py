@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import final
 
+import jax
 from flax import nnx
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import DuatError
+from duat_jax.nn.attention import LONGEST_STORED
 
 Part = Callable[..., Array]
 """Any module or function from an array to an array."""
@@ -101,6 +105,7 @@ class Block(nnx.Module):
         self.mlp = mlp
         self.mlp_norm = mlp_norm
         self.scale = scale
+        self.tokens: NamedSharding | None = None  # how tokens of long texts are divided among devices
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -120,9 +125,20 @@ class Block(nnx.Module):
             return y if self.scale == 1.0 else self.scale * y
 
         def attention(x: Array) -> Array:
-            return scaled(attention_norm(self.attention(x, mask)))
+            return scaled(attention_norm(self._of_all_tokens(lambda x: self.attention(x, mask), x)))
 
         def mlp(x: Array) -> Array:
-            return scaled(mlp_norm(self.mlp(x)))
+            return scaled(mlp_norm(self._of_all_tokens(self.mlp, x)))
 
         return ARRANGEMENTS[self.arrangement](x, attention, mlp, norm_1, norm_2)
+
+    def _of_all_tokens(self, part: Callable[[Array], Array], x: Array) -> Array:
+        """Run a part, which devices divide by heads or neurons, on all tokens of streams that they divide by tokens."""
+        if self.tokens is None or x.shape[-2] <= LONGEST_STORED:
+            return part(x)
+        others = [P.UNCONSTRAINED] * (x.ndim - 2)
+        divided = NamedSharding(self.tokens.mesh, P(*others, *self.tokens.spec, None))
+        whole = NamedSharding(self.tokens.mesh, P(*others, None, None))
+        constrained = jax.lax.with_sharding_constraint
+        # Whole on both sides, so that a transpose gathers the part's covectors and not its weights.
+        return constrained(constrained(part(constrained(constrained(x, divided), whole)), whole), divided)

@@ -23,6 +23,7 @@ from duat_jax.models.loader import entries_here
 from duat_jax.models.mesh import divide
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import BlockConfig
+from duat_jax.nn.attention import LONGEST_STORED
 from duat_jax.processes import on_host
 from duat_jax.verification.networks import randomised
 
@@ -140,6 +141,21 @@ def refusals() -> None:
         assert loaded.sharding == divided.sharding
 
 
+def long_texts() -> None:
+    """Texts whose tokens are divided between a model's parts have the answers of one device, in a batch and alone."""
+    model = model_of(BLOCKS["grouped heads"], 1024)
+    texts = np.random.default_rng(0).integers(0, 64, (4, 600))
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("texts", "model"))
+
+    def answers(model, **spread):
+        results = duat.explain(model, list(texts), 7, **spread)
+        return [array.values for each in (*results, duat.contrast(model, *texts[:2], 7)) for array in each.arrays()]
+
+    divided = answers(divide(model, mesh), sharding=NamedSharding(mesh, P("texts")))
+    for found, expected in zip(divided, answers(model), strict=True):
+        close(found, expected, layers=2)
+
+
 def collectives(program, *arguments):
     """Return what devices send each other in a program."""
     return sent(jax.jit(program).lower(*arguments).compile().as_text())
@@ -167,8 +183,16 @@ def sent_between_devices(key_value_heads: int, tokens: int) -> None:
     sums, both = ("all-reduce", (tokens, features)), ("all-reduce", (2, tokens, features))
     own_keys = key_value_heads == 8  # else devices share heads, of which each has all keys and values
     # The embeddings of the vocabulary's parts; in each layer the sum of the heads, and that of the neurons; the logit.
-    assert collectives(forward, model, ids) == [sums] * (1 + 2 * layers) + [("all-reduce", (1, 1))]
+    sent_forward = collectives(forward, model, ids)
     found = {"table": collectives(table, model, ids), "secant": collectives(secant, model, ids, other)}
+    if tokens > LONGEST_STORED:  # between parts, devices divide tokens: each part gathers its input
+        for program, all_sent in (found | {"forward": sent_forward}).items():
+            shapes = {shape for kind, shape in all_sent if kind == "all-gather"}
+            assert not shapes & {(features, 48), (48, features), (features, neurons), (neurons, features)}, program
+        assert sent_forward.count(("all-gather", (tokens, features))) == 2 * layers, sent_forward
+        assert found["secant"].count(("all-gather", (2, tokens, features))) == 2 * layers, found["secant"]
+        return
+    assert sent_forward == [sums] * (1 + 2 * layers) + [("all-reduce", (1, 1))]
     # The forward pass; then back through the read-out and each layer's values.
     assert found["table"].count(sums) == (1 + 2 * layers) + 1 + layers * own_keys, found
     # Two texts' embeddings and layers; then back through the read-out, and through each layer's queries, keys, values,
@@ -210,5 +234,7 @@ if __name__ == "__main__":
         invariance()
     elif command == "sent":
         sent_between_devices(*map(int, given))
+    elif command == "long texts":
+        long_texts()
     else:
         refusals()

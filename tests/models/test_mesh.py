@@ -55,8 +55,12 @@ def test_how_a_text_is_read_changes_its_contributions_and_logits_by_rounding():
     [(8, 600), pytest.param(4, 600, marks=pytest.mark.slow), pytest.param(8, 64, marks=pytest.mark.slow)],
 )
 def test_devices_send_each_other_sums(key_value_heads, tokens):
-    """A text of 600 tokens is attended to in a loop over heads: each device loops over its own."""
+    """Of a text of 600 tokens, devices gather the tokens that each has between parts, and never a layer's weights."""
     run_on_eight_devices("sent", key_value_heads, tokens)
+
+
+def test_answers_about_long_texts_are_those_of_one_device():
+    run_on_eight_devices("long texts")
 
 
 def test_meshes_that_dont_fit_are_refused_in_one_line():

@@ -55,7 +55,8 @@ ONE_BILLION = duat.models.Config(
     position_embedding=False,
     head=Head(kind="next token", outputs=128256, tied=True),
 )
-TOKENS = 512
+TOKENS = (512, 4096)
+"""The lengths of text; attention to the longer one is a loop, and devices divide its tokens between parts."""
 
 
 def secant(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Secant:
@@ -66,16 +67,17 @@ def secant(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Secan
 PROGRAMS: dict[str, Callable[..., Any]] = {"forward": forward, "table": with_neurons, "secant": secant}
 
 
-def measure(program: Callable[..., Any], devices: int) -> dict[str, Any]:
+def measure(program: Callable[..., Any], tokens: int, devices: int) -> dict[str, Any]:
     """Return the memory of a program on each device, and what the devices send each other.
 
     Args:
         program: of the model and a text.
+        tokens: the text's length.
         devices: their number.
     """
     mesh = Mesh(np.array(jax.devices()[:devices]), ("model",))
     model = divide(skeleton(ONE_BILLION, jnp.float32), mesh)
-    ids = jax.ShapeDtypeStruct((TOKENS,), jnp.int32, sharding=NamedSharding(mesh, P()))
+    ids = jax.ShapeDtypeStruct((tokens,), jnp.int32, sharding=NamedSharding(mesh, P()))
     compiled = jax.jit(program).lower(model, ids).compile()
     memory = compiled.memory_analysis()
     return {
@@ -103,22 +105,28 @@ def fields(results: dict[str, Any]) -> Fields:
         both = [name] if choice is None else [name.replace(choice[0], part) for part in choice.groups()]
         rules.append((", ".join(f"`{one}`" for one in both), what, f"{spec.index('model') + 1} of {len(spec)}"))
     rows = []
-    for name, by_devices in results["programs"].items():
-        one, eight = by_devices["1"], by_devices["8"]
-        sums = ", ".join(f"{count} {kind}" for kind, count in eight["sent"].items())
-        rows.append((name, f"{peak(one):,.0f} MB", f"{peak(eight):,.0f} MB", f"{peak(eight) / peak(one):.3f}", sums))
+    for tokens, programs in results["programs"].items():
+        for name, by_devices in programs.items():
+            one, eight = by_devices["1"], by_devices["8"]
+            sums = ", ".join(f"{count} {kind}" for kind, count in eight["sent"].items())
+            memory = f"{peak(one):,.0f} MB", f"{peak(eight):,.0f} MB", f"{peak(eight) / peak(one):.3f}"
+            rows.append((f"{int(tokens):,}", name, *memory, sums))
     return {
         "rules": "\n".join(table(["parameter", "what is divided", "axis"], rules)),
-        "memory": "\n".join(table(["program", "one device", "each of eight", "ratio", "sent"], rows)),
+        "memory": "\n".join(table(["tokens", "program", "one device", "each of eight", "ratio", "sent"], rows)),
     }
 
 
 def main() -> None:
     """Compile every program for one device and for eight, and keep the results."""
     found = {
-        name: {str(devices): measure(program, devices) for devices in (1, 8)} for name, program in PROGRAMS.items()
+        str(tokens): {
+            name: {str(devices): measure(program, tokens, devices) for devices in (1, 8)}
+            for name, program in PROGRAMS.items()
+        }
+        for tokens in TOKENS
     }
-    results = {"environment": environment(), "tokens": TOKENS, "programs": found}
+    results = {"environment": environment(), "programs": found}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -134,7 +134,7 @@ class Block(nnx.Module):
 
     def _of_all_tokens(self, part: Callable[[Array], Array], x: Array) -> Array:
         """Run a part, which devices divide by heads or neurons, on all tokens of streams that they divide by tokens."""
-        if self.tokens is None or x.shape[-2] <= LONGEST_STORED:
+        if self.tokens is None or x.shape[-2] <= LONGEST_STORED or x.shape[-2] % _devices(self.tokens):
             return part(x)
         others = [P.UNCONSTRAINED] * (x.ndim - 2)
         divided = NamedSharding(self.tokens.mesh, P(*others, *self.tokens.spec, None))
@@ -142,3 +142,9 @@ class Block(nnx.Module):
         constrained = jax.lax.with_sharding_constraint
         # Whole on both sides, so that a transpose gathers the part's covectors and not its weights.
         return constrained(constrained(part(constrained(constrained(x, divided), whole)), whole), divided)
+
+
+def _devices(sharding: NamedSharding) -> int:
+    (axis,) = sharding.spec
+    size: int = sharding.mesh.shape[axis]
+    return size

@@ -132,7 +132,14 @@ def _dask(address: str) -> "Iterator[Executor]":
         raise BadText(f"--dask {address}: {why}; give the address that the scheduler prints") from None
     with client:
         # A part is a file: whether it was measured is what the directory says, not a result that Dask remembers.
-        yield client.get_executor(pure=False)
+        try:
+            yield client.get_executor(pure=False)
+        except (ImportError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "deserialization" not in str(error):
+                raise
+            raise DuatError(
+                "Dask's scheduler and workers can't read the task: install this duat-jax there too"
+            ) from None
 
 
 def _table(found: "Survey") -> "RenderableType":

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.survey import run
 
 TEXTS = [Path(duat.__file__).parent / name for name in ("errors.py", "files.py", "saved.py")]
 TOKENS = 8
@@ -71,6 +72,24 @@ def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
         done = command(tmp_path / "survey", "--dask", cluster.scheduler_address)
     assert done.exit_code == 0, done.output
     assert files(tmp_path / "survey") == one
+
+
+class Missing:
+    """A task of a module that the scheduler and the workers don't have."""
+
+    def __reduce__(self):
+        """Return what imports the module where the task is read."""
+        return __import__, ("a_module_that_is_missing",)
+
+    def __call__(self, *given):
+        """Do nothing."""
+
+
+def test_workers_without_this_package_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "_measure_part", Missing())
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        done = command(tmp_path / "survey", "--dask", cluster.scheduler_address)
+    assert done.exit_code == 2 and "install this duat-jax there too" in done.stderr.splitlines()[-1], done.output
 
 
 @pytest.mark.slow

@@ -62,13 +62,13 @@ SHAPES = {
 
 CASES = (
     ("1 billion", 512, "2x2"),
-    ("8 billion", 512, "2x2"),
     ("8 billion", 512, "4x4"),
     ("1 billion", 4096, "2x2"),
     ("8 billion", 4096, "4x4"),
+    ("8 billion", 32768, "8x8"),
+    ("8 billion", 512, "2x2"),
     ("8 billion", 4096, "8x8"),
     ("1 billion", 32768, "4x4"),
-    ("8 billion", 32768, "8x8"),
 )
 """What is compiled: a shape, the tokens of a text, and the chips; each with one layer and with two."""
 

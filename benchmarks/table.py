@@ -74,18 +74,18 @@ PROGRAMS = {"forward": forward, "with_neurons": with_neurons, "without_neurons":
 
 
 def measure(
-    model: duat.models.Transformer,
+    model: Any,
     tokens: int,
     repeats: int,
-    programs: dict[str, Callable[[duat.models.Transformer, jax.Array], Any]] = PROGRAMS,
+    programs: dict[str, Callable[[Any, jax.Array], Any]] = PROGRAMS,
 ) -> dict[str, Any]:
     """Measure the times of programs in turn.
 
     Args:
-        model: the model.
+        model: the model, or whatever else the programs take.
         tokens: length of the text.
         repeats: how often each program runs.
-        programs: by name; `"forward"` is what they are compared with, `"with_neurons"` has a completeness.
+        programs: by name; `"forward"` is what they are compared with, the last one has a completeness.
     """
     ids = jnp.arange(tokens)
     compiled, result = {}, {}
@@ -120,7 +120,7 @@ def measure(
             "memory_ratio_without_table": (result[name]["peak_mb"] - result[name]["result_mb"])
             / (result["forward"]["peak_mb"] - result["forward"]["result_mb"]),
         }
-    completeness = compiled["with_neurons"](model, ids).completeness
+    completeness = compiled[list(programs)[-1]](model, ids).completeness
     result["completeness"] = completeness.as_dict() | {"value": float(completeness.value)}
     return result
 
@@ -128,7 +128,7 @@ def measure(
 def run(
     description: str | None,
     results: Path,
-    cases: Iterable[tuple[str, Callable[[], duat.models.Transformer], tuple[int, ...]]],
+    cases: Iterable[tuple[str, Callable[[], Any], tuple[int, ...]]],
     programs: dict[str, Callable],
     extra: Callable[[dict[str, Any], str], str],
 ) -> None:

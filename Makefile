@@ -101,8 +101,12 @@ SETTING ?=
 tpu: $(VENV)/.test $(VENV)/tpu  ## compile every public function's programs for a TPU, without one; SETTING=2 is one of four settings
 	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/tpu $(BIN)/python -m benchmarks.accelerators tpu $(SETTING:%=--setting %)
 
-cuda: $(VENV)/.test  ## lower every public function's programs for CUDA, without a GPU
-	JAX_PLATFORMS=cpu $(BIN)/python -m benchmarks.accelerators cuda
+$(VENV)/cuda: $(VENV)/.base  # 480 MB
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt --upgrade --target $@ jax-cuda12-plugin jax-cuda12-pjrt
+	@touch $@
+
+cuda: $(VENV)/.test $(VENV)/cuda  ## compile every public function's programs for a GPU, without one; SETTING=2 is one of four settings
+	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/cuda $(BIN)/python -m benchmarks.accelerators cuda $(SETTING:%=--setting %)
 
 pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
 	$(BIN)/python -m experiments.pages

@@ -1,10 +1,10 @@
-"""Claim: every program that a public function runs compiles for a TPU v5e and lowers for CUDA, without float64.
+"""Claim: every program that a public function runs compiles for TPU v5e chips and for H100 GPUs, without float64.
 
 Run `make tpu` or `make cuda`; neither needs the device.
 
 Every public function is asked on a small model on the CPU. Each program that `jax.jit` runs on the way is compiled for
 the device too, for the same shapes and the same division over a mesh. Flops and memory are the compiler's, of one
-device; a loop's body counts once. No program may have a float64 or call back to the host.
+device; a loop's body counts once; a GPU's says no flops. No program may have a float64 or call back to the host.
 """
 
 import argparse
@@ -28,11 +28,24 @@ from benchmarks.collectives import sent
 RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 AXES = ("texts", "model")
 SETTINGS = {
-    f"{'one chip' if shape == (1, 1) else '2 × 2 chips'}, {dtype}": (shape, dtype)
+    f"{'one device' if shape == (1, 1) else '2 × 2 devices'}, {dtype}": (shape, dtype)
     for shape in ((1, 1), (2, 2))
     for dtype in ("float32", "bfloat16")
 }
 """The meshes, and the dtypes of weights."""
+
+H100 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128 block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
+  block_dim_limit_z: 65535 memory_bandwidth: 3352320000000 l2_cache_size: 52428800 clock_rate_ghz: 1.98
+  device_memory_size: 84978434048 shared_memory_per_block_optin: 232448 registers_per_core_limit: 65536
+  registers_per_block_limit: 65536 cuda_compute_capability { major: 9 minor: 0 }
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 1 patch: 1 } runtime_version { major: 12 minor: 4 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+"""What XLA has to know of a GPU to compile for it."""
 
 Compile = Callable[[Any, tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 """Compiles a jitted function for shapes of arguments, and returns what the compiler says."""
@@ -80,26 +93,13 @@ def compile_for(mesh: Mesh) -> Compile:
         checked(text := compiled.as_text())
         memory = compiled.memory_analysis()
         return {
-            "flops": compiled.cost_analysis().get("flops", 0.0),
+            "flops": (compiled.cost_analysis() or {}).get("flops", 0.0),
             "temporaries": memory.temp_size_in_bytes,
             "arguments": memory.argument_size_in_bytes,
             "sent": Counter(kind for kind, _ in sent(text)),
         }
 
     return compile_one
-
-
-def lower_for_cuda(program: Any, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Lower a program for CUDA.
-
-    Args:
-        program: a jitted function.
-        given: its arguments by position.
-        named: those by name.
-    """
-    shapes, named_shapes = jax.tree.map(partial(abstract, mesh=None), (given, named))
-    checked(program.trace(*shapes, **named_shapes).lower(lowering_platforms=("cuda",)).as_text())
-    return {}
 
 
 class Programs:
@@ -236,17 +236,30 @@ def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
     }
 
 
-def tpu(settings: list[str]) -> dict[str, Any]:
-    """Compile every program for a TPU v5e, and return what the compiler says, by setting.
+def devices_of(platform: str) -> np.ndarray:
+    """Return four devices that aren't there.
 
     Args:
-        settings: names in `SETTINGS`.
+        platform: `"tpu"` or `"cuda"`.
     """
     from jax.experimental.topologies import get_topology_desc
 
-    chips = np.array(get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices)
+    if platform == "tpu":
+        return np.array(get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices)
+    found = get_topology_desc(platform="cuda", topology_name="", topology="1x1x4", target_config=H100)
+    return np.array(found.devices)
+
+
+def compile_for_settings(platform: str, settings: list[str]) -> dict[str, Any]:
+    """Compile every program, and return what the compiler says, by setting.
+
+    Args:
+        platform: `"tpu"` or `"cuda"`.
+        settings: names in `SETTINGS`.
+    """
+    devices = devices_of(platform)
     return {
-        setting: compile_all(shape, dtype, compile_for(Mesh(chips[: np.prod(shape)].reshape(shape), AXES)))
+        setting: compile_all(shape, dtype, compile_for(Mesh(devices[: np.prod(shape)].reshape(shape), AXES)))
         for setting in settings
         for shape, dtype in [SETTINGS[setting]]
     }
@@ -276,23 +289,25 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     """
     from experiments.pages import table  # it imports the package, whose programs are compiled twice from then on
 
-    one, four = (results["programs"][f"{mesh}, float32"] for mesh in ("one chip", "2 × 2 chips"))
+    one, four = (results["tpu"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))
+    gpu, gpus = (results["cuda"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))
     rows = []
     for name in sorted(one):
-        counts: Counter[str] = sum((Counter(program["sent"]) for program in four[name]), Counter())
-        flops = [sum(program["flops"] for program in asked[name]) / 1e6 for asked in (one, four)]
-        temporaries = max(program["temporaries"] for program in one[name]) / 1e6
-        sums = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-        rows.append(
-            (f"`{name}`", str(len(one[name])), *(f"{count:,.1f}" for count in flops), f"{temporaries:.2f}", sums)
-        )
-    columns = ["function", "programs", "Mflops, one chip", "each of four", "temporaries, MB", "sent between four"]
+        flops = [f"{sum(program['flops'] for program in asked[name]) / 1e6:,.1f}" for asked in (one, four)]
+        temporaries = [f"{max(program['temporaries'] for program in of[name]) / 1e6:.2f}" for of in (one, gpu)]
+        rows.append((f"`{name}`", str(len(one[name])), *flops, *temporaries, _sent(four[name]), _sent(gpus[name])))
+    columns = ["function", "programs", "Mflops, one TPU", "each of four", "temporaries, MB", "GPU's, MB"]
     return {
         "programs": str(sum(map(len, one.values()))),
-        "settings": str(len(results["programs"])),
-        "jax": results["jax"],
-        "table": "\n".join(table(columns, rows)),
+        "settings": str(len(results["tpu"]["programs"])),
+        "jax": results["tpu"]["jax"],
+        "table": "\n".join(table([*columns, "sent between four TPUs", "between GPUs"], rows)),
     }
+
+
+def _sent(programs: list[dict[str, Any]]) -> str:
+    counts: Counter[str] = sum((Counter(program["sent"]) for program in programs), Counter())
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
 def public_functions() -> set[str]:
@@ -303,19 +318,20 @@ def public_functions() -> set[str]:
 
 
 def main() -> None:
-    """Compile every program for a TPU, and keep what the compiler says; with `cuda`, lower it for CUDA."""
+    """Compile every program for a device, and keep what the compiler says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("platform", choices=("tpu", "cuda"))
     parser.add_argument("--setting", type=int, help="compile for this one alone, and keep nothing")
     given = parser.parse_args()
     settings = list(SETTINGS) if given.setting is None else [list(SETTINGS)[given.setting % len(SETTINGS)]]
-    is_tpu = given.platform == "tpu"
-    found = tpu(settings) if is_tpu else {"": compile_all((1, 1), "float32", lower_for_cuda)}
+    found = compile_for_settings(given.platform, settings)
     for asked in found.values():
         if missing := public_functions() - {name for name, programs in asked.items() if programs}:
             raise SystemExit(f"no program of {', '.join(sorted(missing))} was compiled")
-    if is_tpu and given.setting is None:
-        RESULTS.write_text(json.dumps({"jax": jax.__version__, "programs": found}, indent=1) + "\n", encoding="utf-8")
+    if given.setting is None:
+        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+        results[given.platform] = {"jax": jax.__version__, "programs": found}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -94,20 +94,23 @@ class Counts(NamedTuple):
     sent: float
 
 
-def counts(config: duat.models.Config, tokens: int, program: str) -> Counts:
+def counts(config: duat.models.Config, tokens: int, program: str, among: int = 1) -> Counts:
     """Return what one text takes by counting, with weights in bfloat16.
 
     Every weight is in one product forwards. The table goes back through the values, what heads and neurons write, and
     attention patterns that are held; the contrast runs forwards on both texts and goes back through everything.
+    Patterns that aren't stored are computed again on the way back. Keys and values that chips can't divide are on each.
 
     Args:
         config: the model's shape.
         tokens: of the text.
         program: one of `PROGRAMS`.
+        among: the number of chips over which the text is divided.
     """
     block, layers = config.blocks[0], config.layers
-    width = block.features // block.heads
-    queries, values = block.features * block.features, block.features * width * (block.key_value_heads or block.heads)
+    width, key_heads = block.features // block.heads, block.key_value_heads or block.heads
+    queries = block.features * block.features
+    values = block.features * width * key_heads * (1 if key_heads % among == 0 else among)
     weights, written = 2 * queries + 2 * values + 3 * block.features * block.neurons, queries + values
     written += block.features * block.neurons
     # Of a causal pattern in four strips 5/8 are computed.
@@ -115,19 +118,22 @@ def counts(config: duat.models.Config, tokens: int, program: str) -> Counts:
     looped = tokens > LOOPS
     flops, passes, sums = {
         "forward": (2 * tokens * weights + 2 * pattern, weights, 2),
-        "table": (2 * tokens * (weights + written) + 3 * pattern, weights + written, 3),
+        "table": (2 * tokens * (weights + written) + (3 + looped) * pattern, weights + written, 3),
         "contrast": (6 * tokens * weights + (8 + 2 * looped) * pattern, 3 * weights, 9),
     }[program]
     return Counts(layers * flops, layers * 2 * passes, layers * sums * 2 * 4 * tokens * block.features)
 
 
-def parameters(config: duat.models.Config) -> float:
-    """Return the number of weights of a model's matrices.
+def parameters(config: duat.models.Config, among: int = 1) -> float:
+    """Return the number of weights of a model's matrices, on all chips together.
 
     Args:
         config: its shape.
+        among: the number of chips.
     """
-    return counts(config, 1, "forward").read / 2 + (1 if config.head.tied else 2) * config.vocab * config.features
+    return (
+        counts(config, 1, "forward", among).read / 2 + (1 if config.head.tied else 2) * config.vocab * config.features
+    )
 
 
 def compile_case(config: duat.models.Config, tokens: int, chips: str, program: str) -> dict[str, Any]:
@@ -206,7 +212,7 @@ def fields(results: dict[str, Any]) -> Fields:
             if found is None:
                 compiled.append((*row, "", "", "not compiled", ""))
                 continue
-            flops = counts(config, tokens, program).flops / config.layers / among
+            flops = counts(config, tokens, program, among).flops / config.layers / among
             ratio = f"{found['flops of a layer'] / flops:.2f}" if tokens <= LOOPS else ""
             gigabytes, sums = found["memory"] / 1e9, ", ".join(f"{n} {kind}" for kind, n in found["sent"].items())
             compiled.append((*row, ratio, f"{gigabytes:.1f} GB", "yes" if gigabytes <= MEMORY / 1e9 else "no", sums))
@@ -263,17 +269,17 @@ def planned(shape: str, tokens: int, chips: int, program: str) -> tuple[str, ...
         chips: their number; a text is divided over at most as many as there are heads, several texts over the rest.
         program: one of `PROGRAMS`.
     """
-    config, needed = SHAPES[shape], counts(SHAPES[shape], tokens, program)
-    among = min(chips, config.blocks[0].heads)
+    config, among = SHAPES[shape], min(chips, SHAPES[shape].blocks[0].heads)
+    needed = counts(config, tokens, program, among)
     times = {
         "products": needed.flops / among / PRODUCTS,
         "memory": needed.read / among / BANDWIDTH,
         "sending": needed.sent / LINKS,
     }
-    weights, slowest = 2 * parameters(config) / among / 1e9, max(times, key=lambda limit: times[limit])
+    weights, slowest = 2 * parameters(config, among) / among / 1e9, max(times, key=lambda limit: times[limit])
     texts = f"{chips}, {chips // among} texts at once" if chips > among else str(chips)
     fits = "" if weights < MEMORY / 1e9 else ", don't fit"
-    per_token = needed.flops / tokens / 1e12
+    per_token = counts(config, tokens, program).flops / tokens / 1e12
     row = shape, f"{tokens:,}", texts, program, f"{per_token:.2f}", f"{weights:.1f} GB{fits}"
     return (*row, f"{times[slowest]:.2f}", slowest)
 

@@ -89,17 +89,15 @@ def examples_of(config: "Config", model: Path | None, survey: Path | None) -> "E
         survey: the directory of a survey.
 
     Raises:
-        BadText: if the directory has none, or those of a model with other layers.
+        BadText: if the directory has none, or those of a model of another shape.
     """
     from duat_jax.display.examples import read_examples
 
     if survey is None and model is not None:
         return None
     found = read_examples(survey)
-    if len(found.layers) != config.layers:
-        raise BadText(
-            f"--survey {survey} is of a model with {len(found.layers)} layers, and this one has {config.layers}"
-        )
+    if not found.fit(config):
+        raise BadText(f"--survey {survey} is of a model of another family, or with other layers or neurons")
     return found
 
 
@@ -305,5 +303,5 @@ def explain(
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.predictions)
-        named = () if examples is None else ("", strongest(neurons, examples))
+        named = [] if examples is None else strongest(neurons, examples)
         deliver(content, *notes, tables, *named, figure=result.plot, texts=texts, result=result, **files)

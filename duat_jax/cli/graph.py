@@ -105,5 +105,5 @@ def graph(
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.explanation.predictions)
-        named = () if examples is None else ("", strongest(result.explanation.top(top), examples))
+        named = [] if examples is None else strongest(result.explanation.top(top), examples)
         deliver(content, *notes, render(result, top), *named, figure=result.plot, texts=texts, result=result, **files)

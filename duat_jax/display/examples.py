@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, final
 
 import msgspec
+from rich.console import RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, token_label
 from duat_jax.errors import BadText
+from duat_jax.models.config import Config
 from duat_jax.models.loader import EMBEDDED
 
 FILE = "examples.json.gz"
@@ -18,8 +20,8 @@ FILE = "examples.json.gz"
 SHOWN = 3
 """The number of texts that a table or a page shows of a neuron."""
 
-BEFORE, AFTER = 28, 12
-"""The number of characters that a table shows before a token and after it."""
+BEFORE, TOKEN, AFTER = 28, 16, 12
+"""The number of characters that a table shows before a token, of it, and after it."""
 
 
 @final
@@ -45,11 +47,13 @@ class Examples(msgspec.Struct, frozen=True):
 
     Args:
         model: the hash of the model that was surveyed.
+        family: its family.
         tokens: the number of tokens in which they were looked for.
         layers: by layer, for each neuron its texts, the strongest first.
     """
 
     model: str
+    family: str
     tokens: int
     layers: dict[int, list[list[Example]]]
 
@@ -64,6 +68,15 @@ class Examples(msgspec.Struct, frozen=True):
         found = neurons[neuron] if neuron < len(neurons) else []
         first = {each.token: each for each in reversed(found)}
         return [first[token] for token in dict.fromkeys(each.token for each in found)][:SHOWN]
+
+    def fit(self, config: Config) -> bool:
+        """Return whether a model has the family, the layers and the neurons of the surveyed one.
+
+        Args:
+            config: the model's parts.
+        """
+        counts = {layer: len(neurons) for layer, neurons in self.layers.items()}
+        return config.family == self.family and counts == {i: block.neurons for i, block in enumerate(config.blocks)}
 
     def __repr__(self) -> str:
         return f"Examples({sum(map(len, self.layers.values())):,} neurons in {self.tokens:,} tokens)"
@@ -87,7 +100,7 @@ def read_examples(directory: Path | str | None = None) -> Examples:
     file = Path(directory) / FILE
     try:
         return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Examples, strict=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise BadText(f"{directory} has no {FILE}: give the directory of a finished survey") from None
     except (OSError, EOFError, ValueError) as error:
         raise BadText(f"{file} can't be read ({error}): run the survey again") from None
@@ -100,14 +113,14 @@ def as_bytes(examples: Examples) -> bytes:
         examples: what it holds.
 
     Example:
-        >>> as_bytes(Examples("", 0, {})) == as_bytes(Examples("", 0, {}))
+        >>> as_bytes(Examples("", "", 0, {})) == as_bytes(Examples("", "", 0, {}))
         True
     """
     return gzip.compress(msgspec.json.encode(examples), mtime=0)  # the same examples give the same file
 
 
-def table(neurons: Iterable[Any], examples: Examples) -> NumberTable:
-    """Return a table of neurons and the tokens at which each is strongest.
+def table(neurons: Iterable[Any], examples: Examples) -> list[RenderableType]:
+    """Return an empty line and a table of neurons and the tokens at which each is strongest; nothing if none is known.
 
     Args:
         neurons: each with its `term` and `neuron`; one that comes again has no second row.
@@ -118,11 +131,16 @@ def table(neurons: Iterable[Any], examples: Examples) -> NumberTable:
         shown.add_column(column, justify=justify)
     for layer, neuron in dict.fromkeys((each.term.layer, each.neuron) for each in neurons):
         if texts := examples.of(layer, neuron):
-            tokens = Text("  ".join(token_label(each.token) for each in texts))
+            tokens = Text("  ".join(_short(each.token) for each in texts))
             shown.add_row(str(layer), str(neuron), tokens, _in_its_text(texts[0]))
-    return shown
+    return ["", shown] if shown.row_count else []
+
+
+def _short(token: str) -> str:
+    label = token_label(token)
+    return label if len(label) <= TOKEN else f"{label[: TOKEN - 1]}…"
 
 
 def _in_its_text(example: Example) -> Text:
-    before, token, after = map(token_label, (example.before, example.token, example.after))
-    return Text.assemble((before[-BEFORE:], "dim"), "«", (token, "bold"), "»", (after[:AFTER], "dim"))
+    before, after = token_label(example.before)[-BEFORE:], token_label(example.after)[:AFTER]
+    return Text.assemble((before, "dim"), "«", (_short(example.token), "bold"), "»", (after, "dim"))

@@ -18,13 +18,18 @@ TITLE = 13
 """The largest width of a title over numbers."""
 
 
+CONTROLS = {code: 0x2400 + code for code in range(32)} | dict.fromkeys(range(127, 160), "�")
+CONTROLS |= {ord("\n"): "⏎", ord("\t"): "⇥"}
+"""What is shown of control characters, which a terminal would obey: most have pictures of their own."""
+
+
 def token_label(token: str) -> str:
     """Return a token with its white space visible.
 
     Args:
         token: its text.
     """
-    visible = token.replace("\n", "⏎").replace("\t", "⇥")
+    visible = token.translate(CONTROLS)
     return "·" * (len(visible) - len(visible.lstrip(" "))) + visible.lstrip(" ")
 
 

@@ -112,6 +112,7 @@ def survey(
     number = -(-len(corpus) // PART)
     manifest: dict[str, Any] = {
         "version": VERSION,
+        "family": config.family,
         "model": fingerprint(loaded, config),
         "corpus": sha256(corpus.tobytes()).hexdigest(),
         "dtype": dtype,

@@ -130,12 +130,12 @@ def write(
         file = BytesIO()
         frame.reset_index(drop=True).to_parquet(file)
         write_file(place / f"{name}.parquet", file.getvalue())
-    write_file(place / FILE, as_bytes(_examples(frames["contexts"], manifest["model"], state.predicted)))
+    write_file(place / FILE, as_bytes(_examples(frames["contexts"], manifest, state.predicted)))
     finished = manifest | {"predicted": state.predicted, "worst": state.worst}
     write_file(place / "survey.json", (json.dumps(finished, indent=1) + "\n").encode())
 
 
-def _examples(contexts: "pd.DataFrame", model: str, tokens: int) -> Examples:
+def _examples(contexts: "pd.DataFrame", manifest: dict[str, Any], tokens: int) -> Examples:
     """Return the texts in which each neuron is strongest."""
     strongest = contexts[(contexts.kind == "neuron") & (contexts.what == "strongest activation")]
     layers: dict[int, list[list[Example]]] = {}
@@ -144,7 +144,7 @@ def _examples(contexts: "pd.DataFrame", model: str, tokens: int) -> Examples:
         neurons += [[] for _ in range(neuron - len(neurons))]
         texts = zip(rows.before, rows.token, rows.after, rows.value, strict=True)
         neurons.append([Example(before, token, after, float(f"{v:.4g}")) for before, token, after, v in texts])
-    return Examples(model, tokens, layers)
+    return Examples(manifest["model"], manifest["family"], tokens, layers)
 
 
 def _layer(name: str) -> int:

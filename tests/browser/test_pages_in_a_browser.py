@@ -192,7 +192,7 @@ def test_hostile_tokens_are_only_text(opened, name):
 def test_a_cells_neurons_have_their_texts_which_are_only_text(opened, scheme):
     result = RESULTS["explanation"]()
     texts = [Example(text, text, text, 1.0) for text in HOSTILE]
-    hostile = Examples("", 1, {layer: [texts] * 768 for layer in range(6)})
+    hostile = Examples("", "", 1, {layer: [texts] * 768 for layer in range(6)})
     for examples in (hostile, duat.survey.examples()):
         page = opened(
             result.to_html(examples=examples),

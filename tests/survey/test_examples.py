@@ -51,7 +51,7 @@ def test_the_embedded_models_examples_are_its_own():
 
 def test_a_neurons_examples_have_different_tokens_and_the_strongest_first():
     texts = [Example("a", token, "b", value) for token, value in (("x", 4.0), ("y", 2.0), ("x", 1.5), ("z", 1.0))]
-    examples = Examples("", 9, {1: [[], [*texts, Example("a", "w", "b", 0.5)]]})
+    examples = Examples("", "", 9, {1: [[], [*texts, Example("a", "w", "b", 0.5)]]})
     assert [(each.token, each.activation) for each in examples.of(1, 1)] == [("x", 4.0), ("y", 2.0), ("z", 1.0)]
     assert len(examples.of(1, 1)) == SHOWN
     assert examples.of(1, 0) == examples.of(1, 7) == examples.of(3, 0) == examples.of(None, 0) == []
@@ -60,9 +60,11 @@ def test_a_neurons_examples_have_different_tokens_and_the_strongest_first():
 def test_a_table_and_a_page_show_every_neuron_that_they_list():
     model, tokenizer = duat.load(tokenizer=True)
     explanation, examples = duat.explain(model, TEXT, tokenizer=tokenizer), duat.survey.examples()
-    rows = as_text(table(explanation.top(6), examples)).splitlines()[2:]
+    (_, shown) = table(explanation.top(6), examples)
+    rows = as_text(shown).splitlines()[2:]
     listed = [tuple(map(int, row.split()[:2])) for row in rows]
     assert listed == list(dict.fromkeys((each.term.layer, each.neuron) for each in explanation.top(6)))
+    assert table(explanation.top(6), Examples("", "", 1, {})) == []
     bare = view(explanation)
     shown = with_examples(bare, examples)
     units = {f"{row.layer}:{int(unit)}" for row in shown.rows[1:] for top in row.units[0].top for unit, *_ in top}
@@ -70,7 +72,7 @@ def test_a_table_and_a_page_show_every_neuron_that_they_list():
     assert with_examples(bare, None) == bare
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no gzip", as_bytes(Examples("", 1, {0: []}))[:-9]])
+@pytest.mark.parametrize("content", [None, b"", b"no gzip", as_bytes(Examples("", "", 1, {0: []}))[:-9]])
 def test_a_directory_without_examples_is_refused_in_one_line(content, tmp_path):
     if content is not None:
         (tmp_path / FILE).write_bytes(content)
@@ -80,12 +82,24 @@ def test_a_directory_without_examples_is_refused_in_one_line(content, tmp_path):
     assert str(tmp_path) in found.stderr
 
 
-def test_a_survey_of_a_model_with_other_layers_is_refused(tmp_path):
-    (tmp_path / FILE).write_bytes(as_bytes(Examples("", 1, {0: []})))
+@pytest.mark.parametrize(("family", "neurons"), [("gpt2", [768] * 5), ("gpt2", [768] * 5 + [5]), ("llama", [768] * 6)])
+def test_a_survey_of_another_model_is_refused(family, neurons, tmp_path):
+    layers = {layer: [[]] * count for layer, count in enumerate(neurons)}
+    (tmp_path / FILE).write_bytes(as_bytes(Examples("", family, 1, layers)))
     for command in ("explain", "graph"):
         found = CliRunner().invoke(application, [command, TEXT, "--survey", str(tmp_path)])
         assert found.exit_code == 2
-        assert "1 layers" in found.stderr
+        assert "of another family" in found.stderr
+
+
+def test_control_characters_of_a_corpus_are_shown_and_long_tokens_cut():
+    example = Example("\x1b]0;a\x07", "x" * 300 + "\x9b", "\x7f\r", 1.0)
+    explanation = duat.explain(duat.load(), [5, 6, 7])
+    neurons = [[example]] * 768
+    (_, shown) = table(explanation.top(1), Examples("", "", 1, dict.fromkeys(range(6), neurons)))
+    text = as_text(shown)
+    assert "␛]0;a␇" in text and "x" * 15 + "…" in text
+    assert not any(ord(character) < 32 or 126 < ord(character) < 160 for character in text if character != "\n")
 
 
 def test_the_command_names_neurons_by_a_survey(surveyed, tmp_path):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close, make_input, numbers, relative
+from helpers import close, make_input, near, numbers, relative
 from jax import lax
 from two_inputs import X, Y, sums, tanh_slope
 
@@ -183,6 +183,33 @@ def test_weights_that_are_rearranged_are_split_as_where_they_are_stored_so(name)
     if name in {"transposed", "reshaped", "cut and joined", "split", "looked up"}:  # linear, so that it has a transpose
         inner = duat.secant(use)(change(a), change(b))
         close(found.multiplier, jax.linear_transpose(change, a)(inner.multiplier)[0])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_the_mean_of_converted_weights_is_that_of_what_they_become(dtype):
+    """In float16 the sum of both points isn't finite, in bfloat16 their mean isn't a number."""
+    high, low = (40000, 40000) if dtype == jnp.float16 else (1.0078125, 1.0)
+    a, b = ({"w": jnp.full((1, 2), w, dtype), "h": h} for w, h in ((high, jnp.array([1.0, 2.0])), (low, jnp.zeros(2))))
+    found = duat.secant(lambda x: (x["w"].astype(jnp.float64).T.T @ x["h"]).sum())(a, b)
+    close(found.multiplier["h"], np.full(2, (high + low) / 2))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_secant_through_masked_scores_can_be_differentiated(masked):
+    """The reference is a difference of two secants."""
+    seen = jnp.tri(3, dtype=bool)
+
+    def attend(a):
+        scores = jnp.outer(a, a)
+        pattern = jax.nn.softmax(scores, where=seen) if masked else jax.nn.softmax(jnp.where(seen, scores, -jnp.inf))
+        return (pattern @ a)[1]
+
+    def part(a):
+        return duat.secant(attend)(a, jnp.array([0.5, 0.7, 0.2])).parts[0]
+
+    at, step = jnp.array([1.0, 2.0, 0.4]), 1e-5
+    slopes = [(part(at + step * one) - part(at - step * one)) / (2 * step) for one in jnp.eye(3)]
+    near(jax.grad(part)(at), np.array(slopes), 1e-8)
 
 
 def test_whole_numbers_and_truth_values_are_rearranged_too():

@@ -151,7 +151,8 @@ def values_of(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Flow]:
     """
     if equation.primitive.name in RELAYING and operands[0].apart:
         pairs = _pairs(equation, operands)
-        has_middle = is_float(equation.invars[0])
+        # A mean in a narrow dtype has lost digits that a wider one keeps; whole numbers have none.
+        has_middle = is_float(equation.invars[0]) and equation.primitive.name != "convert_element_type"
         middles = apply(equation, [operands[0].middle]) if has_middle else [None] * len(pairs)
         return [Flow(pair, True, middle=middle) for pair, middle in zip(pairs, middles, strict=True)]
     return [Flow(value, True) for value in at_both(equation, operands)]

@@ -40,7 +40,8 @@ def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: 
 
     def carried(logs: Array, probabilities: Array) -> tuple[Array, Array]:
         masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
-        means = jnp.where(masked, 0, _logarithmic_means(jnp.abs(logs[0] - logs[1]), probabilities))
+        distance = jnp.abs(jnp.where(masked, 0, logs[0] - logs[1]))
+        means = jnp.where(masked, 0, _logarithmic_means(distance, probabilities))
         if jump is None:
             return means, means * change
         moved = probabilities[0] - probabilities[1]

@@ -99,7 +99,8 @@ def counts(config: duat.models.Config, tokens: int, program: str, among: int = 1
 
     Every weight is in one product forwards. The table goes back through the values, what heads and neurons write, and
     attention patterns that are held; the contrast runs forwards on both texts and goes back through everything.
-    Patterns that aren't stored are computed again on the way back. Keys and values that chips can't divide are on each.
+    Patterns that aren't stored are computed again on the way back. Weights of keys and values that can't be divided are
+    on every chip.
 
     Args:
         config: the model's shape.
@@ -110,7 +111,8 @@ def counts(config: duat.models.Config, tokens: int, program: str, among: int = 1
     block, layers = config.blocks[0], config.layers
     width, key_heads = block.features // block.heads, block.key_value_heads or block.heads
     queries = block.features * block.features
-    values = block.features * width * key_heads * (1 if key_heads % among == 0 else among)
+    values = block.features * width * key_heads
+    copies = 0 if key_heads % among == 0 else 2 * (among - 1) * values
     weights, written = 2 * queries + 2 * values + 3 * block.features * block.neurons, queries + values
     written += block.features * block.neurons
     # Of a causal pattern in four strips 5/8 are computed.
@@ -121,7 +123,11 @@ def counts(config: duat.models.Config, tokens: int, program: str, among: int = 1
         "table": (2 * tokens * (weights + written) + (3 + looped) * pattern, weights + written, 3),
         "contrast": (6 * tokens * weights + (8 + 2 * looped) * pattern, 3 * weights, 9),
     }[program]
-    return Counts(layers * flops, layers * 2 * passes, layers * sums * 2 * 4 * tokens * block.features)
+    return Counts(
+        layers * flops,
+        layers * 2 * (passes + copies * passes / weights),
+        layers * sums * 2 * 4 * tokens * block.features,
+    )
 
 
 def parameters(config: duat.models.Config, among: int = 1) -> float:
@@ -201,7 +207,7 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: the kept results.
     """
-    compiled = []
+    compiled, missing = list[tuple[str, ...]](), list[str]()
     for case in CASES:
         shape, tokens, chips = case
         config, count = SHAPES[shape], int(np.prod([int(side) for side in chips.split("x")]))
@@ -210,7 +216,7 @@ def fields(results: dict[str, Any]) -> Fields:
             found = full_depth(results, case, program)
             row = [shape, f"{tokens:,}", chips.replace("x", " × "), program]
             if found is None:
-                compiled.append((*row, "", "", "not compiled", ""))
+                missing.append(f"{program} of {shape} with {tokens:,} tokens on {row[2]}")
                 continue
             flops = counts(config, tokens, program, among).flops / config.layers / among
             ratio = f"{found['flops of a layer'] / flops:.2f}" if tokens <= LOOPS else ""
@@ -218,6 +224,7 @@ def fields(results: dict[str, Any]) -> Fields:
             compiled.append((*row, ratio, f"{gigabytes:.1f} GB", "yes" if gigabytes <= MEMORY / 1e9 else "no", sums))
     return {
         "jax": results["jax"],
+        "missing": f"Not compiled yet: {'; '.join(missing)}." if missing else "",
         "compiled": "\n".join(
             rows_of(
                 [

@@ -1,4 +1,4 @@
-"""Claim: a secant in the inputs takes at most 1.6 × the gradient's time, for texts of up to 4,096 tokens.
+"""Claim: a secant in the inputs takes at most 1.7 × the gradient's time, for texts of up to 4,096 tokens.
 
 Run `make .venv/.smollm2 && python -m benchmarks.secant` on two quiet cores (ten minutes).
 

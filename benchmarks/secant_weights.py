@@ -1,4 +1,4 @@
-"""Claim: a secant in the weights takes at most 1.6 × the gradient's time for a text of 256 tokens, every part returned.
+"""Claim: a secant in all weights takes at most 1.7 × the gradient's time for a text of 256 tokens.
 
 Run `make .venv/.smollm2 && python -m benchmarks.secant_weights` on two quiet cores (five minutes).
 

@@ -59,6 +59,7 @@ def test_devices_send_each_other_sums(key_value_heads, tokens):
     run_on_eight_devices("sent", key_value_heads, tokens)
 
 
+@pytest.mark.slow
 def test_answers_about_long_texts_are_those_of_one_device():
     run_on_eight_devices("long texts")
 

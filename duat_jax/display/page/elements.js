@@ -51,6 +51,21 @@ export function shade(element, number, most) {
   element.style.background = share < 0.004 ? "" : `color-mix(in srgb, ${colour} ${(58 * share).toFixed(1)}%, transparent)`;
 }
 
+/** Where the pointer was moved to last. */
+const rest = { x: -1, y: -1 };
+document.addEventListener("pointermove", (event) => Object.assign(rest, { x: event.screenX, y: event.screenY }), { capture: true });
+
+/** Act when the pointer comes over an element, not when a new layout brings one under a pointer that rests.
+ * @param {Element} element
+ * @param {"pointerenter" | "pointerover"} kind
+ * @param {(target: EventTarget | null) => void} act
+ */
+export function whenPointedAt(element, kind, act) {
+  element.addEventListener(kind, (event) => {
+    if (event instanceof PointerEvent && (event.screenX !== rest.x || event.screenY !== rest.y)) act(event.target);
+  });
+}
+
 /** A button. @param {string} label @param {() => void} act @param {Record<string, string>} attributes */
 export function button(label, act, attributes = {}) {
   const element = make("button", { type: "button", ...attributes }, label);

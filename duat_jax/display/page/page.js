@@ -1,7 +1,7 @@
 // @ts-check
 // The page of results, one or several of which one is shown. `views` is the data of view.py.
 
-import { button, choice, full, largest, make, partsTable, quoted, scrolling, seven, shade, sum, toggle } from "./elements.js";
+import { button, choice, full, largest, make, partsTable, quoted, scrolling, seven, shade, sum, toggle, whenPointedAt } from "./elements.js";
 import { arrowsOf, edgePanel, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
 import { download, draw, savePicture } from "./picture.js";
 import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "./table.js";
@@ -110,7 +110,7 @@ function textPanel(view, { parts, note }, chosen, choose, say) {
     const changed = other !== undefined && other !== label;
     const span = make("span", { class: `token${changed ? " other" : ""}${token === chosen ? " chosen" : ""}`, dir: "auto", ...(changed ? { "data-other": other } : {}) }, label);
     shade(span, parts[token], most);
-    span.addEventListener("pointerenter", () => say(`token ${token} ${quoted(tokenName(view, token))}: ${full(parts[token])}`));
+    whenPointedAt(span, "pointerenter", () => say(`token ${token} ${quoted(tokenName(view, token))}: ${full(parts[token])}`));
     span.addEventListener("click", () => choose(token));
     text.append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
   });

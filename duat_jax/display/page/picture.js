@@ -1,7 +1,7 @@
 // @ts-check
 // The picture of a page: rows by tokens as coloured squares, with arrows between them; kept as SVG or PNG.
 
-import { full, largest } from "./elements.js";
+import { full, largest, whenPointedAt } from "./elements.js";
 
 /** An arrow from a token of a row to a token of the next row.
  * @typedef {{row: number, source: number, token: number, part: number, sentence: string}} Arrow
@@ -50,7 +50,7 @@ export function draw(drawing, chosen, choose, say) {
         fill: part < 0 ? COLOURS.negative : COLOURS.positive, "fill-opacity": most ? (0.75 * Math.abs(part)) / most : 0,
         stroke: COLOURS.ink, "stroke-opacity": row === chosen.row && token === chosen.token ? 1 : 0.25, "stroke-width": row === chosen.row && token === chosen.token ? 2 : 1,
       });
-      square.addEventListener("pointerenter", () => say(`${name}, token ${token} ${JSON.stringify(labels[token])}: ${full(part)}`));
+      whenPointedAt(square, "pointerenter", () => say(`${name}, token ${token} ${JSON.stringify(labels[token])}: ${full(part)}`));
       square.addEventListener("click", () => choose(row, token));
       image.append(square);
     });
@@ -66,7 +66,7 @@ export function draw(drawing, chosen, choose, say) {
       d: `M${x},${y} C${x + bend},${y - 6} ${right + bend},${up + 6} ${right},${up}`, fill: "none", "stroke-opacity": 0.8,
       stroke: part < 0 ? COLOURS.negative : COLOURS.positive, "stroke-width": Math.max((5 * Math.abs(part)) / widest, 0.6),
     });
-    arrow.addEventListener("pointerenter", () => say(sentence));
+    whenPointedAt(arrow, "pointerenter", () => say(sentence));
     image.append(arrow);
   }
   return /** @type {SVGSVGElement} */ (image);

@@ -1,7 +1,7 @@
 // @ts-check
 // The table of a page: rows by tokens with their sums, and what a cell of it is made of.
 
-import { button, full, largest, make, partsTable, quoted, scrolling, seven, shade, short, sum, toggle } from "./elements.js";
+import { button, full, largest, make, partsTable, quoted, scrolling, seven, shade, short, sum, toggle, whenPointedAt } from "./elements.js";
 
 /** @typedef {import("./page.js").View} View */
 /** @typedef {import("./page.js").State} State */
@@ -77,7 +77,7 @@ export function grid(view, state, choose, say) {
 
   /** @param {EventTarget | null} target */
   const told = (target) => target instanceof HTMLElement && target.closest("td");
-  table.addEventListener("pointerover", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
+  whenPointedAt(table, "pointerover", (target) => { const td = told(target); if (td) say(td.dataset.say ?? ""); });
   table.addEventListener("focusin", (event) => { const td = told(event.target); if (td) say(td.dataset.say ?? ""); });
   /** @param {HTMLElement} td */
   const open = (td) => { if (td.dataset.row !== undefined) choose(Number(td.dataset.row), Number(td.dataset.token)); };

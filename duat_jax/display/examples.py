@@ -1,6 +1,7 @@
 """The texts in which each neuron of a model is strongest, from a survey: its name in tables and on pages."""
 
 import gzip
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, final
@@ -102,7 +103,7 @@ def read_examples(directory: Path | str | None = None) -> Examples:
         return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Examples, strict=False)
     except (FileNotFoundError, NotADirectoryError):
         raise BadText(f"{directory} has no {FILE}: give the directory of a finished survey") from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise BadText(f"{file} can't be read ({error}): run the survey again") from None
 
 

@@ -72,7 +72,10 @@ def test_a_table_and_a_page_show_every_neuron_that_they_list():
     assert with_examples(bare, None) == bare
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no gzip", as_bytes(Examples("", "", 1, {0: []}))[:-9]])
+WHOLE = as_bytes(Examples("", "", 1, {0: []}))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no gzip", WHOLE[:-9], WHOLE[:12] + b"\xff\xff" + WHOLE[14:]])
 def test_a_directory_without_examples_is_refused_in_one_line(content, tmp_path):
     if content is not None:
         (tmp_path / FILE).write_bytes(content)

@@ -174,7 +174,7 @@ class _Difference:
     def _as(self, flow: Flow, v: core.Var, path: Path) -> Flow:
         """Return a flow in the form of a program's argument: with two values and a change where that has them."""
         moves, needed = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
-        value = jnp.stack(flow.both) if moves else flow.value
+        value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
         change = jnp.zeros_like(value[0]) if needed and flow.change is None else flow.change
         return Flow(value, moves, change if needed else None)
 

@@ -45,7 +45,7 @@ gpu_device_info {
 platform_name: "CUDA" dnn_version_info { major: 9 minor: 1 patch: 1 } runtime_version { major: 12 minor: 4 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
-"""What XLA has to know of a GPU to compile for it."""
+"""The description of an H100 by which XLA compiles for it."""
 
 Compile = Callable[[Any, tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 """Compiles a jitted function for shapes of arguments, and returns what the compiler says."""
@@ -296,7 +296,7 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
         flops = [f"{sum(program['flops'] for program in asked[name]) / 1e6:,.1f}" for asked in (one, four)]
         temporaries = [f"{max(program['temporaries'] for program in of[name]) / 1e6:.2f}" for of in (one, gpu)]
         rows.append((f"`{name}`", str(len(one[name])), *flops, *temporaries, _sent(four[name]), _sent(gpus[name])))
-    columns = ["function", "programs", "Mflops, one TPU", "each of four", "temporaries, MB", "GPU's, MB"]
+    columns = ["function", "programs", "Mflops, one TPU", "each of four", "temporaries of a TPU, MB", "of a GPU, MB"]
     return {
         "programs": str(sum(map(len, one.values()))),
         "settings": str(len(results["tpu"]["programs"])),

@@ -13,7 +13,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from benchmarks.table import forward
 from benchmarks.table import with_neurons as table
 from duat_jax.models.loader import skeleton
 from duat_jax.models.mesh import divide
-from experiments.pages import Fields
+from experiments.pages import Fields, kept
 from experiments.pages import table as rows_of
 
 RESULTS = Path(__file__).parent / "results" / "plan.json"
@@ -70,7 +69,7 @@ CASES = (
     ("8 billion", 4096, "8x8"),
     ("1 billion", 32768, "4x4"),
 )
-"""What is compiled: a shape, the tokens of a text, and the chips; each with one layer and with two."""
+"""The compiled cases: a shape, the tokens of a text, and the chips; each with one layer and with two."""
 
 LOOPS = 512
 """The number of tokens above which attention is a loop."""
@@ -81,7 +80,7 @@ a second, and that it sends; and its memory (docs.cloud.google.com/tpu/docs/v5e)
 
 
 class Counts(NamedTuple):
-    """What one text takes by counting, of all chips together.
+    """The cost of one text by counting, on all chips together.
 
     Args:
         flops: of products of matrices, two for a product and a sum.
@@ -95,7 +94,7 @@ class Counts(NamedTuple):
 
 
 def counts(config: duat.models.Config, tokens: int, program: str, among: int = 1) -> Counts:
-    """Return what one text takes by counting, with weights in bfloat16.
+    """Return the cost of one text by counting, with weights in bfloat16.
 
     Every weight is in one product forwards. The table goes back through the values, what heads and neurons write, and
     attention patterns that are held; the contrast runs forwards on both texts and goes back through everything.
@@ -264,7 +263,7 @@ PLANNED = [
     for tokens in (512, 4096)
     for program in PROGRAMS
 ]
-"""What is planned by the counts: a model, the tokens of a text, the number of chips, and the program."""
+"""The rows of the plan: a model, the tokens of a text, the number of chips, and the program."""
 
 
 def planned(shape: str, tokens: int, chips: int, program: str) -> tuple[str, ...]:
@@ -287,20 +286,13 @@ def planned(shape: str, tokens: int, chips: int, program: str) -> tuple[str, ...
     texts = f"{chips}, {chips // among} texts at once" if chips > among else str(chips)
     fits = "" if weights < MEMORY / 1e9 else ", don't fit"
     per_token = counts(config, tokens, program).flops / tokens / 1e12
-    row = shape, f"{tokens:,}", texts, program, f"{per_token:.2f}", f"{weights:.1f} GB{fits}"
+    row = shape, f"{tokens:,}", texts, program, f"{per_token:.3f}", f"{weights:.1f} GB{fits}"
     return (*row, f"{times[slowest]:.2f}", slowest)
-
-
-@cache
-def kept() -> dict[str, Any]:
-    """Return what was compiled before."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    return found
 
 
 def main() -> None:
     """Compile every case that wasn't compiled before, and keep what the compiler says after each."""
-    found = {"jax": jax.__version__, "compiled": {}} | kept()
+    found = {"jax": jax.__version__, "compiled": {}} | kept("plan")
     for case in CASES:
         for program in PROGRAMS:
             for layers in (1, 2):

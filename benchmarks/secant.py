@@ -102,11 +102,9 @@ def fields(results: dict[str, Any]) -> Fields:
         results: the kept results.
     """
     weights = times_of(kept("secant_weights"), "secant")
-    contrast = results["SmolLM2-135M, 64 tokens"]["with_neurons"]["median_of_ratio"]
     of_inputs = {name: time for name, time in times_of(results, "without_neurons").items() if name.startswith("four")}
     return {
         "inputs": f"{min(of_inputs.values())} to {max(of_inputs.values())}",
-        "contrast": f"{contrast:.1f}",
         "weights": ", ".join(f"{time} at {name.split(', ')[1]}" for name, time in weights.items()),
     }
 

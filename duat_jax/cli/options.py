@@ -33,7 +33,7 @@ Survey = Annotated[
     Path | None,
     typer.Option(
         "--survey",
-        help="Directory of a survey of the model, which shows where neurons are strongest; embedded has one.",
+        help="Directory of a survey, which shows where the model's neurons are strongest; the embedded model has one.",
     ),
 ]
 Html = Annotated[

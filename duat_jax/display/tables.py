@@ -20,7 +20,7 @@ TITLE = 13
 
 CONTROLS = {code: 0x2400 + code for code in range(32)} | dict.fromkeys(range(127, 160), "�")
 CONTROLS |= {ord("\n"): "⏎", ord("\t"): "⇥"}
-"""What is shown of control characters, which a terminal would obey: most have pictures of their own."""
+"""The signs that stand for control characters, which a terminal would obey."""
 
 
 def token_label(token: str) -> str:

@@ -281,7 +281,7 @@ def _split(
         summands,
         [*summands, *values],
         [*eps, *[max(eps, default=0.0)] * 2],
-        finite=list(contributions.values()),
+        finite=list(contributions.values()),  # a multiplier that isn't finite makes its part or contribution NaN
     )
     unknown = jnp.array(jnp.inf)
     unrecognised = {

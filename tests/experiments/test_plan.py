@@ -1,4 +1,4 @@
-"""What is planned by counting is what a compiler counts."""
+"""The counts of the plan agree with those of a compiler, and its weights with the shards of a divided model."""
 
 import dataclasses
 

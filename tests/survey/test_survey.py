@@ -411,6 +411,13 @@ def test_the_command_names_every_file_that_it_cant_read(tmp_path):
     assert "1/4 for the first" in command(__file__, "--out", tmp_path / "s", "--shard", "x").output.replace("\n", " ")
 
 
+def test_a_line_of_jsonl_ends_where_its_line_does(tmp_path):
+    """Unicode has further line ends, which may stand in a JSON string as they are."""
+    texts = ["one\u2028line", "a\x85b"]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": t}, ensure_ascii=False) for t in texts), "utf-8")
+    assert read_corpus([tmp_path / "a.jsonl"]) == texts
+
+
 def test_addresses_are_read_by_fsspec(finished, tmp_path):
     """In memory every kind of file; for the command an archive, which is measured already."""
     import pandas as pd

@@ -1,16 +1,18 @@
-"""Claim: what a compiler says of one more layer on TPU chips is what counting products says, so that counts plan more.
+"""Claim: what a compiler says of a model on TPU chips is what counting products says, so that counts plan more.
 
 Run `make .venv/tpu && JAX_PLATFORMS=cpu PYTHONPATH=.venv/tpu python -m benchmarks.plan`; it needs no TPU, takes an hour
 or two, and goes on where it was stopped.
 
-Models in the shapes of Llama 3.2 and 3.1 with one layer and with two are compiled for TPU v5e chips, without weights.
-The difference of the two is a layer, which the full depth has as often as the model has layers. Flops and memory are
-the compiler's, of one chip; a loop's body counts once in flops, so they are compared with the counts for texts that
-are short enough to have no loops.
+Models in the shapes of Llama 3.2 and 3.1 are compiled for TPU v5e chips, without weights, with their layers as the
+steps of one loop. Memory is the compiler's, of one chip and the whole model. A loop's body counts once in its flops and
+in what chips send each other: they are those of one layer, and compared with the counts for texts that are short enough
+to have no loops inside a layer.
 """
 
 import dataclasses
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +30,7 @@ from benchmarks.mesh import ONE_BILLION
 from benchmarks.secant import with_neurons as contrast
 from benchmarks.table import forward
 from benchmarks.table import with_neurons as table
+from duat_jax.models.layer_parts import scanned
 from duat_jax.models.loader import skeleton
 from duat_jax.models.mesh import divide
 from experiments.pages import Fields, kept
@@ -68,8 +71,12 @@ CASES = (
     ("8 billion", 512, "2x2"),
     ("8 billion", 4096, "8x8"),
     ("1 billion", 32768, "4x4"),
+    ("70 billion", 512, "8x8"),
+    ("70 billion", 4096, "8x8"),
+    ("405 billion", 512, "16x16"),
+    ("405 billion", 4096, "16x16"),
 )
-"""The compiled cases: a shape, the tokens of a text, and the chips; each with one layer and with two."""
+"""The compiled cases: a shape, the tokens of a text, and the chips."""
 
 LOOPS = 512
 """The number of tokens above which attention is a loop."""
@@ -77,6 +84,10 @@ LOOPS = 512
 PRODUCTS, BANDWIDTH, LINKS, MEMORY = 197e12 / 6, 819e9, 200e9, 16e9
 """Of a TPU v5e: float32 products and sums in a second, as six of bfloat16 each; bytes that it reads from its memory in
 a second, and that it sends; and its memory (docs.cloud.google.com/tpu/docs/v5e)."""
+
+
+TOO_MUCH = re.compile(r"HLO temporaries \(([\d.]+)G\) exceeds")
+"""What the compiler says of temporary values that don't fit a chip's memory."""
 
 
 class Counts(NamedTuple):
@@ -142,7 +153,7 @@ def parameters(config: duat.models.Config, among: int = 1) -> float:
 
 
 def compile_case(config: duat.models.Config, tokens: int, chips: str, program: str) -> dict[str, Any]:
-    """Compile a program, and return what the compiler says of one chip.
+    """Compile a program, and return what the compiler says of one chip, or how much memory would be too much.
 
     Args:
         config: the model's shape.
@@ -154,50 +165,33 @@ def compile_case(config: duat.models.Config, tokens: int, chips: str, program: s
 
     devices = np.array(get_topology_desc(platform="tpu", topology_name=f"v5e:{chips}").devices)
     mesh = Mesh(devices.reshape(-1, min(devices.size, config.blocks[0].heads)), ("texts", "model"))
-    model = divide(skeleton(config, jnp.bfloat16), mesh)
+    model = scanned(divide(skeleton(config, jnp.bfloat16), mesh))
     ids = jax.ShapeDtypeStruct((tokens,), jnp.int32, sharding=NamedSharding(mesh, P()))
-    compiled = jax.jit(PROGRAMS[program]).lower(model, ids).compile()
+    try:
+        compiled = jax.jit(PROGRAMS[program]).lower(model, ids).compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (too_much := TOO_MUCH.search(str(error))) is None:
+            raise
+        return {"too much": float(too_much[1]) * 2**30}
     memory = compiled.memory_analysis()
     return {
         "flops": compiled.cost_analysis()["flops"],
         "arguments": memory.argument_size_in_bytes,
         "temporaries": memory.temp_size_in_bytes,
         "results": memory.output_size_in_bytes,
-        "sent": Counter(kind for kind, _ in sent(compiled.as_text())),
+        # Single numbers, such as those of completeness, are left out.
+        "sent": Counter(kind for kind, shape in sent(compiled.as_text()) if math.prod(shape) > 1),
     }
 
 
-def name_of(case: tuple[str, int, str], program: str, layers: int) -> str:
+def name_of(case: tuple[str, int, str], program: str) -> str:
     """Return the name of a compilation.
 
     Args:
         case: one of `CASES`.
         program: one of `PROGRAMS`.
-        layers: of the model that is compiled.
     """
-    return ", ".join(map(str, (*case, program, layers)))
-
-
-def full_depth(results: dict[str, Any], case: tuple[str, int, str], program: str) -> dict[str, Any] | None:
-    """Return what one chip takes for the whole model, from one layer and from two; `None` if they weren't compiled.
-
-    Args:
-        results: the kept results.
-        case: one of `CASES`.
-        program: one of `PROGRAMS`.
-    """
-    one, two = (results["compiled"].get(name_of(case, program, layers)) for layers in (1, 2))
-    if one is None or two is None:
-        return None
-    layers, sums = SHAPES[case[0]].layers, Counter(two["sent"])
-    sums.subtract(one["sent"])
-    return {
-        "flops of a layer": two["flops"] - one["flops"],
-        "memory": sum(
-            one[what] + (layers - 1) * (two[what] - one[what]) for what in ("arguments", "temporaries", "results")
-        ),
-        "sent": {kind: count for kind, count in sums.items() if count},
-    }
+    return ", ".join(map(str, (*case, program)))
 
 
 def fields(results: dict[str, Any]) -> Fields:
@@ -212,14 +206,18 @@ def fields(results: dict[str, Any]) -> Fields:
         config, count = SHAPES[shape], int(np.prod([int(side) for side in chips.split("x")]))
         among = min(count, config.blocks[0].heads)
         for program in PROGRAMS:
-            found = full_depth(results, case, program)
+            found = results["compiled"].get(name_of(case, program))
             row = [shape, f"{tokens:,}", chips.replace("x", " × "), program]
             if found is None:
                 missing.append(f"{program} of {shape} with {tokens:,} tokens on {row[2]}")
                 continue
+            if "too much" in found:
+                compiled.append((*row, "", f"over {found['too much'] / 1e9:.0f} GB", "no", ""))
+                continue
             flops = counts(config, tokens, program, among).flops / config.layers / among
-            ratio = f"{found['flops of a layer'] / flops:.2f}" if tokens <= LOOPS else ""
-            gigabytes, sums = found["memory"] / 1e9, ", ".join(f"{n} {kind}" for kind, n in found["sent"].items())
+            ratio = f"{found['flops'] / flops:.2f}" if tokens <= LOOPS else ""
+            gigabytes = sum(found[what] for what in ("arguments", "temporaries", "results")) / 1e9
+            sums = ", ".join(f"{n} {kind}" for kind, n in found["sent"].items())
             compiled.append((*row, ratio, f"{gigabytes:.1f} GB", "yes" if gigabytes <= MEMORY / 1e9 else "no", sums))
     return {
         "jax": results["jax"],
@@ -295,16 +293,13 @@ def main() -> None:
     found = {"jax": jax.__version__, "compiled": {}} | kept("plan")
     for case in CASES:
         for program in PROGRAMS:
-            for layers in (1, 2):
-                name = name_of(case, program, layers)
-                if name in found["compiled"]:
-                    continue
-                shape, tokens, chips = case
-                config = SHAPES[shape]
-                cut = dataclasses.replace(config, blocks=config.blocks[:layers])
-                print(name, flush=True)
-                found["compiled"][name] = compile_case(cut, tokens, chips, program)
-                RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            name = name_of(case, program)
+            if name in found["compiled"]:
+                continue
+            shape, tokens, chips = case
+            print(name, flush=True)
+            found["compiled"][name] = compile_case(SHAPES[shape], tokens, chips, program)
+            RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

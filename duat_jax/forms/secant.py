@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -257,7 +258,7 @@ def _split(
     sources = Sources(
         {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
         {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in wanted},
-        {name: jnp.zeros((), dtype) for name in dict.fromkeys(plan.discontinuities.values())},
+        {name: jnp.zeros((), dtype) for name in dict.fromkeys(chain(*plan.discontinuities.values()))},
     )
     change = partial(carry, program, plan, constants, xs, ys, held, wanted)
     _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
@@ -272,7 +273,7 @@ def _split(
         *rounding.arguments,
         *(rounding.at(program.place(site).path) for site in moved),
         *(
-            max(rounding.at(path) for path, name in plan.discontinuities.items() if name == jump)
+            max(rounding.at(path) for path, names in plan.discontinuities.items() if jump in names)
             for jump in multipliers.discontinuities
         ),
     ]

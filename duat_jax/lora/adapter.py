@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.lora.places import Place, module_names, places
 from duat_jax.models.families.tensor_map import part_at
+from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, Linear, alike, computed_in
 
@@ -145,7 +146,7 @@ def adapt(model: Transformer, adapters: Adapters) -> Transformer:
         >>> adapted.stack.blocks[0].mlp.input.down.shape, model.stack.blocks[0].mlp.input.kernel.shape
         ((192, 8), (192, 768))
     """
-    changed = jax.tree.map(lambda leaf: leaf, model)
+    changed = written_out(model)
     for name, path, part in _parts(model, adapters):
         parent, _, attribute = path.rpartition(".")
         adapter = adapters[name]
@@ -166,7 +167,7 @@ def merge(model: Transformer, adapters: Adapters) -> Transformer:
 
     Source: Wang & Li, Eq. 17.
     """
-    changed = jax.tree.map(lambda leaf: leaf, model)
+    changed = written_out(model)
     for name, path, part in _parts(model, adapters):
         down, _, scale = adapters[name]
         kernel = part_at(changed, f"{path}.kernel")

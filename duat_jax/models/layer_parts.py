@@ -1,9 +1,46 @@
-"""A model's blocks, MLPs and attentions, in the order of its layers."""
+"""A model's blocks, MLPs and attentions, in the order of its layers, and the loop over them."""
+
+import jax
 
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention, SlicedAttention
 from duat_jax.nn.block import Block
 from duat_jax.nn.mlp import MLP, GatedMLP
+from duat_jax.nn.scanned_stack import ScannedStack
+from duat_jax.nn.stack import Stack
+
+
+def scanned(model: Transformer) -> Transformer:
+    """Return a model with the parameters of all its layers stacked, whose layers are the steps of one loop.
+
+    Its programs compile in a time that doesn't grow with depth. Answers are the same, with the same keys.
+
+    Args:
+        model: the model; it stays as it is.
+
+    Raises:
+        DuatError: if its layers differ from each other.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> scanned(duat.load()).stack.repeated[0].mlp.input.kernel.shape
+        (6, 192, 768)
+    """
+    copy = jax.tree.map(lambda leaf: leaf, model)
+    copy.stack = ScannedStack(model.stack.blocks)
+    return copy
+
+
+def written_out(model: Transformer) -> Transformer:
+    """Return a copy of a model in which every layer is a block of its own, whose parts can be changed.
+
+    Args:
+        model: the model; it stays as it is.
+    """
+    copy = jax.tree.map(lambda leaf: leaf, model)
+    if isinstance(model.stack, ScannedStack):
+        copy.stack = Stack(model.stack.blocks)
+    return copy
 
 
 def blocks(model: Transformer) -> list[Block]:

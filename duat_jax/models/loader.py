@@ -29,6 +29,8 @@ from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
 from duat_jax.models.mesh import divide_long_texts, placement
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.scanned_stack import ScannedStack
+from duat_jax.nn.stack import Stack
 from duat_jax.processes import put
 
 EMBEDDED = Path(__file__).parent / "embedded"
@@ -138,6 +140,7 @@ class _Options(TypedDict, total=False):
     head: str | None
     device: Device | Sharding | Callable[[str], Device | Sharding] | None
     mesh: Mesh | None
+    scanned: bool
     progress: Callable[[int, int], None] | None
 
 
@@ -157,6 +160,7 @@ def load(
     head: str | None = None,
     device: "Device | Sharding | Callable[[str], Device | Sharding] | None" = None,
     mesh: "Mesh | None" = None,
+    scanned: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Transformer | tuple[Transformer, Tokenizer]:
     """Load a model from a Hugging Face checkpoint directory, a GGUF file or the Hugging Face Hub, tensor by tensor.
@@ -175,6 +179,8 @@ def load(
             the path of a parameter, for example `"stack.blocks.0.mlp.input.kernel"`; JAX's default if absent.
         mesh: the devices that the model is divided among, in the place of `device`: heads, neurons and the vocabulary
             along its axis `"model"`, texts along its axis `"texts"`.
+        scanned: whether the layers are the steps of one loop, with their parameters stacked, so that compiling takes
+            no longer for many layers than for few.
         progress: called after each tensor with the number of tensors read so far and the number of all.
 
     Returns:
@@ -183,7 +189,8 @@ def load(
     Raises:
         BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
             take more memory than is free.
-        DuatError: for a mesh that heads or neurons can't be divided among.
+        DuatError: for a mesh that heads or neurons can't be divided among, or layers that differ and are no steps of
+            one loop.
 
     Example:
         >>> import jax.numpy as jnp
@@ -231,6 +238,9 @@ def load(
     entries = sum(_entries(model, entry, places) for entry in in_memory)
     check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
     read(headers_only=False)
+    if scanned:
+        blocks, model.stack = list(model.stack.blocks), Stack(())
+        model.stack = ScannedStack(blocks.pop(0) for _ in range(len(blocks)))
     return model if loaded_tokenizer is None else (model, loaded_tokenizer)
 
 

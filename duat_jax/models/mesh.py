@@ -11,10 +11,11 @@ from jax.sharding import PartitionSpec as P
 
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
-from duat_jax.models.layer_parts import attentions
+from duat_jax.models.layer_parts import attentions, scanned, written_out
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.block import Block
+from duat_jax.nn.scanned_stack import ScannedStack
 from duat_jax.processes import put
 
 TEXTS, MODEL = "texts", "model"
@@ -123,7 +124,7 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
         >>> tuple(divide(duat.load(), mesh).stack.blocks[0].mlp.output.kernel[...].sharding.spec)
         ('model', None)
     """
-    place = placement(model.config, mesh)
+    place, in_loop = placement(model.config, mesh), isinstance(model.stack, ScannedStack)
 
     def divided_parameter(path: tuple[Any, ...], parameter: nnx.Variable) -> nnx.Variable:
         sharding, value = place(".".join(map(str, path))), parameter.get_value()
@@ -131,10 +132,10 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
             return parameter.replace(jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding))
         return parameter.replace(put(value, sharding))
 
-    structure, parameters = nnx.split(model)
+    structure, parameters = nnx.split(written_out(model))
     divided: Transformer = nnx.merge(structure, nnx.map_state(divided_parameter, parameters))
     divide_long_texts(divided, mesh)
-    return divided
+    return scanned(divided) if in_loop else divided
 
 
 def sizes_of(config: Config, layer: int) -> dict[str, int]:

@@ -15,6 +15,7 @@ from duat_jax.models.head import Logits, ReadOut
 from duat_jax.models.mask import require_mask
 from duat_jax.nn.config import make_block, make_norm
 from duat_jax.nn.linear import Linear
+from duat_jax.nn.scanned_stack import ScannedStack
 from duat_jax.nn.stack import Stack
 
 
@@ -58,7 +59,7 @@ class Transformer(nnx.Module):
             if config.embedding_features is None
             else Linear(config.embedding_features, config.features, "projection", dtype=dtype, rngs=rngs)
         )
-        self.stack = Stack(make_block(block, dtype=dtype, rngs=rngs) for block in config.blocks)
+        self.stack: Stack | ScannedStack = Stack(make_block(block, dtype=dtype, rngs=rngs) for block in config.blocks)
         self.final_norm = make_norm(first, "final_norm", dtype) if config.final_norm else None
         self.head = ReadOut(config, dtype=dtype, rngs=rngs)
 

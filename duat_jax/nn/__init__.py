@@ -25,4 +25,5 @@ from duat_jax.nn.position import Rotary as Rotary
 from duat_jax.nn.position import Stretched as Stretched
 from duat_jax.nn.position import Switched as Switched
 from duat_jax.nn.position import rotary_frequencies as rotary_frequencies
+from duat_jax.nn.scanned_stack import ScannedStack as ScannedStack
 from duat_jax.nn.stack import Stack as Stack

@@ -49,6 +49,26 @@ def alike(parameter: Shaped[Array, "..."], x: Shaped[Array, "..."]) -> Shaped[Ar
     return parameter.astype(x.dtype) if jnp.finfo(parameter.dtype).bits < jnp.finfo(x.dtype).bits else parameter
 
 
+def product(x: Shaped[Array, "... inputs"], matrix: Shaped[Array, "inputs outputs"]) -> Shaped[Array, "... outputs"]:
+    """Return `x W`, computed in the dtype of `x` if that has more bits than `W`.
+
+    On the way back the matrix is converted again: its copy would take more memory than the matrix, in every layer.
+
+    Args:
+        x: `[..., inputs]`.
+        matrix: `W`, `[inputs, outputs]`.
+
+    Example:
+        >>> product(jnp.ones(2), jnp.eye(2, dtype=jnp.bfloat16)).tolist()
+        [1.0, 1.0]
+    """
+
+    def multiply(x: Array, matrix: Array) -> Array:
+        return jnp.matmul(x, alike(matrix, x), precision=PRECISION)
+
+    return (multiply if alike(matrix, x) is matrix else jax.checkpoint(multiply))(x, matrix)
+
+
 def computed_in(dtype: DTypeLike) -> jnp.dtype:
     """Return the dtype of computations with parameters of a dtype: float32 at least.
 
@@ -126,7 +146,7 @@ class Linear(Biased):
         Args:
             x: `[..., inputs]`.
         """
-        return jnp.matmul(x, alike(self.kernel[...], x), precision=PRECISION)
+        return product(x, self.kernel[...])
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Return `x W + b`.

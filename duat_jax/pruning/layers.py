@@ -8,7 +8,6 @@ from itertools import pairwise
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import DuatError
@@ -135,7 +134,7 @@ def prune_layers(
         raise DuatError("; ".join(problems))
     count = how_many_layers(model, fraction)
     if count == 0:
-        return nnx.clone(model)
+        return layer_parts.written_out(model)
     return remove_layers(model, ids, least_important(model, ids, count, method, seed=seed), compensation=compensation)
 
 
@@ -194,7 +193,7 @@ def remove_layers(
     )
     if problems:
         raise DuatError("; ".join(problems))
-    smaller = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
+    smaller = layer_parts.written_out(model) if compensation == "none" else resized(model, {}, bias=True)
     kept = [layer for layer in range(model.config.layers) if layer not in removed]
     for layer, after in pairwise([*kept, model.config.layers]):
         if compensation == "none" or after == layer + 1:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from flax import nnx
 from jaxtyping import Int
 
 from duat_jax.errors import DuatError
@@ -122,7 +121,7 @@ def silenced(model: Transformer, kept: Kept, layer_moments: Sequence[Moments], c
         layer_moments: the moments of every layer's neurons.
         compensation: a name in `COMPENSATIONS`.
     """
-    rest = nnx.clone(model) if compensation == "none" else resized(model, {}, bias=True)
+    rest = layer_parts.written_out(model) if compensation == "none" else resized(model, {}, bias=True)
     for layer, stays in kept.items():
         output = layer_parts.mlps(rest)[layer].output
         rewrite(

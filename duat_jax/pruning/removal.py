@@ -77,7 +77,7 @@ def without(model: Transformer, terms: Terms) -> Transformer:
     """
     if problems := places.problems_of(model) + terms.problems(model):
         raise DuatError("; ".join(problems))
-    rest = nnx.clone(model)
+    rest = layer_parts.written_out(model)
     for layer, (mlp, attention) in enumerate(zip(layer_parts.mlps(rest), layer_parts.attentions(rest), strict=True)):
         heads = model.config.blocks[layer].heads
         removed = slice(None) if layer in terms.terms else np.array(terms.neurons.get(layer, ()), int)

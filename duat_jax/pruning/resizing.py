@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jaxtyping import Bool, Float
 
 from duat_jax.models import layer_parts
@@ -25,7 +24,7 @@ def resized(model: Transformer, kept: Kept, *, bias: bool = False) -> Transforme
         kept: which neurons are kept, by pruned layer.
         bias: whether MLPs without biases get biases, initialised with zero.
     """
-    smaller = nnx.clone(model)
+    smaller = layer_parts.written_out(model)
     parts = []
     for layer, (before, part) in enumerate(zip(layer_parts.mlps(model), model.config.blocks, strict=True)):
         stays = kept.get(layer, np.ones(part.neurons, bool))

@@ -21,8 +21,9 @@ from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
 from duat_jax.transform.flow import CONSTANT, ZERO, Flow, Flows
 from duat_jax.transform.keys import Site, Step
+from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import adds_a_constant, linear_operands
-from duat_jax.transform.program import Path, Program
+from duat_jax.transform.program import Program
 
 INPUT = "input"
 """The source that stands for the function's argument."""
@@ -114,9 +115,10 @@ class Affinity:
         for step, flow in self._at.items():
             flows[step.site].append(flow)
         return {
-            gated.activation: gated.held
+            activation: held
             for gated in self.program.gated.values()
-            if all(flow.sources and not flow.offences for flow in flows[gated.held])
+            for activation, held in zip(*map(self.program.each, (gated.activation, gated.held)), strict=True)
+            if all(flow.sources and not flow.offences for flow in flows[held])
         }
 
     def require(self, *targets: Step, value: bool = True) -> None:
@@ -180,8 +182,8 @@ class Affinity:
     def _mark(
         self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], operand: Flow, flow: dict[Any, Flow], line: str
     ) -> Flow:
-        site = self.program.sites[path]
-        step, name = Step(site, index), str(site.key)
+        step = self.program.step(path, index)
+        site, name = step.site, str(step.site.key)
         match site.kind:
             case marks.HOLD:
                 self._at[step] = operand
@@ -210,7 +212,7 @@ class Affinity:
                     ] = None
                 return own
             case marks.TERM_OUTPUT:
-                activation = self._bit(Step(site._replace(kind=marks.ACTIVATION), index))
+                activation = self._bit(step._replace(site=site._replace(kind=marks.ACTIVATION)))
                 self._at[step] = operand
                 if why := self._why_not_its_own(operand, activation):
                     self._wrong[f"{line}: the outer map of term({name!r}) {why}"] = None

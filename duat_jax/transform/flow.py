@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from duat_jax.transform.program import Path
+from duat_jax.transform.places import Path
 
 
 class Flow(NamedTuple):

@@ -4,8 +4,8 @@
 terms.  A mark inside a scan has one value per step, stacked along a new leading axis.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -20,11 +20,13 @@ from duat_jax.transform import marks
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of
 from duat_jax.transform.flow import Flows
 from duat_jax.transform.identities import fence_p, mark_p
-from duat_jax.transform.keys import Key, Site
-from duat_jax.transform.liveness import Live, Question, liveness
-from duat_jax.transform.parameters import role_of
+from duat_jax.transform.keys import Site
+from duat_jax.transform.layers import apart, stacked
+from duat_jax.transform.liveness import Live, Question, inside, liveness
+from duat_jax.transform.parameters import role_of, scopes_of
+from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.program import Path, Program, enters
+from duat_jax.transform.program import Program, enters
 
 Seen = dict[Site, jax.Array]
 
@@ -60,9 +62,9 @@ def evaluate(
     """
     _require_shapes(program, arguments, provided)
     live = liveness(program, question) if live is None else live
-    outputs, seen = _Evaluation(program, question, live, flows or Flows()).run(
-        program.jaxpr, (), constants, arguments, dict(provided)
-    )
+    evaluation = _Evaluation(program, inside(program, question), live, flows or Flows())
+    outputs, read = evaluation.run(program.jaxpr, (), constants, arguments, stacked(program, provided))
+    seen = {site: value for site, value in apart(program, read).items() if site in question.wanted}
     if not question.value:
         return None, seen
     # A result that is a literal of the program isn't an array yet.
@@ -97,7 +99,6 @@ class _Evaluation:
     ) -> tuple[list, Seen]:
         environment: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
         environment |= dict(zip(jaxpr.invars, arguments, strict=True))
-        pre_activations: dict[Key, Any] = {}
         seen: Seen = {}
 
         def read(atom: Any) -> Any:
@@ -108,37 +109,55 @@ class _Evaluation:
             if here not in self.live:
                 continue
             operands = [read(v) for v in equation.invars]
-            site = self.program.sites.get(here)
-            inner = enters(self.program, equation, here, linear=self.question.affine)
-            inside: Seen = {}
-            if site is not None:
-                if site in self.question.wanted:
-                    # A marked literal of the program isn't an array yet.
-                    inside = {site: jnp.asarray(operands[0])}
-                if site in self.question.linearised:
-                    slope, at_zero = provided[Site(marks.SLOPE, site.key)], provided[Site(marks.AT_ZERO, site.key)]
-                    dtype = cast(Any, equation.outvars[0].aval).dtype
-                    results = [(at_zero + slope * pre_activations[site.key]).astype(dtype)]
-                else:
-                    results = [self.mark(equation, site, operands[0], provided)]
-                if site.kind == marks.PRE_ACTIVATION:
-                    pre_activations[site.key] = results[0]
-            elif inner is None:
-                results = apply(equation, operands)
-                if (gated := self.program.gated.get(here)) and gated.activation in self.question.shared:
-                    factor_slope = provided[Site(marks.FACTOR_SLOPE, gated.activation.key)]
-                    results = [results[0] + factor_slope * read(gated.factor)]
-            elif equation.primitive.name == "scan":
-                results, inside = self.scan(equation, inner, here, operands, provided)
-            elif equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):
-                # Values inside that don't flow aren't stored for the transpose, which computes them again.
-                call = partial(self.run, inner.jaxpr, here, inner.consts, operands, provided)
-                results, inside = jax.checkpoint(call)()
-            else:
-                results, inside = self.run(inner.jaxpr, here, inner.consts, operands, provided)
+            with self.scopes_of(equation):
+                results, inside = self.compute(equation, here, operands, provided, environment)
             seen |= inside
             environment |= dict(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars], seen
+
+    @contextmanager
+    def scopes_of(self, equation: core.JaxprEqn) -> Iterator[None]:
+        """Open the scopes of an equation again, where its marks stay marks."""
+        with ExitStack() as scopes:
+            for scope in scopes_of(equation) if self.question.marked else ():
+                scopes.enter_context(jax.named_scope(scope))
+            yield
+
+    def compute(
+        self,
+        equation: core.JaxprEqn,
+        here: Path,
+        operands: list,
+        provided: dict[Site, Any],
+        environment: dict[Any, Any],
+    ) -> tuple[list, Seen]:
+        """Return the results of an equation, and the marks read inside it."""
+        site = self.program.sites.get(here)
+        inner = enters(self.program, equation, here, linear=self.question.affine)
+        if site is not None:
+            # A marked literal of the program isn't an array yet.
+            seen = {site: jnp.asarray(operands[0])} if site in self.question.wanted else {}
+            if site in self.question.linearised:
+                slope, at_zero = provided[Site(marks.SLOPE, site.key)], provided[Site(marks.AT_ZERO, site.key)]
+                z = environment[Site(marks.PRE_ACTIVATION, site.key)]
+                return [(at_zero + slope * z).astype(cast(Any, equation.outvars[0].aval).dtype)], seen
+            value = self.mark(equation, site, operands[0], provided)
+            if site.kind == marks.PRE_ACTIVATION:
+                environment[site] = value
+            return [value], seen
+        if inner is None:
+            results = apply(equation, operands)
+            if (gated := self.program.gated.get(here)) and gated.activation in self.question.shared:
+                factor_slope = provided[Site(marks.FACTOR_SLOPE, gated.activation.key)]
+                results = [results[0] + factor_slope * environment.get(gated.factor)]
+            return results, {}
+        if equation.primitive.name == "scan":
+            return self.scan(equation, inner, here, operands, provided)
+        call = partial(self.run, inner.jaxpr, here, inner.consts, operands, provided)
+        if equation.primitive.name in RECOMPUTED and (self.question.affine or self.question.marked):
+            # Values inside that don't flow aren't stored for the transpose, which computes them again.
+            return cast(tuple[list, Seen], jax.checkpoint(call)())
+        return call()
 
     def mark(self, equation: core.JaxprEqn, site: Site, operand: Any, provided: dict[Site, Any]) -> Any:
         """Return the value of a mark, computed or provided, with its edit applied."""
@@ -147,10 +166,7 @@ class _Evaluation:
         value = value if kept is None else kept * value
         value = value if added is None else value + added
         if self.question.marked:
-            with ExitStack() as scopes:
-                for scope in site.key.scope:
-                    scopes.enter_context(jax.named_scope(scope))
-                return mark_p.bind(jnp.asarray(value), **role_of(equation))
+            return mark_p.bind(jnp.asarray(value), **role_of(equation))
         return fence_p.bind(value) if site.kind == marks.STREAM else value
 
     def scan(

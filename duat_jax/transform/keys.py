@@ -1,5 +1,6 @@
 """Identifiers of marks, and mappings from them to values."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
@@ -8,6 +9,35 @@ import jax
 from duat_jax.errors import DuatError
 
 Value = TypeVar("Value")
+
+
+def range_of(scope: str) -> tuple[str, range] | None:
+    """Return the numbers that a scope names as a slice does, and what stands before them; `None` if it names none.
+
+    Args:
+        scope: the name of a `jax.named_scope`.
+
+    Example:
+        >>> range_of("layers.0:6:2"), range_of("layers.3")
+        (('layers.', range(0, 6, 2)), None)
+    """
+    found = re.fullmatch(r"(.*\.)(\d+):(\d+)(?::([1-9]\d*))?", scope)
+    return None if found is None else (found[1], range(int(found[2]), int(found[3]), int(found[4] or 1)))
+
+
+def of_step(scopes: tuple[str, ...], step: int) -> tuple[str, ...]:
+    """Return scopes with each that names numbers replaced by the one that it names in a step of a scan.
+
+    Args:
+        scopes: the names of `jax.named_scope`s.
+        step: the step.
+
+    Example:
+        >>> of_step(("layers.1:6:2", "mlp"), 2)
+        ('layers.5', 'mlp')
+    """
+    named = [(scope, range_of(scope)) for scope in scopes]
+    return tuple(scope if found is None else f"{found[0]}{found[1][step]}" for scope, found in named)
 
 
 class Key(NamedTuple):

@@ -1,12 +1,14 @@
 """Questions about a program, and the equations that their answers need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jax.extend import core
 
 from duat_jax.transform.calls import scan_of
 from duat_jax.transform.keys import Site
-from duat_jax.transform.program import Path, Program, enters
+from duat_jax.transform.layers import provided_inside, stacks_of
+from duat_jax.transform.places import Path
+from duat_jax.transform.program import Program, enters
 
 Live = dict[Path, tuple[bool, ...]]
 """The paths of the equations that are needed, each with flags of the results that are."""
@@ -39,6 +41,26 @@ class Question:
     marked: bool = False
 
 
+def inside(program: Program, question: Question) -> Question:
+    """Return a question with the marks of layers replaced by those that stand for all layers inside a scan.
+
+    Args:
+        program: the traced function.
+        question: the question.
+    """
+    if not program.stacks:
+        return question
+    provided = provided_inside(program, question.provided)
+    return replace(
+        question,
+        provided=frozenset(provided.values()),
+        linear=frozenset(provided[site] for site in question.linear),
+        linearised=stacks_of(program, question.linearised),
+        shared=stacks_of(program, question.shared),
+        wanted=stacks_of(program, question.wanted),
+    )
+
+
 def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:
     """Return the equations that answering a question needs.
 
@@ -48,7 +70,8 @@ def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path,
         part: a sub-program, where it stands, and which of its results are needed; the whole program if absent.
     """
     live: Live = {}
-    wanted = [program.places[site].path for site in question.wanted]
+    question = inside(program, question)
+    wanted = [program.place(site).path for site in question.wanted]
     leads_to_wanted = {path[:depth] for path in wanted for depth in range(1, len(path) + 1)}
 
     def visit(jaxpr: core.Jaxpr, path: Path, results: list[bool]) -> list[bool]:

@@ -1,10 +1,7 @@
-"""Traced functions with marks, and the places of the marks.
-
-Marks are followed into `jit`, `remat`, `custom_jvp`, `custom_vjp` and `scan`.
-"""
+"""Traced functions with marks."""
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,44 +12,10 @@ from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
-from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, programs_in, scan_of, sub_program
+from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, sub_program
 from duat_jax.transform.content import Content, content_of, described
-from duat_jax.transform.identities import mark_p
-from duat_jax.transform.keys import Key, Site, Step
-from duat_jax.transform.parameters import role_of, scopes_of
-
-Path = tuple[int, ...]
-"""The path of an equation: its index in the program, then in the sub-program, and so on."""
-
-
-class Loop(NamedTuple):
-    """A scan around a mark.
-
-    Args:
-        depth: which component of the mark's path is the scan.
-        length: its number of steps.
-        reverse: whether it runs backwards.
-    """
-
-    depth: int
-    length: int
-    reverse: bool
-
-
-class Place(NamedTuple):
-    """The place of a mark in a program, and the shape of its value.
-
-    Args:
-        path: its path.
-        loops: the scans around it, outermost first.
-        axes: the number of its value's last axes that are its own; those before come from scans and `vmap`.
-        shape: its value's shape in each step of the scans.
-    """
-
-    path: Path
-    loops: tuple[Loop, ...]
-    axes: int
-    shape: tuple[int, ...]
+from duat_jax.transform.keys import Site, Step, of_step
+from duat_jax.transform.places import Loop, Path, Place, order, sites_of
 
 
 class Gated(NamedTuple):
@@ -79,8 +42,8 @@ class Program:
     Args:
         jaxpr: the equations; the arrays that the function closes over are its `constvars`.
         out_tree: structure of the function's result.
-        sites: every mark by its path.
-        places: the place of every mark, in program order.
+        sites: every mark by its path; one for all steps of a scan.
+        places: the place of every mark, in the order of computation; one for each step where these are named.
         around: the paths of all calls and scans that have a mark inside.
         gated: every gated product by its path.
     """
@@ -109,7 +72,75 @@ class Program:
         Args:
             site: a mark, or a value provided at one.
         """
-        return self.places[Site(marks.PROVIDED_AT.get(site.kind, site.kind), site.key)]
+        mark = Site(marks.PROVIDED_AT.get(site.kind, site.kind), site.key)
+        if mark in self.places:
+            return self.places[mark]
+        place = self.places[self.stacks[mark][0]]
+        return place._replace(loops=tuple(loop._replace(step=None) for loop in place.loops))
+
+    @cached_property
+    def stacks(self) -> dict[Site, tuple[Site, ...]]:
+        """The marks of every step, by the mark that stands for them inside the scan, where their values are stacked."""
+        stacks = defaultdict[Site, dict[int, Site]](dict)
+        for site, place in self.places.items():
+            for loop in place.loops:
+                if loop.step is not None:
+                    stacks[self.sites[place.path]][loop.step] = site
+        return {stack: tuple(steps[step] for step in range(len(steps))) for stack, steps in stacks.items()}
+
+    @cached_property
+    def scans_over_layers(self) -> dict[Path, Loop]:
+        """The scans in which every step has marks of its own, by path."""
+        return {
+            place.path[: loop.depth + 1]: loop
+            for place in self.places.values()
+            for loop in place.loops
+            if loop.step is not None
+        }
+
+    def by_step(self, path: Path, scopes: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the scopes around an equation, in a scan over layers those of every step.
+
+        Args:
+            path: its path.
+            scopes: the names of the scopes.
+        """
+        around = [loop for scan, loop in self.scans_over_layers.items() if path[: len(scan)] == scan]
+        if not around:
+            return [scopes]
+        (loop,) = around
+        outside, inside = scopes[: loop.scopes], scopes[loop.scopes :]
+        return list(dict.fromkeys((*outside, *of_step(inside, step)) for step in range(loop.length)))
+
+    def each(self, site: Site) -> tuple[Site, ...]:
+        """Return the marks for which one stands: itself, or that of every step.
+
+        Args:
+            site: a mark, as `sites` has it.
+        """
+        return self.stacks.get(site, (site,))
+
+    def axis(self, stack: Site) -> int:
+        """Return the axis along which the values of a mark for every step are stacked.
+
+        Args:
+            stack: the mark that stands for all steps.
+        """
+        (axis,) = (k for k, loop in enumerate(self.places[self.stacks[stack][0]].loops) if loop.step is not None)
+        return axis
+
+    def step(self, path: Path, index: tuple[int, ...]) -> Step:
+        """Return the occurrence of a mark.
+
+        Args:
+            path: its path.
+            index: the step of each scan around it.
+        """
+        site = self.sites[path]
+        if site not in self.stacks:
+            return Step(site, index)
+        axis = self.axis(site)
+        return Step(self.stacks[site][index[axis]], (*index[:axis], *index[axis + 1 :]))
 
     def lengths(self, site: Site) -> tuple[int, ...]:
         """Return the lengths of the scans around a mark: the leading axes of its value.
@@ -117,7 +148,7 @@ class Program:
         Args:
             site: any mark.
         """
-        return tuple(loop.length for loop in self.place(site).loops)
+        return tuple(loop.length for loop in self.place(site).loops if loop.step is None)
 
     def shape(self, site: Site) -> tuple[int, ...]:
         """Return the shape of a mark's value, with one leading axis for each scan around it.
@@ -136,14 +167,10 @@ class Program:
         ordered = []
         for site in self.of_kind(*kinds):
             path, loops, *_ = self.places[site]
-            for index in itertools.product(*(range(loop.length) for loop in loops)):
-                order: list[int] = []
-                for depth, equation in enumerate(path):
-                    order.append(equation)
-                    for loop, step in zip(loops, index, strict=True):
-                        if loop.depth == depth:
-                            order.append(-step if loop.reverse else step)
-                ordered.append((order, Step(site, index)))
+            lengths = (range(loop.length) if loop.step is None else [loop.step] for loop in loops)
+            for index in itertools.product(*lengths):
+                free = (step for loop, step in zip(loops, index, strict=True) if loop.step is None)
+                ordered.append((order(path, loops, index), Step(site, tuple(free))))
         return tuple(step for _, step in sorted(ordered))
 
     def of_kind(self, *kinds: str) -> tuple[Site, ...]:
@@ -160,7 +187,7 @@ class Program:
         Args:
             path: where the term's activation is marked.
         """
-        return self.places[Site(marks.PRE_ACTIVATION, self.sites[path].key)].path[-1]
+        return self.place(Site(marks.PRE_ACTIVATION, self.sites[path].key)).path[-1]
 
 
 def enters(program: Program, equation: core.JaxprEqn, path: Path, *, linear: bool) -> SubProgram | None:
@@ -179,27 +206,6 @@ def enters(program: Program, equation: core.JaxprEqn, path: Path, *, linear: boo
     return sub_program(equation)
 
 
-def _walk(
-    jaxpr: core.Jaxpr, path: Path, scope: tuple[str, ...], loops: tuple[Loop, ...]
-) -> Iterator[tuple[str, tuple[str, ...], str, Place]]:
-    for i, equation in enumerate(jaxpr.eqns):
-        here, around = (*path, i), (*scope, *scopes_of(equation))
-        if equation.primitive is mark_p:
-            role = role_of(equation)
-            shape = equation.outvars[0].aval.shape  # type: ignore[attr-defined]
-            yield role["kind"], around, role["name"], Place(here, loops, len(shape) - role["batch_axes"], shape)
-        elif (inner := sub_program(equation)) is not None:
-            inside = loops
-            if equation.primitive.name == "scan":
-                scan = scan_of(equation)
-                inside = (*loops, Loop(len(path), scan.length, scan.reverse))
-            yield from _walk(inner.jaxpr, here, around, inside)
-        else:
-            for hidden in programs_in(equation):
-                for kind, _, name, _ in _walk(hidden.jaxpr, (), (), ()):
-                    raise UnsupportedProgram(_hidden(kind, name, equation.primitive.name))
-
-
 def _gated(jaxpr: core.Jaxpr, path: Path, sites: dict[Path, Site]) -> Iterator[tuple[Path, Gated]]:
     marked: dict[Any, tuple[Site, Any]] = {}
     operands = [*jaxpr.outvars, *itertools.chain(*(equation.invars for equation in jaxpr.eqns))]
@@ -213,16 +219,6 @@ def _gated(jaxpr: core.Jaxpr, path: Path, sites: dict[Path, Site]) -> Iterator[t
                 yield (*path, i), Gated(marked[factors[marks.ACTIVATION]][0], *marked[factors[marks.HOLD]])
         elif (inner := sub_program(equation)) is not None:
             yield from _gated(inner.jaxpr, (*path, i), sites)
-
-
-def _hidden(kind: str, name: str, primitive: str) -> str:
-    why = {
-        "while": "which runs its body an unknown number of times: use lax.scan, or a Python loop",
-        "cond": "which runs one branch only: use a Python branch, or jnp.where on values marked before",
-        "shard_map": "where its value is only a shard: put the mark outside of it",
-    }
-    otherwise = "whose inside isn't followed: put the mark outside of it"
-    return f"the mark {kind}({name!r}) is inside {primitive!r}, {why.get(primitive, otherwise)}"
 
 
 def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
@@ -251,20 +247,7 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
             " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit, and make the"
             " module anew, since the failed trace may have emptied it"
         ) from error
-    number: Counter = Counter()
-    sites: dict[Path, Site] = {}
-    places: dict[Site, Place] = {}
-    for kind, scope, name, place in _walk(closed.jaxpr, (), (), ()):
-        begins = marks.PRE_ACTIVATION if kind in marks.OF_A_TERM else kind
-        # All marks of one term carry the number of the pre-activation that they begin with.
-        number[kind, scope, name] += 1
-        site = Site(kind, Key(scope, name, number[begins, scope, name] - 1))
-        if site in places or site.key.number < 0:
-            raise UnsupportedProgram(
-                f"the marks of the terms called {site.key.path!r} are nested or interleaved: move a term that is"
-                " inside another term's outer map after it"
-            )
-        sites[place.path], places[site] = site, place
+    sites, places = sites_of(closed.jaxpr)
     around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))
     gated = dict(_gated(closed.jaxpr, (), sites))
     return Program(closed.jaxpr, jax.tree.structure(shape), sites, places, around, gated), list(closed.consts)

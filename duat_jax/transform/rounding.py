@@ -12,8 +12,10 @@ from jax.extend import core
 
 from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.keys import Site
+from duat_jax.transform.layers import provided_inside, stacks_of
 from duat_jax.transform.parameters import mantissa_bits
-from duat_jax.transform.program import Path, Program
+from duat_jax.transform.places import Path
+from duat_jax.transform.program import Program
 
 
 class Rounding(NamedTuple):
@@ -70,8 +72,8 @@ def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[
         >>> [round(-float(jnp.log2(eps))) for eps in rounding_of(program, provided=(), wanted=(), value=True).arguments]
         [23, 7]
     """
-    provided, wanted = frozenset(provided), frozenset(wanted)
-    places = [program.places[site].path for site in wanted]
+    places = [program.place(site).path for site in wanted]
+    provided, wanted = frozenset(provided_inside(program, provided).values()), stacks_of(program, wanted)
     leads_to_wanted = {path[:depth] for path in places for depth in range(1, len(path) + 1)}
     equations: dict[Path, float] = {}
 

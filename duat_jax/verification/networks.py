@@ -74,10 +74,9 @@ def networks(depth: int | None = None, block: str | None = None, model: Path | N
     if block is not None:
         raise DuatError("a model has a block type of its own: give --model or --block, not both")
     transformer = load(model, dtype=jnp.float64)
-    stack = transformer.stack
-    layers = len(stack.blocks) if depth is None else symbols.check_depth(depth)
-    if layers > len(stack.blocks):
-        raise DuatError(f"{model} has {len(stack.blocks)} layers: give a depth of at most that")
-    stack.blocks = nnx.List(list(stack.blocks)[:layers])
+    blocks = transformer.stack.blocks
+    layers = len(blocks) if depth is None else symbols.check_depth(depth)
+    if layers > len(blocks):
+        raise DuatError(f"{model} has {len(blocks)} layers: give a depth of at most that")
     x = transformer.embed(jnp.arange(_TOKENS))
-    yield verify(stack, transformer.first(x), str(model))
+    yield verify(Stack(blocks[:layers]), transformer.first(x), str(model))

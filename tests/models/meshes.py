@@ -19,6 +19,7 @@ import duat_jax as duat
 from benchmarks.collectives import sent
 from benchmarks.invariance import differences
 from duat_jax.models.config import Config, Head
+from duat_jax.models.layer_parts import scanned
 from duat_jax.models.loader import entries_here
 from duat_jax.models.mesh import divide
 from duat_jax.models.transformer import Transformer
@@ -158,6 +159,23 @@ def long_texts() -> None:
         close(found, expected, layers=2)
 
 
+def loop() -> None:
+    """A model whose layers are the steps of one loop is divided as one with its layers written out."""
+    model = model_of(BLOCKS["grouped heads"])
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("texts", "model"))
+    divided = divide(scanned(model), mesh)
+    queries = divided.stack.repeated[0].attention.query.kernel[...]
+    assert queries.sharding.spec == P(None, None, "model") and queries.shape[0] == 2
+    assert divided.stack.blocks[1].attention.shards == 4
+    expected, found = answers(model), answers(divided, sharding=NamedSharding(mesh, P("texts")))
+    assert found.keys() == expected.keys()
+    for name in expected:
+        close(on_host(found[name]), on_host(expected[name]), layers=2)
+    loaded = duat.load(mesh=Mesh(mesh.devices.reshape(4, 2), ("texts", "model")), scanned=True)
+    assert loaded.stack.repeated[0].mlp.output.kernel[...].sharding.spec == P(None, "model", None)
+    close(loaded(jnp.array([5, 6, 7])), duat.load()(jnp.array([5, 6, 7])), layers=6)
+
+
 def collectives(program, *arguments):
     """Return what devices send each other in a program."""
     return sent(jax.jit(program).lower(*arguments).compile().as_text())
@@ -228,7 +246,7 @@ if __name__ == "__main__":
         processes(int(given[0]), int(given[1]), *given[2:])
         sys.exit()
     assert jax.device_count() == 8
-    if command in ("answers", "invariance"):
+    if command in ("answers", "invariance", "loop"):
         jax.config.update("jax_disable_most_optimizations", True)
     if command == "answers":
         compare(*given)
@@ -238,5 +256,7 @@ if __name__ == "__main__":
         sent_between_devices(*map(int, given))
     elif command == "long texts":
         long_texts()
+    elif command == "loop":
+        loop()
     else:
         refusals()

@@ -1,10 +1,12 @@
 """Every question is proved: each public method and function refuses to answer for a function that isn't affine."""
 
+import dataclasses
 import inspect
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import close, make_input, weights_of
 
@@ -15,6 +17,7 @@ from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.flow import flow
 from duat_jax.forms.pre_activation import Neurons, read_by, written_by
 from duat_jax.forms.score import neurons_of
+from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.query import activations_of, pre_activations_of
 
@@ -47,6 +50,48 @@ NOT_AFFINE = {
     "an outer map that isn't linear": layered(affine, affine, outer=jnp.sin),
 }
 PROVED = layered(lambda x: hold(jax.nn.sigmoid(x), "gate") * (x @ W) + offset(W[0], "b"), affine)
+
+
+def layers(in_loop):
+    """Return three layers, in a loop or written out, and two points after them."""
+    inner, outer = weights_of((3, 6, 6)) / 3, weights_of((3, 6, 6), key=3) / 3
+
+    def layer(x, W, V):
+        x = x + hold(jax.nn.sigmoid(x), "gate") * (x @ W) + offset(W[0], "b")
+        return x + term(jax.nn.gelu, x @ W + offset(V[0], "mlp.b"), "mlp", outer=lambda a: a @ V)
+
+    def step(x, weights):
+        with jax.named_scope("layers.0:3"):
+            x = layer(x, *weights)
+        return stream(x, "layer"), None
+
+    def fn(x):
+        x = stream(x, "layer")
+        if in_loop:
+            x, _ = jax.lax.scan(step, x, (inner, outer))
+        else:
+            for i in range(3):
+                with jax.named_scope(f"layers.{i}"):
+                    x = layer(x, inner[i], outer[i])
+                x = stream(x, "layer")
+        point(x[:, None], "queries")
+        return point(x[:, None], "keys")[:, 0]
+
+    return fn
+
+
+def entries(answer):
+    """Return the names and numbers of an answer, maps as their matrices."""
+    if isinstance(answer, LinearMap):
+        return [answer.dense()]
+    if isinstance(answer, dict | duat.results.Marked):
+        return [entry for key, value in answer.items() for entry in (str(key), *entries(value))]
+    if dataclasses.is_dataclass(answer):
+        return entries({field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)})
+    if isinstance(answer, list | tuple):
+        return [entry for value in answer for entry in entries(value)]
+    return [str(answer) if isinstance(answer, str) or answer is None else np.asarray(answer)]
+
 
 ARGUMENTS = {"i": (None, 1), "j": (1,), "z": (jnp.ones((4, 6)),)}
 """What a method of the closed form is asked with, by the name of its parameter."""
@@ -160,6 +205,19 @@ def test_every_question_is_answered_once_it_is_proved(question):
     with jax.disable_jit():
         for ask in QUESTIONS[question](PROVED, make_input()):
             ask()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_answer_about_a_scan_over_layers_is_that_about_the_layers_written_out(question):
+    x = make_input()
+    written, scanned = ([ask() for ask in QUESTIONS[question](layers(way), x)] for way in (False, True))
+    found, expected = entries(scanned), entries(written)
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        if isinstance(other, str):
+            assert one == other
+        else:
+            close(one, other)
 
 
 def test_an_activation_that_isnt_elementwise_is_never_evaluated():

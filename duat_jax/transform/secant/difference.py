@@ -18,9 +18,11 @@ from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of, sub_progra
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Key, Site
+from duat_jax.transform.layers import apart, stacked, stacks_of
 from duat_jax.transform.marks import STREAM
+from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.program import Path, Program
+from duat_jax.transform.program import Program
 from duat_jax.transform.secant.flow import Flow, movement, part_of
 from duat_jax.transform.secant.plan import Place, Plan, branches_of
 from duat_jax.transform.secant.rules import changes, univariate_change, values_of
@@ -64,10 +66,12 @@ def carry(
         sources: the changes that the result's change is linear in.
     """
     arguments = [Flow((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
+    held, wanted = stacks_of(program, held), stacks_of(program, wanted)
     difference = _Difference(program, plan, held, wanted, sources.discontinuities)
-    (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, sources.marks)
+    added = stacked(program, sources.marks)
+    (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, added)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
-    return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, seen)
+    return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, apart(program, seen))
 
 
 class _Difference:
@@ -80,7 +84,7 @@ class _Difference:
         discontinuities: dict[str, Array],
     ) -> None:
         self.program, self.plan, self.held, self.wanted = program, plan, held, wanted
-        self.discontinuities = discontinuities
+        self.discontinuities, self.of_layer = discontinuities, dict[Path, Array]()
         self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
 
     def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
@@ -138,7 +142,10 @@ class _Difference:
         return [read(v) for v in jaxpr.outvars], seen
 
     def _jump(self, here: Path) -> Any:
-        return self.discontinuities[label] if (label := self.plan.discontinuities.get(here)) else None
+        if here in self.of_layer:
+            return self.of_layer[here]
+        labels = self.plan.discontinuities.get(here)
+        return None if labels is None else self.discontinuities[labels[0]]
 
     def _mark(self, site: Site, operand: Flow, added: Seen, seen: Seen) -> Flow:
         if site in self.wanted:
@@ -159,15 +166,21 @@ class _Difference:
         carried = body.jaxpr.invars[first : first + carries]
         before = [self._as(flow, v, here) for flow, v in zip(operands[first:], carried, strict=False)]
         inside = {s: a for s, a in added.items() if self.program.place(s).path[: len(here)] == here}
+        of_layers = {
+            path: jnp.stack([self.discontinuities[label] for label in labels])
+            for path, labels in self.plan.discontinuities.items()
+            if here in self.program.scans_over_layers and path[: len(here)] == here and len(labels) > 1
+        }
 
-        def step(carry: list[Flow], xs: tuple[list[Flow], Seen]) -> tuple[list[Flow], tuple[list[Flow], Seen]]:
-            slices, inside = xs
+        def step(carry: list[Flow], xs: tuple[list[Flow], Seen, Any]) -> tuple[list[Flow], tuple[list[Flow], Seen]]:
+            slices, inside, of_layer = xs
+            self.of_layer |= of_layer
             results, seen = self.run(body, here, [*operands[:first], *carry, *slices], inside)
             after = [self._as(flow, v, here) for flow, v in zip(results, carried, strict=False)]
             return after, (results[carries:], seen)
 
         # The first axis of scanned arrays counts steps, that of stacked values the two inputs.
-        xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside)
+        xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside, of_layers)
         after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
 

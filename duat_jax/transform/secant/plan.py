@@ -17,9 +17,11 @@ from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, programs_in, scan_of, sub_program
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.keys import Site
+from duat_jax.transform.layers import stacks_of
 from duat_jax.transform.parameters import scopes_of
+from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
-from duat_jax.transform.program import Path, Program
+from duat_jax.transform.program import Program
 from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.secant.rules import RULES, is_float
 from duat_jax.transform.secant.unrecognised_softmax import Exponentials, exponentials_of, inverted_operand, joined
@@ -74,7 +76,8 @@ class Plan:
         wanted: the variables whose change is needed.
         normalisers: the equations that compute a softmax or its like.
         functions: the quotients and choices that are an elementwise function of a single value, and that value.
-        discontinuities: the equations at which a value may jump, and the label of its part.
+        discontinuities: the equations at which a value may jump, and the labels of its parts: one, or in a scan over
+            layers one for each.
         unrecognised: operations that divide by a sum of exponentials, or take its logarithm, without being recognised
             as a normaliser: their label, and the paths of the exponentials.
         marks: the marks of floating-point values that move, and what their values look like, step by step in scans.
@@ -84,7 +87,7 @@ class Plan:
     wanted: dict[Path, set[Any]] = field(default_factory=dict)
     normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
     functions: dict[Path, Place] = field(default_factory=dict)
-    discontinuities: dict[Path, str] = field(default_factory=dict)
+    discontinuities: dict[Path, tuple[str, ...]] = field(default_factory=dict)
     unrecognised: dict[str, set[Path]] = field(default_factory=dict)
     marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
 
@@ -104,7 +107,7 @@ def make_plan(program: Program, held: frozenset[Site]) -> Plan:
     Raises:
         UnsupportedProgram: naming every operation that isn't followed, and its source line.
     """
-    planner = _Planner(program, held)
+    planner = _Planner(program, stacks_of(program, held))
     arguments = program.jaxpr.invars
     planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v)) for v in arguments])
     planner.want(program.jaxpr, (), Around((), None), [True] * len(program.jaxpr.outvars))
@@ -184,7 +187,8 @@ class _Planner:
         name, inner, site = equation.primitive.name, sub_program(equation), self.program.sites.get(here)
         if site is not None and is_float(equation.outvars[0]):
             aval: Any = equation.outvars[0].aval
-            self.plan.marks[site] = jax.ShapeDtypeStruct((*self.program.lengths(site), *aval.shape), aval.dtype)
+            for each in self.program.each(site):
+                self.plan.marks[each] = jax.ShapeDtypeStruct((*self.program.lengths(each), *aval.shape), aval.dtype)
         if inner is not None and name not in {"scan", *RECOMPUTED}:
             return [
                 flag and (flag._replace(origin=Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
@@ -321,7 +325,8 @@ class _Planner:
         return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
 
     def _name(self, name: str, here: Path, around: Around) -> None:
-        self.plan.discontinuities[here] = _label(name, around)
+        scopes = self.program.by_step(here, around.scope)
+        self.plan.discontinuities[here] = tuple(_label(name, around._replace(scope=scope)) for scope in scopes)
 
     def _check(self, equation: core.JaxprEqn, flowing: list[int], moves: list[Moves], around: Around) -> None:
         """Note an equation without a rule."""

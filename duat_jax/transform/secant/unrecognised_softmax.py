@@ -10,8 +10,8 @@ from typing import NamedTuple
 from jax.extend import core
 
 from duat_jax.transform.parameters import power_of
+from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import LINEAR
-from duat_jax.transform.program import Path
 
 SUMS = frozenset(
     ("reduce_sum", "cumsum", "reduce_window_sum", "dot_general", "ragged_dot_general", "scatter-add", "psum", "reduce")

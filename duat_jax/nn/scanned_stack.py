@@ -1,0 +1,145 @@
+"""A stack whose blocks are the steps of one loop."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final, overload
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.nn.block import Part
+from duat_jax.transform.marks import stream
+
+
+@final
+class ScannedStack(nnx.Module):
+    """Run the blocks of a stack in a loop, which is compiled once, however many layers there are.
+
+    Every parameter is stacked along a first axis, `[steps, …]`. The marks are those of the stack, in every layer.
+    Blocks that come in turns, such as some with a window and one without, are one step together; what is left at the
+    end follows the loop.
+
+    Args:
+        blocks: the blocks, each `block(x, mask)`.
+
+    Raises:
+        DuatError: if the blocks differ from each other.
+
+    Example:
+        >>> from flax import nnx
+        >>> from duat_jax.nn import BLOCKS, make_stack
+        >>> stack = make_stack(BLOCKS["pre-norm"](features=8, heads=2, neurons=16), layers=3, rngs=nnx.Rngs(0))
+        >>> scanned = ScannedStack(stack.blocks)
+        >>> scanned.repeated[0].mlp.input.kernel.shape, len(scanned.blocks)
+        ((3, 8, 16), 3)
+    """
+
+    def __init__(self, blocks: Iterable[Part]) -> None:
+        structures, layers = list[Any](), list[list[Any]]()
+        for block in blocks:
+            structure, state = nnx.split(block)
+            leaves, tree = jax.tree.flatten(state)
+            structures.append((structure, tree, tuple((x.shape, x.dtype) for x in leaves)))
+            layers.append(leaves)
+        turns = [
+            turn
+            for turn in range(1, len(layers) // 2 + 1)
+            if all(structures[i] == structures[i % turn] for i in range(len(layers) - len(layers) % turn))
+        ]
+        if not turns:
+            raise DuatError(f"the {len(layers)} layers don't repeat, so that no loop runs them: leave them written out")
+        turn, self.steps = turns[0], len(layers) // turns[0]
+
+        def block_of(k: int, leaves: list[Any]) -> Part:
+            structure, tree, _ = structures[k]
+            block: Part = nnx.merge(structure, jax.tree.unflatten(tree, leaves))
+            return block
+
+        # One parameter after the other is given up for its stack, so that they aren't in memory twice.
+        in_loop = [layers[k : turn * self.steps : turn] for k in range(turn)]
+        stacks = [[_stacked(*(leaves.pop(0) for leaves in same)) for _ in range(len(same[0]))] for same in in_loop]
+        self.repeated = nnx.List(block_of(k, leaves) for k, leaves in enumerate(stacks))
+        self.rest = nnx.List(block_of(k, leaves) for k, leaves in enumerate(layers[turn * self.steps :]))
+
+    @property
+    def blocks(self) -> "Blocks":
+        """The blocks, each a copy of its own."""
+        return Blocks(self)
+
+    def __call__(
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens features"]:
+        """Run the blocks.
+
+        Args:
+            x: the residual stream, `[..., tokens, features]`.
+            mask: true for real tokens, `[..., tokens]`.
+        """
+        structure: Any
+        structure, state = nnx.split(self.repeated)
+        turn = len(self.repeated)
+        in_loop = turn * self.steps
+
+        def step(x: Array, state: Any) -> tuple[Array, None]:
+            for k, block in enumerate(nnx.merge(structure, state)):
+                with jax.named_scope(f"layers.{k}:{in_loop}" + (f":{turn}" if turn > 1 else "")):
+                    x = block(x, mask)
+                x = stream(x, "layer")
+            return x, None
+
+        x, _ = lax.scan(step, stream(x, "layer"), state)
+        for i, block in enumerate(self.rest, in_loop):
+            with jax.named_scope(f"layers.{i}"):
+                x = block(x, mask)
+            x = stream(x, "layer")
+        return x
+
+
+@final
+class Blocks(Sequence[Part]):
+    """The blocks of a scanned stack, each taken out of the stacked parameters when it is asked for.
+
+    Args:
+        stack: the stack.
+    """
+
+    def __init__(self, stack: ScannedStack) -> None:
+        self._stack = stack
+
+    def __len__(self) -> int:
+        return self._stack.steps * len(self._stack.repeated) + len(self._stack.rest)
+
+    @overload
+    def __getitem__(self, layer: int) -> Part: ...
+    @overload
+    def __getitem__(self, layer: slice) -> list[Part]: ...
+    def __getitem__(self, layer: int | slice) -> Part | list[Part]:
+        number = range(len(self))[layer]
+        return self._block(number) if isinstance(number, int) else [self._block(each) for each in number]
+
+    def _block(self, layer: int) -> Part:
+        step, k = divmod(layer, len(self._stack.repeated))
+        if step >= self._stack.steps:
+            rest: Part = self._stack.rest[layer - self._stack.steps * len(self._stack.repeated)]
+            return rest
+        structure, state = nnx.split(self._stack.repeated[k])
+        block: Part = nnx.merge(structure, jax.tree.map(lambda x: x[step], state))
+        return block
+
+
+def _stacked(*layers: Any) -> Any:
+    """Stack a parameter of several layers; of those that are divided among devices, each device stacks its own."""
+    first = layers[0]
+    sharding = getattr(first, "sharding", None)
+    if isinstance(sharding, NamedSharding):
+        sharding = NamedSharding(sharding.mesh, P(None, *sharding.spec))
+    if isinstance(first, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct((len(layers), *first.shape), first.dtype, sharding=sharding)
+    if isinstance(sharding, NamedSharding):
+        return jax.jit(lambda *layers: jnp.stack(layers), out_shardings=sharding)(*layers)
+    return jnp.stack(layers)

@@ -1,0 +1,107 @@
+"""Marks of a scan over layers: one for every layer to the outside, one with stacked values inside the scan."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Site
+from duat_jax.transform.program import Program
+
+
+def _mark_of(site: Site) -> Site:
+    """Return the mark at which a value is provided."""
+    return Site(marks.PROVIDED_AT.get(site.kind, site.kind), site.key)
+
+
+def _by_stack(program: Program, sites: Iterable[Site]) -> tuple[list[Site], dict[Site, list[Site]]]:
+    """Return marks outside of scans over layers, and the others by the one that stands for all layers."""
+    single, stacks = list[Site](), defaultdict[Site, list[Site]](list)
+    for site in sites:
+        place = program.places.get(_mark_of(site))
+        stack = None if place is None else program.sites[place.path]
+        if stack in program.stacks:
+            stacks[Site(site.kind, stack.key)].append(site)
+        else:
+            single.append(site)
+    return single, stacks
+
+
+def _of_every_layer(program: Program, stack: Site) -> list[Site]:
+    return [Site(stack.kind, site.key) for site in program.stacks[_mark_of(stack)]]
+
+
+def _in_part(program: Program, stack: Site, given: list[Site]) -> bool:
+    """Return whether a mark is given in some layers only, where the others compute it."""
+    return stack.kind in marks.KINDS and len(given) < len(program.stacks[stack])
+
+
+def stacks_of(program: Program, sites: Iterable[Site]) -> frozenset[Site]:
+    """Return marks with those of layers replaced by the one that stands for all of them.
+
+    Args:
+        program: the traced function.
+        sites: marks, or values provided at them.
+    """
+    single, stacks = _by_stack(program, sites)
+    return frozenset((*single, *stacks))
+
+
+def provided_inside(program: Program, sites: Iterable[Site]) -> dict[Site, Site]:
+    """Return what stands inside a scan for each provided mark; one provided in some layers only is an edit in all.
+
+    Args:
+        program: the traced function.
+        sites: marks whose value is provided.
+    """
+    single, stacks = _by_stack(program, sites)
+    found = {site: site for site in single}
+    for stack, given in stacks.items():
+        edited = Site(marks.ADDED[stack.kind], stack.key) if _in_part(program, stack, given) else stack
+        found |= dict.fromkeys(given, edited)
+    return found
+
+
+def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
+    """Stack the values that are provided at the marks of layers.
+
+    Args:
+        program: the traced function.
+        values: the provided values.
+    """
+    single, stacks = _by_stack(program, values)
+    found, in_part = {site: values[site] for site in single}, dict[Site, tuple[jax.Array, jax.Array]]()
+    for stack, given in stacks.items():
+        axis, like, every = program.axis(_mark_of(stack)), values[given[0]], _of_every_layer(program, stack)
+        unchanged = jnp.full_like(like, stack.kind in marks.KEPT.values())
+        array = jnp.stack([values.get(site, unchanged) for site in every], axis)
+        if _in_part(program, stack, given):
+            in_part[stack] = array, jnp.stack([jnp.full_like(like, site not in given) for site in every], axis)
+        else:
+            found[stack] = array
+    for stack, (array, computed) in in_part.items():
+        kept, added = (Site(part[stack.kind], stack.key) for part in (marks.KEPT, marks.ADDED))
+        found[added] = found.get(kept, 1) * array + found.get(added, 0)
+        found[kept] = found.get(kept, 1) * computed
+    return found
+
+
+def apart(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
+    """Return values with those of a scan over layers taken apart, one for every layer.
+
+    Args:
+        program: the traced function.
+        values: the values of marks.
+    """
+    found = dict[Site, jax.Array]()
+    for site, value in values.items():
+        if site in program.stacks:
+            axis = program.axis(site)
+            layers = enumerate(program.stacks[site])
+            found |= {each: lax.index_in_dim(value, layer, axis, keepdims=False) for layer, each in layers}
+        else:
+            found[site] = value
+    return found

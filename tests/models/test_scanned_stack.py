@@ -1,0 +1,129 @@
+"""Models whose layers are the steps of one loop: the same answers, with the same keys, in a program of one layer."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close
+from meshes import BLOCK, BLOCKS, answers, further_answers
+from test_mesh import run_on_eight_devices
+
+import duat_jax as duat
+from duat_jax.lora.adapter import adapt, merge, new_adapters
+from duat_jax.models.config import Config, Head
+from duat_jax.models.layer_parts import scanned, written_out
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.scanned_stack import ScannedStack
+from duat_jax.pruning import Terms, without
+from duat_jax.verification.networks import randomised
+
+TEXT = [5, 17, 3, 9]
+
+
+def model_of(*blocks):
+    head = Head(kind="next token", outputs=64, tied=blocks[0].score_cap is None)
+    config = Config(family="gpt2", blocks=blocks, vocab=64, positions=16, head=head)
+    return randomised(Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+
+
+def in_turns(block):
+    """Return five blocks of which every second one is another."""
+    other = replace(block, scale=0.3)
+    return block, other, block, other, block
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_every_answer_has_the_keys_and_numbers_of_layers_written_out(kind):
+    model = model_of(*in_turns(BLOCKS[kind]))
+    looped = scanned(model)
+    assert len(looped.stack.repeated) == 2 and looped.stack.steps == 2 and len(looped.stack.rest) == 1
+    expected, found = answers(model), answers(looped)
+    # Zero parts of a first layer before which nothing jumps are named too.
+    more = {name for name in found if name not in expected}
+    assert all("discontinuities" in name for name in more)
+    assert [name for name in found if name not in more] == list(expected)
+    for name in found:
+        close(found[name], expected.get(name, 0.0), layers=5)
+    for one, other in zip(further_answers(looped), further_answers(model), strict=True):
+        close(one, other, layers=5)
+
+
+def test_blocks_are_those_of_the_stack():
+    model = model_of(*in_turns(BLOCK))
+    looped = scanned(model)
+    assert len(looped.stack.blocks) == 5 and len(looped.stack.blocks[1:3]) == 2
+    assert jax.tree.structure(written_out(looped)) == jax.tree.structure(model)
+    for found, expected in zip(jax.tree.leaves(written_out(looped)), jax.tree.leaves(model), strict=True):
+        close(found, expected)
+    for layers in range(6):
+        x = model.embed(jnp.array(TEXT))
+        close(looped.stream(x, layers), model.stream(x, layers))
+    with pytest.raises(IndexError):
+        looped.stack.blocks[5]
+
+
+def test_layers_that_differ_are_refused():
+    with pytest.raises(duat.DuatError, match="the 2 layers don't repeat, so that no loop runs them"):
+        scanned(model_of(BLOCK, replace(BLOCK, neurons=12)))
+    with pytest.raises(duat.DuatError, match="the 1 layers don't repeat"):
+        scanned(model_of(BLOCK))
+
+
+def test_the_embedded_model_is_loaded_so_and_answers_as_it_does():
+    model, tokenizer = duat.load(tokenizer=True)
+    looped, text = duat.load(scanned=True), "return self"
+    assert isinstance(looped.stack, ScannedStack)
+
+    def results(model):
+        return [
+            duat.explain(model, text, tokenizer=tokenizer),
+            duat.graph(model, text, tokenizer=tokenizer),
+            duat.contrast(model, text, "return cls", tokenizer=tokenizer),
+        ]
+
+    for found, expected in zip(results(looped), results(model), strict=True):
+        for one, other in zip(found.arrays(), expected.arrays(), strict=True):
+            assert (one.part, one.place) == (other.part, other.place)
+            close(np.float32(one.values), np.float32(other.values), layers=6)
+
+
+def test_a_pruned_or_adapted_model_is_that_of_layers_written_out():
+    model = model_of(*[BLOCK] * 3)
+    looped, ids = scanned(model), jnp.array(TEXT)
+    terms = Terms(neurons={1: [2, 3]}, heads={2: [0]})
+    close(without(looped, terms)(ids), without(model, terms)(ids))
+    adapters = new_adapters(model, rank=2)
+    adapters = {name: each._replace(up=each.up + 0.1) for name, each in adapters.items()}
+    for change in (adapt, merge):
+        close(change(looped, adapters)(ids), change(model, adapters)(ids))
+    close(looped(ids), model(ids))
+
+
+@pytest.mark.parametrize("what", ["forward", "table", "secant"])
+def test_a_program_is_no_longer_for_more_layers(what):
+    def lines(layers):
+        model = scanned(model_of(*[BLOCK] * layers))
+
+        def logit(model, ids):
+            return model(ids)[-1, 3]
+
+        def table(model, ids):
+            recording = duat.record(lambda x: model.output(x)[-1, 3])(model.embed(ids))
+            return duat.contributions(recording, jnp.ones(())).completeness.sum
+
+        def secant(model, ids):
+            return duat.secant(lambda x: model.output(x)[-1, 3])(model.embed(ids), model.embed(ids + 1)).parts
+
+        program = {"forward": logit, "table": table, "secant": secant}[what]
+        return jax.jit(program).lower(model, jnp.array(TEXT)).as_text().count("dot_general")
+
+    assert lines(4) == lines(8) > 0
+
+
+@pytest.mark.slow
+def test_a_mesh_divides_it_as_layers_written_out():
+    run_on_eight_devices("loop")

@@ -1,0 +1,185 @@
+"""Scans whose scopes name a number for each step: their marks are those of the steps written out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import close, weights_of
+
+import duat_jax as duat
+from duat_jax import Key, Site, hold, offset, point, stream, term
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Step
+
+W, V = weights_of((6, 4, 4)) / 6, weights_of((6, 4, 4), key=3) / 6
+X, Y = weights_of((3, 4), key=4), weights_of((3, 4), key=5)
+
+
+def layer(x, W, V, *, window=False):
+    rows = hold(jax.nn.softmax(x @ x.T), "pattern") @ x
+    x = x + point(rows, "mixed") @ W + offset(W[0], "b")
+    x = x + (jnp.flip(x, 0) if window else x) * hold(jnp.round(x).sum(), "jump") / 100
+    return x + term(jax.nn.gelu, x @ W, "mlp", outer=lambda a: a @ V)
+
+
+def inner_scan(x, W, V):
+    """A layer with a scan of its own, whose marks are stacked."""
+    x = layer(x, W, V)
+    return jax.lax.scan(lambda x, v: (x + hold(jnp.tanh(v), "gate") * x @ W, None), x, V)[0]
+
+
+def written_out(*layers, order=range(6)):
+    def fn(x):
+        x = stream(x, "layer")
+        for i in order:
+            with jax.named_scope(f"layers.{i}"):
+                x = layers[i % len(layers)](x, W[i], V[i])
+            x = stream(x, "layer")
+        return (x**2).sum()
+
+    return fn
+
+
+def in_loop(*layers, reverse=False, remat=False):
+    turn = len(layers)
+
+    def step(x, weights):
+        for k, layer in enumerate(layers):
+            with jax.named_scope(f"layers.{k}:6:{turn}"):
+                x = layer(x, *(each[k] for each in weights))
+            x = stream(x, "layer")
+        return x, None
+
+    def fn(x):
+        weights = jax.tree.map(lambda each: each.reshape(6 // turn, turn, 4, 4), (W, V))
+        body = jax.checkpoint(step) if remat else step
+        return (jax.lax.scan(body, stream(x, "layer"), weights, reverse=reverse)[0] ** 2).sum()
+
+    return fn
+
+
+def windowed(x, W, V):
+    return layer(x, W, V, window=True)
+
+
+PAIRS = {
+    "one layer a step": (written_out(layer), in_loop(layer)),
+    "two layers a step": (written_out(layer, windowed), in_loop(layer, windowed)),
+    "backwards": (written_out(layer, order=range(5, -1, -1)), in_loop(layer, reverse=True)),
+    "recomputed": (written_out(layer), in_loop(layer, remat=True)),
+    "with a scan inside": (written_out(inner_scan), in_loop(inner_scan)),
+}
+
+
+def same(found, expected):
+    """Assert that two mappings, or tuples of them, have the same keys in the same order and the same values."""
+    if isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+        return
+    assert list(found) == list(expected)
+    for key in expected:
+        close(found[key], expected[key], layers=6)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_mark_has_the_key_and_value_that_it_has_where_layers_are_written_out(pair):
+    written, looped = (duat.record(fn)(X) for fn in PAIRS[pair])
+    same(looped.dynamics, written.dynamics)
+    assert len(written.terms) == 6
+    for steps in ("streams", "terms", "activations", "offsets"):
+        assert getattr(looped, steps) == getattr(written, steps)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_contributions_are_those_of_layers_written_out(pair):
+    readout = weights_of((3, 4), key=6)
+    last = Step(Site("stream", Key((), "layer", 6)), ())
+    written, looped = (duat.contributions(duat.record(fn)(X), readout, target=last) for fn in PAIRS[pair])
+    same(looped.terms, written.terms)
+    same(looped.offsets, written.offsets)
+    close(looped.input, written.input, layers=6)
+
+
+@pytest.mark.parametrize("held", [False, "pattern", True])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_secants_are_those_of_layers_written_out(pair, held):
+    written, looped = (duat.secant(fn, held=held, at=("point", "stream", "hold"))(X, Y) for fn in PAIRS[pair])
+    assert written.completeness.verdict == looped.completeness.verdict == "holds"
+    for part in ("multipliers", "changes", "moved"):
+        same(getattr(looped, part), getattr(written, part))
+    close(looped.multiplier, written.multiplier, layers=6)
+    # In a loop a part that is zero, because nothing jumps before the first layer, is named as the other layers' is.
+    assert looped.discontinuities.keys() >= written.discontinuities.keys()
+    for name, value in looped.discontinuities.items():
+        close(value, written.discontinuities.get(name, 0.0), layers=6)
+
+
+@pytest.mark.parametrize("pair", ["one layer a step", "two layers a step", "backwards", "with a scan inside"])
+def test_an_edit_of_one_layer_leaves_the_others_as_they_are(pair):
+    edits = {
+        Site("hold", Key(("layers.2",), "pattern", 0)): Edit(kept=0.5),
+        Site("activation", Key(("layers.3",), "mlp", 0)): Edit(kept=0, added=1.0),
+        Site("stream", Key((), "layer", 2)): Edit(added=weights_of((3, 4), key=7)),
+    }
+    written, looped = (duat.record(edit(fn, edits))(X) for fn in PAIRS[pair])
+    close(looped.value, written.value, layers=6)
+    same(looped.dynamics, written.dynamics)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_maps_from_one_layer_to_another_are_those_of_layers_written_out(pair):
+    recordings = [duat.record(fn)(X) for fn in PAIRS[pair]]
+    first, last = (
+        Site("activation", Key((f"layers.{i}",), "mlp", 0)) for i in ((4, 1) if pair == "backwards" else (1, 4))
+    )
+    target = Step(last._replace(kind="pre_activation"), ())
+    written, looped = (duat.linear_map(recording, Step(first, ()), target) for recording in recordings)
+    close(looped.dense(), written.dense(), layers=6)
+    change = weights_of((3, 4), key=8)
+    close(looped.T(change), written.T(change), layers=6)
+
+
+def test_it_composes_with_vmap_and_jit():
+    written, looped = PAIRS["two layers a step"]
+    both = jnp.stack([X, Y])
+    found, expected = (
+        jax.jit(jax.vmap(lambda x, fn=fn: duat.record(fn)(x).dynamics))(both) for fn in (looped, written)
+    )
+    same(found, expected)
+
+
+def test_a_name_that_does_not_fit_the_scan_says_so():
+    def fn(x, name, length):
+        def step(x, _):
+            with jax.named_scope(name):
+                return hold(x, "h"), None
+
+        return jax.lax.scan(step, x, None, length=length)[0]
+
+    with pytest.raises(duat.DuatError, match=r"'layers.0:5' names 5 numbers, but the scan around it has 4 steps"):
+        duat.record(lambda x: fn(x, "layers.0:5", 4))(X)
+    # Without a scan around it, and without numbers, a name is a name.
+    with jax.named_scope("layers.0:5"):
+        assert [str(key) for key in duat.record(lambda x: hold(x, "h"))(X).dynamics.held] in (["h"], ["layers.0:5.h"])
+    assert [v.shape for v in duat.record(lambda x: fn(x, "layers", 4))(X).dynamics.held.values()] == [(4, 3, 4)]
+
+    def nested(x):
+        def step(x, _):
+            with jax.named_scope("layers.0:2"):
+                return fn(x, "heads.0:3", 3), None
+
+        return jax.lax.scan(step, x, None, length=2)[0]
+
+    with pytest.raises(duat.DuatError, match="in a scan within a scan whose scopes both name numbers"):
+        duat.record(nested)(X)
+
+
+def test_a_loop_of_one_step_has_the_marks_of_its_layer():
+    def step(x, _):
+        with jax.named_scope("layers.0:1"):
+            return stream(x + hold(jnp.tanh(x), "gate") * x, "layer"), None
+
+    recording = duat.record(lambda x: jax.lax.scan(step, x, None, length=1)[0])(X)
+    assert [str(key) for key in recording.dynamics.held] == ["layers.0.gate"]
+    assert np.shape(recording.dynamics.held["layers.0.gate"]) == X.shape

@@ -61,16 +61,19 @@ def number(
         other: of a margin, the most probable other token at each place; found and held here if absent.
         x: the embeddings of the text, or of a baseline.
     """
-    logits = model.output(x)[:-1]
-
-    def of(tokens: Array) -> Float[Array, "places"]:
-        return jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
-
-    if explained.target is None:
-        others = hold(runner_up(logits, ids[1:]), "runner-up") if other is None else other
-        return (of(ids[1:]) - of(others)).sum()  # in this order: sums of logits are rounded much more
-    wanted = logits[:, explained.target]
-    return (wanted if explained.contrast is None else wanted - logits[:, explained.contrast]).sum()
+    states, expected = model.states(x)[:-1], ids[1:]
+    if explained.target is not None:
+        wanted = jnp.full_like(expected, explained.target)
+        other = None if explained.contrast is None else jnp.full_like(expected, explained.contrast)
+    else:
+        wanted = expected
+        if other is None:
+            logits = jax.vmap(lambda state: model.logits_at(state).values)(states)
+            other = hold(runner_up(logits, expected), "runner-up")
+    if other is None:
+        return model.logits_of(states, wanted).sum()
+    first, second = model.logits_of(states, jnp.stack([wanted, other]))
+    return (first - second).sum()  # in this order: sums of logits are rounded much more
 
 
 def runner_up(logits: Float[Array, "places vocab"], expected: Int[Array, "places"]) -> Int[Array, "places"]:
@@ -86,7 +89,8 @@ def runner_up(logits: Float[Array, "places vocab"], expected: Int[Array, "places
     size = next(size for size in range(min(BLOCK, vocab), 0, -1) if vocab % size == 0)
     blocks = others.reshape(len(others), -1, size)
     best = blocks.max(-1).argmax(-1)
-    return best * size + jnp.take_along_axis(blocks, best[:, None, None], 1)[:, 0].argmax(-1)
+    within = jnp.take_along_axis(blocks, best[:, None, None], 1)[:, 0].argmax(-1)
+    return (best * size + within).astype(expected.dtype)
 
 
 class Parts(NamedTuple):

@@ -33,9 +33,9 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama"])
+@pytest.fixture(scope="module", params=["gptj", "gemma2"])
 def model(request):
-    """A model of small random weights, in double precision."""
+    """A model with a bias of its read-out, and one with a soft cap and gates; in double precision."""
     return duat.load(GOLDEN / request.param, dtype="float64")
 
 
@@ -94,8 +94,10 @@ def test_a_windows_difference_is_that_of_the_model_run_twice(model, name):
             logits[place, target] - (0 if other is None else logits[place, other]) for place, (_, target, other) in each
         )
 
-    close(state.sums[name], total(at_text) - total(at_baseline), layers=2)
-    close(state.sums["embedding"], total(at_text) - total(at_baseline), layers=2)
+    # The sum is smaller than its summands, by whose size it is rounded.
+    within = 1e-13 * np.abs(at_text).max() * len(ids)
+    near(state.sums[name], total(at_text) - total(at_baseline), within)
+    near(state.sums["embedding"], total(at_text) - total(at_baseline), within)
     assert state.worst < 1
 
 

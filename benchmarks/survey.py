@@ -2,14 +2,17 @@
 
 Run `make .venv/.test && python -m benchmarks.survey` on two quiet cores.
 
-The texts are files of Python's standard library. The plain forward pass on the same windows is timed in the same run,
-before and after; compilation is apart.
+The texts are files of Python's standard library. Before each part the plain forward pass on its windows is timed, and
+the table of contributions alone, without what is kept of it: their ratio to the survey is taken part by part.
+Compilation is apart.
 """
 
 import json
 import sysconfig
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import numpy as np
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.survey.explained import MARGIN, contributions
 from duat_jax.survey.measure import BATCH, measure
 from duat_jax.survey.run import PART
 from duat_jax.survey.state import State, merge_all
@@ -31,20 +35,42 @@ PARTS = 12
 MERGED = 100
 
 
-def forward_rate(model: duat.models.Transformer, corpus: np.ndarray) -> float:
-    """Return the tokens that the plain forward pass reads in a second.
+@jax.jit
+def forward(model: duat.models.Transformer, ids: jax.Array) -> jax.Array:
+    """Return the largest logit of each place, by the plain forward pass.
 
     Args:
         model: the model.
-        corpus: windows.
+        ids: of a batch of windows.
     """
-    forward = jax.jit(lambda model, ids: model(ids).max(-1))
-    batches = [jnp.asarray(corpus[i : i + BATCH]) for i in range(0, PART, BATCH)]
-    jax.block_until_ready(forward(model, batches[0]))
+    return model(ids).max(-1)
+
+
+@jax.jit
+def table(model: duat.models.Transformer, ids: jax.Array) -> Any:
+    """Return all contributions to the margins, each summed, so that none need be written.
+
+    Args:
+        model: the model.
+        ids: of a batch of windows.
+    """
+    parts = jax.vmap(partial(contributions, model, MARGIN))(ids)
+    return jax.tree.map(jnp.sum, parts)
+
+
+def rate(program: Callable[..., Any], model: duat.models.Transformer, windows: np.ndarray) -> float:
+    """Return the tokens that a program reads in a second.
+
+    Args:
+        program: takes the model and a batch.
+        model: the model.
+        windows: of one part.
+    """
+    batches = [jnp.asarray(windows[i : i + BATCH]) for i in range(0, len(windows), BATCH)]
     began = time.perf_counter()
     for batch in batches:
-        jax.block_until_ready(forward(model, batch))
-    return PART * TOKENS / (time.perf_counter() - began)
+        jax.block_until_ready(program(model, batch))
+    return windows.size / (time.perf_counter() - began)
 
 
 def fields(results: dict[str, Any]) -> Fields:
@@ -53,11 +79,17 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: the kept results.
     """
-    rate, forward = np.median(results["tokens_a_second"]), np.median(results["forward_tokens_a_second"])
+    rates = results["tokens_a_second"]
+    read = np.median(rates)
+
+    def times(name: str) -> str:
+        return f"{np.median(np.divide(results[f'{name}_tokens_a_second'], rates)):.1f}"
+
     return {
-        "rate": f"{rate:,.0f}",
-        "million": f"{1e6 / rate / 60:.0f}",
-        "ratio": f"{forward / rate:.1f}",
+        "rate": f"{read:,.0f}",
+        "million": f"{1e6 / read / 60:.1f}",
+        "ratio": times("forward"),
+        "table": times("table"),
         "merge": f"{results['merge_s']:.1f}",
         "part": f"{results['part_mb']:.1f}",
         "tables": f"{results['tables_mb']:.1f}",
@@ -71,12 +103,18 @@ def main() -> None:
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     corpus = windows(stream(tokenizer, [path.read_text(encoding="utf-8") for path in files]), PARTS * PART, TOKENS)
     measure(model, corpus[:BATCH], 0)
-    forward, rates, states = [forward_rate(model, corpus)], list[float](), list[State]()
+    programs: dict[str, Callable[..., Any]] = {"forward": forward, "table": table}
+    for program in programs.values():
+        rate(program, model, corpus[:BATCH])
+    rates: dict[str, list[float]] = {f"{name}_tokens_a_second": [] for name in ("forward", "table")}
+    own, states = list[float](), list[State]()
     for part in range(PARTS):
+        windows_of_part = corpus[part * PART : (part + 1) * PART]
+        for name, program in programs.items():
+            rates[f"{name}_tokens_a_second"].append(rate(program, model, windows_of_part))
         began = time.perf_counter()
-        states.append(measure(model, corpus[part * PART : (part + 1) * PART], part * PART))
-        rates.append(PART * (TOKENS - 1) / (time.perf_counter() - began))
-    forward.append(forward_rate(model, corpus))
+        states.append(measure(model, windows_of_part, part * PART))
+        own.append(windows_of_part.size / (time.perf_counter() - began))
     began = time.perf_counter()
     merge_all(states[i % PARTS] for i in range(MERGED))
     merged = time.perf_counter() - began
@@ -86,8 +124,8 @@ def main() -> None:
         part_size = (Path(directory) / "parts" / "000000.safetensors").stat().st_size
     results = {
         "environment": environment(),
-        "tokens_a_second": rates,
-        "forward_tokens_a_second": forward,
+        "tokens_a_second": own,
+        **rates,
         "merge_s": merged,
         "part_mb": part_size / 1e6,
         "tables_mb": tables / 1e6,

@@ -153,8 +153,18 @@ def _read_against(model: Path | None, config: "Config", tokenizer: "Tokenizer | 
     return encode(tokenizer, against, "the text to compare with")
 
 
-def _read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, label: str) -> int | str | None:
-    """Return the token or the class that a text names."""
+def read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | None, label: str) -> int | str | None:
+    """Return the token or the class that a text names.
+
+    Args:
+        config: the model's parts.
+        tokenizer: its tokenizer; none of a model that reads images.
+        text: a token, or a class's name or number; the most probable if absent.
+        label: what it is, for the message.
+
+    Raises:
+        BadText: if it isn't one token.
+    """
     from duat_jax.models.encoding import encode_token
 
     if text is None or tokenizer is None or config.head.kind == "classes":
@@ -265,7 +275,7 @@ def explain(
         require_gated(config, gauge)
         examples = examples_of(config, model, survey)
         tokenizer, inputs, contrast_inputs = _read_text(model, config, text, pair, image, contrast_texts)
-        token = _read_output(config, tokenizer, target, "target")
+        token = read_output(config, tokenizer, target, "target")
         arguments: dict[str, Any] = {
             "target": token,
             "against": _read_against(model, config, tokenizer, against),
@@ -274,7 +284,7 @@ def explain(
         if log_probability:
             arguments = {"target": duat.targets.LogProbability(token, position=position)}
         elif contrast is not None:
-            arguments["contrast"] = _read_output(config, tokenizer, contrast, "contrast")
+            arguments["contrast"] = read_output(config, tokenizer, contrast, "contrast")
         arguments["tokenizer"] = tokenizer
         contrasted = [*contrast_inputs, *baselines]
         if contrasted:

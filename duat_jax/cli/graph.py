@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import _read_output, _read_text, check_options, examples_of, say_sizes
+from duat_jax.cli.explain import _read_text, check_options, examples_of, read_output, say_sizes
 from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save, Survey
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
@@ -78,8 +78,8 @@ def graph(
         examples = examples_of(config, model, survey)
         tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
         arguments: dict[str, Any] = {
-            "target": _read_output(config, tokenizer, target, "target"),
-            "contrast": _read_output(config, tokenizer, contrast, "contrast"),
+            "target": read_output(config, tokenizer, target, "target"),
+            "contrast": read_output(config, tokenizer, contrast, "contrast"),
             "position": position,
             "tokenizer": tokenizer,
         }

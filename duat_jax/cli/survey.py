@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import Baseline, read_output
 from duat_jax.cli.options import Dtype, Kept, Model
 from duat_jax.cli.output import one_line_errors, show
 from duat_jax.cli.progress import progress_bar
@@ -40,6 +41,18 @@ def survey(
         Path, typer.Option(help="Directory of the survey; one that was begun there, with the same texts, goes on.")
     ],
     model: Model = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Token whose logit is explained at every place, instead of the margin of the next token."),
+    ] = None,
+    contrast: Annotated[str | None, typer.Option(help="Token whose logit is subtracted from the target's.")] = None,
+    baseline: Annotated[
+        Baseline | None,
+        typer.Option(
+            help="Split the difference of every window from this baseline: the mask, padding or the vocabulary's mean"
+            " at every token."
+        ),
+    ] = None,
     dtype: Kept = Dtype.float32,
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a window.")] = 128,
     shard: Annotated[
@@ -51,16 +64,24 @@ def survey(
         typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786, whose workers measure the parts."),
     ] = None,
 ) -> None:
-    """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet."""
+    """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet.
+
+    With --target, for a token of one's own at every place; with --baseline, exact differences from a baseline.
+    """
     with one_line_errors(out, resumable=True):
         start_jax(float64=dtype is Dtype.float64)
         from rich.text import Text
 
+        import duat_jax as duat
+        from duat_jax.inputs.leading_space import space_notes
         from duat_jax.survey.run import PART
         from duat_jax.survey.run import survey as run
         from duat_jax.survey.texts import read_corpus
 
-        corpus = read_corpus(texts)
+        corpus, config, tokenizer = read_corpus(texts), duat.load_config(model), duat.load_tokenizer(model)
+        given = {"target": target, "contrast": contrast}
+        for note in space_notes(config, tokenizer, {f"--{label}": text for label, text in given.items()}):
+            typer.echo(note, err=True)
         with ExitStack() as stack:
             executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
             progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
@@ -68,6 +89,8 @@ def survey(
                 model,
                 corpus,
                 out,
+                **{label: read_output(config, tokenizer, text, label) for label, text in given.items()},
+                baseline=None if baseline is None else baseline.value,
                 tokens=tokens,
                 dtype=dtype.value,
                 shard=_shard(shard),
@@ -78,7 +101,8 @@ def survey(
         if found is None:
             show(Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}"))
         else:
-            show(Text(f"{found.manifest['predicted']:,} tokens; the tables are in {out}"), "", _table(found))
+            done = Text(f"{found.manifest['predicted']:,} tokens; the tables are in {out}")
+            show(done, "", _table(found, _title(target, contrast, baseline)))
 
 
 def _shard(written: str) -> tuple[int, int]:
@@ -142,20 +166,34 @@ def _dask(address: str) -> "Iterator[Executor]":
             ) from None
 
 
-def _table(found: "Survey") -> "RenderableType":
-    """Return the neurons with the largest mean contributions, and where each is strongest."""
+def _title(target: str | None, contrast: str | None, baseline: Baseline | None) -> str:
+    from duat_jax.inputs.baselines import BASELINES
+
+    number = "margin of the token that stands there" if target is None else f"logit of {target!r}"
+    if contrast is not None:
+        number += f" minus that of {contrast!r}"
+    if baseline is None:
+        return f"neurons by what they add to the {number}"
+    return f"neurons by their part in the difference from {BASELINES[baseline.value]}: {number}"
+
+
+def _table(found: "Survey", title: str) -> "RenderableType":
+    """Return the neurons with the largest mean parts, and where each is strongest."""
+    from rich.markup import escape
     from rich.text import Text
 
     from duat_jax.display.tables import NumberTable
+    from duat_jax.survey.tables import column
 
-    largest = found.neurons.sort_values("contribution", key=abs, ascending=False).head(SHOWN)
+    part = column(found.manifest)
+    largest = found.neurons.sort_values(part, key=abs, ascending=False).head(SHOWN)
     contexts = found.contexts.query("kind == 'neuron' and what == 'strongest activation' and rank < 3")
-    table = NumberTable(labels=2, title="neurons by what they add to the margin of the token that stands there")
-    for column in ("layer", "neuron", "a token", "active"):
-        table.add_column(column, justify="right")
+    table = NumberTable(labels=2, title=escape(title))
+    for name in ("layer", "neuron", "a token", "active"):
+        table.add_column(name, justify="right")
     table.add_column("strongest at")
     for row in largest.itertuples():
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
         at = Text(", ".join(repr(token) for token in of_neuron.token))  # a token may look like markup
-        table.add_row(str(row.layer), str(row.neuron), f"{row.contribution:+.4f}", f"{row.activation:.3f}", at)
+        table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+.4f}", f"{row.activation:.3f}", at)
     return table

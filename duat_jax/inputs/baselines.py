@@ -123,7 +123,7 @@ def check_contrast(
     except BadText as error:
         raise BadText("; ".join([str(error), *problems])) from None
     named = [
-        _baseline(config, inputs, each, tokenizer, problems)
+        _baseline(config, inputs, each, tokenizer, problems, ", or what it reads")
         if isinstance(each, str)
         else (f"the other {kind}", as_it_is(_aligned(inputs, each, alignment, problems)))
         for each in read
@@ -169,16 +169,35 @@ def as_it_is(inputs: Inputs) -> Reference:
     Args:
         inputs: what the model reads.
     """
-    return Reference(inputs, np.zeros(len(inputs.real), bool))
+    return Reference(inputs, np.zeros(inputs.real.shape, bool))
+
+
+def baseline_of(config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer | None") -> Reference:
+    """Return a baseline made of an input, or of each of many texts of one length.
+
+    Args:
+        config: the model's parts.
+        inputs: the input.
+        kind: the baseline's name in `BASELINES`.
+        tokenizer: knows the mask, the padding, and which tokens are special: those stay.
+
+    Raises:
+        BadText: if the model or its tokenizer has no such baseline.
+    """
+    problems: list[str] = []
+    _, reference = _baseline(config, inputs, kind, tokenizer, problems)
+    if problems:
+        raise BadText("; ".join(problems))
+    return reference
 
 
 def _baseline(
-    config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str]
+    config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer | None", problems: list[str], instead: str = ""
 ) -> tuple[str, Reference]:
     fitting = ("blur", "mean") if config.image is not None else ("mask", "pad", "mean")
     if kind not in fitting:
         problems.append(
-            f"{quoted(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}, or what it reads"
+            f"{quoted(kind)} is no baseline of a {config.family} model: give {' or '.join(fitting)}{instead}"
         )
         return kind, as_it_is(inputs)
     if config.image is not None:
@@ -192,7 +211,7 @@ def _baseline(
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
     if not tokens:
         why = f"a {kind} token isn't known" if tokenizer is None else f"the tokenizer has no {kind} token"
-        problems.append(f"{why}: give mean, or the other text's token ids")
+        problems.append(f"{why}: give mean{instead}")
         return BASELINES[kind], as_it_is(inputs)
     return BASELINES[kind], as_it_is(inputs._replace(given=np.where(replaced, tokens[0], inputs.given)))
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
@@ -86,6 +86,25 @@ class ReadOut(nnx.Module):
         logits = jnp.matmul(states, alike(self.rows(embedding), states).T, precision=PRECISION)
         if self.bias is not None:
             logits = logits + offset(alike(self.bias[...], logits), "head.bias")
+        return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
+
+    def logits_of(
+        self,
+        states: Float[Array, "places features"],
+        tokens: Int[Array, "*each places"],
+        embedding: Float[Array, "vocab width"] | None,
+    ) -> Float[Array, "*each places"]:
+        """Return some of the logits, without computing the others.
+
+        Args:
+            states: the prepared states, `[places, features]`.
+            tokens: whose logits at each state, `[*each, places]`.
+            embedding: the token embedding, for a read-out that is tied to it.
+        """
+        rows = alike(self.rows(embedding)[tokens], states)
+        logits = jnp.einsum("pf,...pf->...p", states, rows, precision=PRECISION)
+        if self.bias is not None:
+            logits = logits + offset(alike(self.bias[...], logits), "head.bias")[tokens]
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
     def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":

@@ -5,7 +5,7 @@ from typing import Any, final
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import BadText, DuatError
 from duat_jax.models.checkpoint.problems import quoted
@@ -129,6 +129,17 @@ class Transformer(nnx.Module):
             state: its state, as `states` gives it, `[features]`.
         """
         return self.head.at(state, self._token_embedding)
+
+    def logits_of(
+        self, states: Float[Array, "places features"], tokens: Int[Array, "*each places"]
+    ) -> Float[Array, "*each places"]:
+        """Return some of the logits, without computing the others.
+
+        Args:
+            states: of several positions, as `states` gives them, `[places, features]`.
+            tokens: whose logits at each, `[*each, places]`.
+        """
+        return self.head.logits_of(states, tokens, self._token_embedding)
 
     @property
     def unembedding(self) -> Float[Array, "outputs features"]:

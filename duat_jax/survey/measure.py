@@ -1,5 +1,6 @@
-"""The statistics of a part of a corpus: every unit's contributions to the margins of the tokens that stand there."""
+"""The statistics of a part of a corpus: every unit's parts of the explained number."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import NotFinite
-from duat_jax.forms import decomposition
-from duat_jax.forms.coefficients import coefficients
-from duat_jax.models.sites import HEADS
+from duat_jax.inputs.baselines import Reference
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
+from duat_jax.survey.explained import MARGIN, Explained, contributions, secants
 from duat_jax.survey.state import (
     BOUNDS,
     POWERS,
@@ -24,9 +24,6 @@ from duat_jax.survey.state import (
     merge_units,
     priorities,
 )
-from duat_jax.transform import marks
-from duat_jax.transform.marks import hold
-from duat_jax.transform.recording import record_kinds
 
 BATCH = 8
 """The number of windows in one program."""
@@ -36,45 +33,6 @@ TOP = 8
 
 DRAWN = 64
 """The number of tokens that are drawn at random."""
-
-
-def margins(model: Transformer, x: Float[Array, "tokens features"], ids: Int[Array, "tokens"]) -> Float[Array, ""]:
-    """Return the sum over a text of its margins: the logit of each next token, minus that of the most probable other.
-
-    Which other token that is, is held.
-
-    Args:
-        model: a language model.
-        x: the text's embeddings.
-        ids: its token ids.
-    """
-    logits = model.output(x)[:-1]
-    without = logits.at[jnp.arange(len(ids) - 1), ids[1:]].set(-jnp.inf)
-    other = hold(without.argmax(-1), "runner-up")
-    expected, others = (jnp.take_along_axis(logits, tokens[:, None], -1) for tokens in (ids[1:], other))
-    return (expected - others).sum()  # in this order: the sums of logits are rounded much more than their difference
-
-
-def _of_text(model: Transformer, ids: Int[Array, "tokens"]) -> dict[str, Any]:
-    """Return of one text the parts, and every unit's contributions and activations, `[predicted, units]`."""
-    kinds = (*decomposition.KINDS, marks.POINT)
-    recording = record_kinds(lambda x: margins(model, x, ids), model.embed(ids), kinds)
-    table = decomposition.contributions(recording)
-    sites = [site for site in recording.program.of_kind(marks.POINT) if site.key.name == HEADS]
-    of_heads, values = coefficients(recording, sites), recording.seen
-    activations = recording.dynamics.activations
-    units = {
-        f"{key}/neurons": (table.coefficients[key] * activations[key], activations[key]) for key in table.coefficients
-    } | {
-        f"{site.key}/heads": ((of_heads[site] * values[site]).sum(-1), jnp.linalg.norm(values[site], axis=-1))
-        for site in sites
-    }
-    parts = {"margin": recording.value, "embedding": table.input.sum()}
-    return {
-        "units": jax.tree.map(lambda part: part[:-1], units),
-        "parts": parts | {f"{key}": part.sum() for key, part in table.offsets.items()},
-        "error": jnp.abs(table.completeness.error) / table.completeness.tolerance,
-    }
 
 
 def counted(
@@ -95,52 +53,85 @@ def counted(
     return jnp.zeros((len(BOUNDS), units), jnp.int32).at[interval, jnp.arange(units)].add(weight)
 
 
-def _extremes(values: Float[Array, "units predicted"]) -> tuple[Array, Array]:
-    return jax.lax.top_k(values, min(TOP, values.shape[-1]))
+def largest(values: Float[Array, "windows predicted units"]) -> tuple[Array, Array]:
+    """Return the largest values of each unit, and their places in the batch; of equal ones the first.
+
+    Args:
+        values: of all units in a batch.
+    """
+    blocks = values.reshape(-1, BATCH, values.shape[-1])
+    # The largest are in the blocks with the largest maxima, which are found in less time than they in all.
+    _, best = _first(blocks.max(1), jnp.arange(len(blocks), dtype=jnp.int32)[:, None])
+    places = best[:, None] * BATCH + jnp.arange(BATCH, dtype=jnp.int32)[:, None]
+    candidates = jnp.take_along_axis(blocks, best[:, None], 0)
+    found, index = _first(*(each.reshape(-1, values.shape[-1]) for each in (candidates, places)))
+    return found.T, index.T
 
 
-@jax.jit
-def _of_batch(model: Transformer, ids: Int[Array, "windows tokens"], real: Array) -> dict[str, Any]:
-    """Return the sums over a batch, its extremes by their index in it, and every activation."""
-    found = jax.vmap(partial(_of_text, model))(ids)
+def _first(values: Float[Array, "values units"], places: Int[Array, "values _"]) -> tuple[Array, Array]:
+    """Return the largest values of each unit and their places; XLA's `top_k` takes twice the time on a CPU."""
+    found, last = [], jnp.iinfo(places.dtype).max
+    for _ in range(min(TOP, len(values))):
+        value = values.max(0)
+        place = jnp.where(values == value, places, last).min(0)
+        found.append((value, place))
+        values, places = jnp.where(places == place, -jnp.inf, values), jnp.where(places == place, last, places)
+    largest_values, their_places = (jnp.stack(each) for each in zip(*found, strict=True))
+    return largest_values, their_places
 
-    def statistics(contributions: Array, activations: Array) -> dict[str, Any]:
-        weight = jnp.asarray(real, contributions.dtype)[:, None, None]
+
+@partial(jax.jit, static_argnames="explained")
+def _of_batch(
+    model: Transformer,
+    ids: Int[Array, "windows tokens"],
+    baseline: Reference | None,
+    real: Bool[Array, "windows"],
+    drawn: Int[Array, "drawn 2"],
+    explained: Explained,
+) -> dict[str, Any]:
+    """Return the sums over a batch, its extremes by their index in it, and the activations at drawn places."""
+    if baseline is None:
+        found = jax.vmap(partial(contributions, model, explained))(ids)
+    else:
+        found = jax.vmap(partial(secants, model, explained))(ids, baseline)
+
+    def statistics(parts: Array, activations: Array) -> dict[str, Any]:
+        weight = jnp.asarray(real, parts.dtype)[:, None, None]
         hidden = jnp.where(real, 0, -jnp.inf)[:, None, None]
-
-        def by_unit(values: Array) -> Array:
-            return jnp.moveaxis(values, -1, 0).reshape(values.shape[-1], -1)
 
         def total(values: Array) -> Array:
             return (weight * values).sum((0, 1))
 
         return {
-            "sums": [total(v) for v in (contributions, contributions**2, activations, activations**2)],
+            "sums": [total(v) for v in (parts, parts**2, activations, activations**2)],
             "counts": counted(activations, real),
-            "extremes": [
-                _extremes(by_unit(values + hidden)) for values in (contributions, -contributions, activations)
-            ],
+            "extremes": [largest(values + hidden) for values in (parts, -parts, activations)],
+            "drawn": activations[drawn[:, 0], drawn[:, 1]],
         }
 
-    return {
-        "units": {name: statistics(*pair) for name, pair in found["units"].items()},
-        "activations": {name: activations for name, (_, activations) in found["units"].items()},
-        "parts": found["parts"],
-        "error": found["error"],
-    }
+    units = {name: statistics(*pair) for name, pair in found.units.items()}
+    return {"units": units, "sums": found.sums, "error": found.error}
 
 
-def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], first: int) -> State:
+def measure(
+    model: Transformer,
+    windows: Int[np.ndarray, "windows tokens"],
+    first: int,
+    explained: Explained = MARGIN,
+    baseline: Reference | None = None,
+) -> State:
     """Return the statistics of a part of a corpus.
 
-    The explained number is the sum over places of the margin: the logit of the token that stands there next, minus
-    that of the most probable other token, which is held. A unit's contribution at a token is to all later margins of
-    its window.
+    The explained number is summed over the places of a window, so that a unit's part at a token is that of the numbers
+    of this place and of all later ones.
 
     Args:
         model: a language model.
         windows: token ids, `[windows, tokens]`.
         first: the number of the first window in the corpus.
+        explained: the number: the margin if absent, the logit of the token that stands there next, minus that of the
+            most probable other token, which is held.
+        baseline: of each window the baseline from which differences are split; contributions if absent.
 
     Raises:
         NotFinite: naming the first window at which the model's number is NaN or infinite.
@@ -148,37 +139,60 @@ def measure(model: Transformer, windows: Int[np.ndarray, "windows tokens"], firs
     length = windows.shape[1]
     predicted = length - 1
     places = ((first + np.arange(len(windows)))[:, None] * length + np.arange(predicted)).reshape(-1)
-    order = np.argsort(priorities(places), kind="stable")[:DRAWN]
-    drawn, taken = places[order], dict[str, list[np.ndarray]]()
+    drawn = places[np.argsort(priorities(places), kind="stable")[:DRAWN]]
+    taken = dict[str, np.ndarray]()
     units: dict[str, Units] = {}
     sums: dict[str, float] = {}
     worst = 0.0
-    for begin in range(0, len(windows), BATCH):
+    begins = range(0, len(windows), BATCH)
+    found_in = _batches(model, windows, drawn - first * length, explained, baseline)
+    for begin, found in zip(begins, found_in, strict=True):
         count = min(BATCH, len(windows) - begin)
-        rows = np.resize(windows[begin : begin + BATCH], (BATCH, length))
-        found = on_host(_of_batch(model, rows, np.arange(BATCH) < count))
         errors = found["error"][:count]
         if not np.isfinite(errors).all():
             number = first + begin + int(np.argmin(np.isfinite(errors)))
             raise NotFinite(f"window {number} of the corpus: what the model says is NaN or infinite")
         worst = max(worst, float(errors.max()))
-        for name, values in found["parts"].items():
+        for name, values in found["sums"].items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values[:count], dtype=np.float64))
+        here = (drawn // length - first - begin) // BATCH == 0
         for name, statistics in found["units"].items():
             new = _units(statistics, (first + begin) * length, length)
             units[name] = new if name not in units else merge_units(units[name], new)
-        window, token = np.divmod(drawn - (first + begin) * length, length)
-        here = (window >= 0) & (window < count)
-        for name, activations in found["activations"].items():
-            rows_of = taken.setdefault(name, [np.zeros(activations.shape[-1], np.float32)] * len(drawn))
-            for k in np.flatnonzero(here):
-                rows_of[k] = np.asarray(activations[window[k], token[k]], np.float32)
+            rows = statistics["drawn"][: len(drawn)].astype(np.float32)
+            taken[name] = np.where(here[:, None], rows, taken.get(name, 0))
     sample = Sample(
         _filled(priorities(drawn), np.iinfo(np.uint64).max),
         _filled(drawn, -1),
-        {name: _filled(np.stack(rows_of), 0) for name, rows_of in taken.items()},
+        {name: _filled(rows, 0) for name, rows in taken.items()},
     )
     return State(len(windows) * predicted, sums, worst, units, sample)
+
+
+def _batches(
+    model: Transformer,
+    windows: Int[np.ndarray, "windows tokens"],
+    drawn: Int[np.ndarray, "drawn"],
+    explained: Explained,
+    baseline: Reference | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield what is found in each batch, with the next one begun: the device works while the host merges."""
+    window, token = np.divmod(_filled(drawn, 0), windows.shape[1])
+
+    def begun(begin: int) -> dict[str, Any]:
+        def filled(rows: np.ndarray) -> np.ndarray:
+            return np.resize(rows[begin : begin + BATCH], (BATCH, *rows.shape[1:]))
+
+        real = np.arange(BATCH) < len(windows) - begin
+        here = np.stack([np.clip(window - begin, 0, BATCH - 1), token], -1)
+        return _of_batch(model, *jax.tree.map(filled, (windows, baseline)), real, here, explained)
+
+    batches = map(begun, range(0, len(windows), BATCH))
+    earlier = next(batches)
+    for later in batches:
+        yield on_host(earlier)
+        earlier = later
+    yield on_host(earlier)
 
 
 def _filled(rows: np.ndarray, filler: Any) -> np.ndarray:

@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -20,18 +19,27 @@ from duat_jax.errors import BadCheckpoint, BadText, DuatError
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.files import write_file
+from duat_jax.inputs.baselines import Reference, baseline_of
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.request import check_one
 from duat_jax.models.checkpoint.hub import PREFIX
+from duat_jax.models.config import Config
 from duat_jax.models.loader import load, load_config
+from duat_jax.models.targets.logit import Logit
 from duat_jax.models.transformer import Transformer
+from duat_jax.survey.explained import Explained
 from duat_jax.survey.measure import measure
 from duat_jax.survey.size import Size, bytes_of_part, bytes_of_tables
 from duat_jax.survey.state import State, flat, merge_all, nested
 from duat_jax.survey.tables import Survey, read, require_tables, write
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 Result = TypeVar("Result")
 
 CORPUS = "corpus.safetensors"
-"""The file of the corpus' windows."""
+"""The file of the corpus' windows, and of their baselines."""
 
 PART = 64
 """The number of windows in one part."""
@@ -53,6 +61,9 @@ def survey(
     texts: Sequence[str],
     directory: Path | str,
     *,
+    target: int | str | None = None,
+    contrast: int | str | None = None,
+    baseline: str | None = None,
     tokens: int = 128,
     dtype: str = "float32",
     shard: tuple[int, int] = (1, 1),
@@ -63,14 +74,20 @@ def survey(
     """Measure over a corpus what every neuron, head and bias of a language model does for the tokens that stand there.
 
     The texts are cut into windows of one length. In each, the sum over its places of the *margin*, the logit of the
-    next token minus that of the most probable other one, is split exactly over neurons, embeddings and biases. Sums,
-    sums of squares, counts, extremes and random tokens are kept in parts of 64 windows, each a file. What is there
-    already isn't computed again, and the tables are the same bytes from one worker or from many.
+    next token minus that of the most probable other one, is split exactly over neurons, embeddings and biases; or that
+    of a given target's logit; or the difference of these sums between the window and a baseline. Sums, sums of squares,
+    counts, extremes and random tokens are kept in parts of 64 windows, each a file. What is there already isn't
+    computed again, and the tables are the same bytes from one worker or from many.
 
     Args:
         model: a checkpoint's path, as in `duat.load`; the embedded model if `None`.
         texts: the corpus.
         directory: where parts and tables are kept; it is created, or holds the same survey, begun before.
+        target: the token whose logit is explained at every place but a window's last, by its text or id; the margin is
+            if absent.
+        contrast: the token whose logit is subtracted from the target's.
+        baseline: `"mask"`, `"pad"` or `"mean"`, as in `duat.contrast`: of every window the exact difference from this
+            baseline is split, by the secant, instead of the number at the window itself.
         tokens: the length of a window.
         dtype: dtype of the parameters, as in `duat.load`.
         shard: `(i, n)` measures every n-th part, from the i-th on, 1 ≤ i ≤ n, for several machines that share the
@@ -84,7 +101,8 @@ def survey(
         The survey's tables; nothing where other shards' parts are missing.
 
     Raises:
-        BadText: if the texts are too short, or the directory holds another survey.
+        BadText: if the texts are too short, the model has no such token or baseline, or the directory holds another
+            survey.
         DuatError: if the model predicts no next token or has experts, a part is damaged, or a worker died.
         NotFinite: if what the model says of a window is NaN or infinite.
 
@@ -109,6 +127,11 @@ def survey(
         raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
     loaded, tokenizer = load(name, tokenizer=True, dtype=dtype)
     corpus = windows(stream(tokenizer, texts), None, tokens)
+    explained = _explained(config, corpus[0], target, contrast, tokenizer)
+    arrays = {"windows": corpus}
+    if baseline is not None:
+        reference = baseline_of(config, _inputs(corpus), baseline, tokenizer)
+        arrays |= {"baseline": reference.inputs.given, "averaged": reference.averaged}
     number = -(-len(corpus) // PART)
     manifest: dict[str, Any] = {
         "version": VERSION,
@@ -116,11 +139,13 @@ def survey(
         "model": fingerprint(loaded, config),
         "corpus": sha256(corpus.tobytes()).hexdigest(),
         "dtype": dtype,
+        **explained._asdict(),
+        "baseline": baseline,
         "tokens": tokens,
         "windows": len(corpus),
         "parts": number,
     }
-    _begin(place, manifest, corpus)
+    _begin(place, manifest, arrays)
     parts = range(index - 1, number, count)
     missing = [part for part in parts if not _file(place, part).exists()]
     done = len(parts) - len(missing)
@@ -130,7 +155,7 @@ def survey(
     report = progress or (lambda done, total: None)
     report(done, len(parts))
     surveyed = _Surveyed(name, dtype, manifest["model"])
-    for _ in _measured(loaded, surveyed, place, missing, executor):
+    for _ in _measured(loaded, surveyed, explained, place, missing, executor):
         done += 1
         report(done, len(parts))
     if not all(_file(place, part).exists() for part in range(number)):
@@ -140,7 +165,24 @@ def survey(
     return read(place)
 
 
-def _begin(place: Path, manifest: dict[str, Any], corpus: Int[np.ndarray, "windows tokens"]) -> None:
+def _explained(
+    config: Config, window: Int[np.ndarray, "tokens"], target: Any, contrast: Any, tokenizer: "Tokenizer"
+) -> Explained:
+    """Return the number that is explained, its tokens validated."""
+    if target is None and contrast is not None:
+        raise BadText("contrast is the token whose logit is subtracted from a target's: give target too")
+    if target is None:
+        return Explained()
+    _, checked = check_one(config, window, Logit(target, contrast), tokenizer=tokenizer)
+    assert isinstance(checked, Logit)
+    return Explained(checked.token, checked.contrast)
+
+
+def _inputs(windows: Int[np.ndarray, "windows tokens"]) -> Inputs:
+    return Inputs(windows, np.ones(windows.shape, bool), None)
+
+
+def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Make the directory of a survey, or check that it holds this one."""
     file = place / "manifest.json"
     # Another shard may be doing the same: it writes the same bytes.
@@ -151,7 +193,7 @@ def _begin(place: Path, manifest: dict[str, Any], corpus: Int[np.ndarray, "windo
         raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
     (place / "parts").mkdir(parents=True, exist_ok=True)
     if not (place / CORPUS).exists():
-        write_file(place / CORPUS, save({"windows": corpus}))
+        write_file(place / CORPUS, save(arrays))
     if not file.exists():
         write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
 
@@ -197,19 +239,26 @@ def _model(surveyed: _Surveyed) -> Transformer:
     return model
 
 
-def _measure_part(surveyed: _Surveyed, place: str, part: int) -> int:
+def _measure_part(surveyed: _Surveyed, explained: Explained, place: str, part: int) -> int:
     """Measure a part in a worker, which reads the model once."""
     with _numbers_of(surveyed.dtype):
         model = _model(surveyed)
-    _measure_with(model, surveyed.dtype, Path(place), part)
+    _measure_with(model, surveyed.dtype, explained, Path(place), part)
     return part
 
 
-def _measure_with(model: Transformer, dtype: str, place: Path, part: int) -> None:
-    corpus = _read(place / CORPUS, itemgetter("windows"))
+def _measure_with(model: Transformer, dtype: str, explained: Explained, place: Path, part: int) -> None:
+    windows, baseline = _read(place / CORPUS, partial(_rows, part))
     with _numbers_of(dtype):
-        state = measure(model, corpus[part * PART : (part + 1) * PART], part * PART)
+        state = measure(model, windows, part * PART, explained, baseline)
     write_file(_file(place, part), save(flat(state)))
+
+
+def _rows(part: int, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, Reference | None]:
+    """Return the windows of a part, and their baselines if there are some."""
+    rows = {name: array[part * PART : (part + 1) * PART] for name, array in arrays.items()}
+    baseline = Reference(_inputs(rows["baseline"]), rows["averaged"]) if "baseline" in rows else None
+    return rows["windows"], baseline
 
 
 def _numbers_of(dtype: str) -> AbstractContextManager[None]:
@@ -218,18 +267,23 @@ def _numbers_of(dtype: str) -> AbstractContextManager[None]:
 
 
 def _measured(
-    model: Transformer, surveyed: _Surveyed, place: Path, parts: Sequence[int], executor: Executor | None
+    model: Transformer,
+    surveyed: _Surveyed,
+    explained: Explained,
+    place: Path,
+    parts: Sequence[int],
+    executor: Executor | None,
 ) -> Iterator[int]:
     """Measure parts, and yield each that is kept."""
     if executor is None:
         for part in parts:
-            _measure_with(model, surveyed.dtype, place, part)
+            _measure_with(model, surveyed.dtype, explained, place, part)
             yield part
         return
     submitted = list[Future[int]]()
     try:
         for part in parts:
-            submitted.append(executor.submit(_measure_part, surveyed, str(place.absolute()), part))
+            submitted.append(executor.submit(_measure_part, surveyed, explained, str(place.absolute()), part))
         for finished in as_completed(submitted):
             yield finished.result()
     except Exception as error:

@@ -1,6 +1,7 @@
 """The tables of a survey, as Parquet files and as data frames."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 TABLES = ("neurons", "heads", "parts", "contexts", "sample")
 """The names of the tables, and of their files."""
 
+CONTRIBUTION, DIFFERENCE = "contribution", "difference"
+"""The columns of units' parts: of a number at one input, and of its difference from a baseline."""
+
 BEFORE, AFTER = 12, 4
 """The number of tokens that a context shows before its token and after it."""
 
@@ -33,9 +37,11 @@ class Survey:
     Args:
         manifest: what was surveyed: hashes of model and corpus, the windows' length and number.
         neurons: a row for every neuron: its mean contribution and activation by token, with standard deviations, and
-            bounds of the activation's quantiles.
+            bounds of the activation's quantiles. Against a baseline the column is called `difference`, and holds the
+            neuron's part of that; so in the other tables.
         heads: the same for every head; the activation of a head is the norm of what it mixes.
-        parts: for the margin, the embeddings, every layer's neurons, and every bias: the sum by token.
+        parts: for the margin or the logit, the embeddings, every layer's neurons, and every bias: the sum by token.
+            Against a baseline also every layer's heads, and no biases, which don't differ.
         contexts: of every neuron and head the tokens with the highest and lowest contributions and the strongest
             activations.
         sample: tokens drawn at random, with every neuron's activation, in columns `layer:neuron`.
@@ -105,16 +111,19 @@ def write(
     import pandas as pd
 
     names = {kind: sorted((n for n in state.units if n.endswith(kind)), key=_layer) for kind in ("neurons", "heads")}
+    what = column(manifest)
     frames = {
-        kind: pd.concat([_units(state.units[name], kind[:-1], _layer(name), state.predicted) for name in names[kind]])
+        kind: pd.concat(
+            [_units(state.units[name], kind[:-1], _layer(name), state.predicted, what) for name in names[kind]]
+        )
         for kind in names
     }
-    sums = dict(state.sums) | {name: float(state.units[name].contribution.sum()) for name in names["neurons"]}
-    frames["parts"] = pd.DataFrame(
-        {"part": list(sums), "contribution": np.array(list(sums.values())) / state.predicted}
-    )
+    # At one input heads are another account of the number, beside that of neurons and biases.
+    summed = names["neurons"] if what == CONTRIBUTION else [*names["heads"], *names["neurons"]]
+    sums = dict(state.sums) | {name: float(state.units[name].contribution.sum()) for name in summed}
+    frames["parts"] = pd.DataFrame({"part": list(sums), what: np.array(list(sums.values())) / state.predicted})
     frames["contexts"] = pd.concat(
-        [_contexts(state.units[name], kind[:-1], _layer(name)) for kind in names for name in names[kind]]
+        [_contexts(state.units[name], kind[:-1], _layer(name), what) for kind in names for name in names[kind]]
     )
     kept = state.sample.places >= 0
     sample = pd.DataFrame({"place": state.sample.places[kept]})
@@ -135,6 +144,15 @@ def write(
     write_file(place / "survey.json", (json.dumps(finished, indent=1) + "\n").encode())
 
 
+def column(manifest: Mapping[str, Any]) -> str:
+    """Return the name of the column that holds the parts of the explained number.
+
+    Args:
+        manifest: what was surveyed.
+    """
+    return CONTRIBUTION if manifest.get("baseline") is None else DIFFERENCE
+
+
 def _examples(contexts: "pd.DataFrame", manifest: dict[str, Any], tokens: int) -> Examples:
     """Return the texts in which each neuron is strongest."""
     strongest = contexts[(contexts.kind == "neuron") & (contexts.what == "strongest activation")]
@@ -151,13 +169,13 @@ def _layer(name: str) -> int:
     return int(name.partition("layers.")[2].split(".")[0].split("/")[0])
 
 
-def _units(units: Units, kind: str, layer: int, count: int) -> "pd.DataFrame":
+def _units(units: Units, kind: str, layer: int, count: int, what: str) -> "pd.DataFrame":
     import pandas as pd
 
     columns: dict[str, Any] = {"layer": layer, kind: np.arange(len(units.contribution))}
-    for what in ("contribution", "activation"):
-        mean, square = (getattr(units, name) / count for name in (what, f"{what}_squared"))
-        columns |= {what: mean, f"{what}_std": np.sqrt(np.maximum(square - mean**2, 0))}
+    for name, field in ((what, "contribution"), ("activation", "activation")):
+        mean, square = (getattr(units, each) / count for each in (field, f"{field}_squared"))
+        columns |= {name: mean, f"{name}_std": np.sqrt(np.maximum(square - mean**2, 0))}
     for share in (0.1, 0.5, 0.9):
         columns[f"activation_at_most_{share:.0%}".replace("%", "")] = BOUNDS[
             (units.counts.cumsum(0) < share * count).sum(0)
@@ -165,13 +183,13 @@ def _units(units: Units, kind: str, layer: int, count: int) -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def _contexts(units: Units, kind: str, layer: int) -> "pd.DataFrame":
+def _contexts(units: Units, kind: str, layer: int, part: str) -> "pd.DataFrame":
     import pandas as pd
 
     frames = []
     for what, extremes, sign in (
-        ("highest contribution", units.highest, 1),
-        ("lowest contribution", units.lowest, -1),
+        (f"highest {part}", units.highest, 1),
+        (f"lowest {part}", units.lowest, -1),
         ("strongest activation", units.strongest, 1),
     ):
         unit, rank = np.nonzero(extremes.places >= 0)

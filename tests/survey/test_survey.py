@@ -30,7 +30,10 @@ from typer.testing import CliRunner
 import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.cli.output import NOT_WRITTEN
+from duat_jax.inputs.baselines import Reference
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.survey import run
+from duat_jax.survey.explained import MARGIN, Explained
 from duat_jax.survey.measure import DRAWN, TOP, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
 from duat_jax.survey.texts import read_corpus
@@ -120,12 +123,20 @@ def test_every_activation_is_counted_in_its_interval(values):
         assert (BOUNDS[interval - 1] if interval else -np.inf) <= value <= BOUNDS[interval]
 
 
-def test_merging_doesnt_depend_on_the_grouping():
+@pytest.mark.parametrize("kind", ["margin", "target", "baseline"])
+def test_merging_doesnt_depend_on_the_grouping(kind):
     """Counts, extremes and the sample exactly, sums to rounding; the order of parts doesn't matter either."""
     model = duat.load()
-    corpus = np.random.default_rng(0).integers(0, 4000, (18, 5))
-    parts = [measure(model, corpus[i : i + 6], i) for i in (0, 6, 12)]
-    whole = flat(measure(model, corpus, 0))
+    corpus, others = np.random.default_rng(0).integers(0, 4000, (2, 18, 5))
+    explained = Explained(11, 7) if kind == "target" else MARGIN
+
+    def part(begin, end):
+        rows = others[begin:end]
+        reference = Reference(Inputs(rows, np.ones(rows.shape, bool), None), np.zeros(rows.shape, bool))
+        return measure(model, corpus[begin:end], begin, explained, reference if kind == "baseline" else None)
+
+    parts = [part(i, i + 6) for i in (0, 6, 12)]
+    whole = flat(part(0, 18))
     for merged in (
         merge(merge(parts[0], parts[1]), parts[2]),
         merge(parts[0], merge(parts[1], parts[2])),
@@ -230,7 +241,9 @@ def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
     _, directory = finished
     measured = []
     monkeypatch.setattr(
-        run, "measure", lambda model, windows, first: measured.append(first) or measure(model, windows, first)
+        run,
+        "measure",
+        lambda model, windows, first, *given: measured.append(first) or measure(model, windows, first, *given),
     )
     expected = files(directory)
     (directory / "parts" / "000001.safetensors").unlink()
@@ -241,7 +254,7 @@ def test_what_is_there_isnt_measured_again(finished, tmp_path, monkeypatch):
 def test_a_part_that_fails_cancels_the_others(tmp_path, monkeypatch):
     begun = []
 
-    def fails(model, windows, first):
+    def fails(model, windows, first, *given):
         begun.append(first)
         raise duat.NotFinite("no number")
 
@@ -267,7 +280,7 @@ def test_workers_load_a_changed_model_again_and_refuse_another_one(tmp_path, mon
         monkeypatch.setattr(run, "fingerprint", lambda *given: "another")
         surveyed = run._Surveyed("model", "float64", "here")
         with pytest.raises(duat.BadCheckpoint, match="model is another model where a worker runs"):
-            executor.submit(run._measure_part, surveyed, "after", 0).result()
+            executor.submit(run._measure_part, surveyed, MARGIN, "after", 0).result()
 
 
 class Dying(ThreadPoolExecutor):

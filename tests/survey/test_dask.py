@@ -1,9 +1,12 @@
-"""Surveys on workers of Dask: a worker that is killed, one that dies for good, and addresses where nobody answers."""
+"""Surveys on workers of Dask: none yet, one that is killed, one that dies for good; addresses where nobody answers."""
 
 import os
 import re
 import signal
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.cli.output import INTERRUPTED
 from duat_jax.survey import run
 
 TEXTS = [Path(duat.__file__).parent / name for name in ("errors.py", "files.py", "saved.py")]
@@ -74,6 +78,39 @@ def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
     assert files(tmp_path / "survey") == one
 
 
+def when_parts_wait(cluster, act):
+    """Act as soon as the scheduler has been given parts."""
+    while not cluster.scheduler.tasks:
+        time.sleep(0.01)
+    act()
+
+
+def interrupt():
+    """Interrupt the main thread while it waits, as Ctrl+C does."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_a_scheduler_without_workers_is_one_line_and_the_survey_begins_with_the_first_one(one, tmp_path):
+    """It is interrupted while it waits, and begun again; then a worker comes."""
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        ThreadPoolExecutor() as beside,
+    ):
+        address = cluster.scheduler_address
+        said = f"duat: {address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1"
+        beside.submit(when_parts_wait, cluster, interrupt)
+        interrupted = command(tmp_path / "survey", "--dask", address)
+        assert interrupted.exit_code == INTERRUPTED, interrupted.output
+        assert interrupted.stderr.splitlines()[0] == said
+        assert files(tmp_path / "survey").items() < one.items()
+        while cluster.scheduler.tasks:
+            time.sleep(0.01)
+        beside.submit(when_parts_wait, cluster, lambda: cluster.scale(1))
+        done = command(tmp_path / "survey", "--dask", address)
+    assert done.exit_code == 0 and done.stderr.splitlines()[0] == said, done.output
+    assert files(tmp_path / "survey") == one
+
+
 class Missing:
     """A task of a module that the scheduler and the workers don't have."""
 
@@ -98,7 +135,7 @@ def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(
     killed = []
 
     def kill(done, total):
-        if not killed:
+        if done and not killed:  # the first report is before parts are given out
             killed.append(kill_one_that_works(client))
 
     executor = client.get_executor(pure=False)

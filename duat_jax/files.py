@@ -5,10 +5,13 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from duat_jax.errors import BadCheckpoint
+
+ABANDONED = 24 * 3600.0
+"""The seconds after which a temporary file is taken for that of a killed process: another one writes without pauses."""
 
 
 def temporary_path(path: Path) -> Path:
@@ -23,6 +26,9 @@ def temporary_path(path: Path) -> Path:
 def write_file(path: Path, content: bytes) -> None:
     """Create or replace a file: an interruption leaves either the old content or the new one.
 
+    A process that is killed while it writes leaves a temporary file, which a write to the same directory removes after
+    a day.
+
     Args:
         path: the file.
         content: its content.
@@ -36,12 +42,25 @@ def write_file(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        _remove_abandoned(temporary)
         temporary.replace(path.resolve())
     except OSError as error:
         error.filename = str(path)  # not the temporary one; that of a full disk is none
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(written: Path) -> None:
+    """Remove the temporary files of killed processes from the directory of one that was just written.
+
+    Both times are the file system's own, so that clocks of machines that share the directory don't matter.
+    """
+    with suppress(OSError):
+        oldest = written.stat().st_mtime - ABANDONED
+        for path in written.parent.glob(".duat-*.part"):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def check_new_directory(directory: Path | str) -> None:

@@ -155,6 +155,12 @@ def _dask(address: str) -> "Iterator[Executor]":
         why = str(error) or f"no scheduler answers within {ANSWERS_WITHIN:.0f} s"
         raise BadText(f"--dask {address}: {why}; give the address that the scheduler prints") from None
     with client:
+        # Clusters that start workers when there is work have none before.
+        if not client.nthreads():
+            typer.echo(
+                f"duat: {address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1",
+                err=True,
+            )
         # A part is a file: whether it was measured is what the directory says, not a result that Dask remembers.
         try:
             yield client.get_executor(pure=False)

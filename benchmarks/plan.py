@@ -1,7 +1,7 @@
 """Claim: what a compiler says of a model on TPU chips is what counting products says, so that counts plan more.
 
-Run `make .venv/tpu && JAX_PLATFORMS=cpu PYTHONPATH=.venv/tpu python -m benchmarks.plan`; it needs no TPU, takes an hour
-or two, and goes on where it was stopped.
+Run `make .venv/tpu && JAX_PLATFORMS=cpu PYTHONPATH=.venv/tpu python -m benchmarks.plan`; it needs no TPU, takes half an
+hour, and goes on where it was stopped.
 
 Models in the shapes of Llama 3.2 and 3.1 are compiled for TPU v5e chips, without weights, with their layers as the
 steps of one loop. Memory is the compiler's, of one chip and the whole model. A loop's body counts once in its flops and
@@ -81,9 +81,9 @@ CASES = (
 LOOPS = 512
 """The number of tokens above which attention is a loop."""
 
-PRODUCTS, BANDWIDTH, LINKS, MEMORY = 197e12 / 6, 819e9, 200e9, 16e9
+PRODUCTS, BANDWIDTH, LINKS, MEMORY = 197e12 / 6, 819e9, 200e9, 15.75 * 2**30
 """Of a TPU v5e: float32 products and sums in a second, as six of bfloat16 each; bytes that it reads from its memory in
-a second, and that it sends; and its memory (docs.cloud.google.com/tpu/docs/v5e)."""
+a second, and that it sends; and its memory, as its compiler counts it (docs.cloud.google.com/tpu/docs/v5e)."""
 
 
 TOO_MUCH = re.compile(r"HLO temporaries \(([\d.]+)G\) exceeds")
@@ -232,7 +232,7 @@ def fields(results: dict[str, Any]) -> Fields:
                     "flops, compiler / counts",
                     "each chip",
                     "fits",
-                    "sent by a layer",
+                    "sent",
                 ],
                 compiled,
             )

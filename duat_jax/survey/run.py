@@ -44,8 +44,8 @@ CORPUS = "corpus.safetensors"
 PART = 64
 """The number of windows in one part."""
 
-VERSION = 1
-"""The version of the format of parts."""
+VERSION = 2
+"""The version of the parts: of their format, and of how their sums round."""
 
 
 class _Surveyed(NamedTuple):

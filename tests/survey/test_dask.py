@@ -1,23 +1,28 @@
-"""Surveys on workers of Dask: a worker that is killed, one that dies for good, and addresses where nobody answers."""
+"""Surveys on workers of Dask: none yet, one that is killed, one that dies for good; addresses where nobody answers."""
 
 import os
 import re
 import signal
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
 import jax
 import pytest
+from cases import GOLDEN
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.cli.output import INTERRUPTED
 from duat_jax.survey import run
 
 TEXTS = [Path(duat.__file__).parent / name for name in ("errors.py", "files.py", "saved.py")]
-TOKENS = 8
+TOKENS, SMALL = 8, GOLDEN / "gpt2"
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +46,9 @@ def client():
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The files of the survey that one process measures."""
+    """The files of the survey of a small model that one process measures."""
     directory = tmp_path_factory.mktemp("survey") / "one"
-    survey(directory)
+    survey(directory, SMALL)
     return files(directory)
 
 
@@ -51,8 +56,8 @@ def files(directory):
     return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def survey(directory, **options):
-    return duat.survey.survey(None, [path.read_text() for path in TEXTS], directory, tokens=TOKENS, **options)
+def survey(directory, model=None, **options):
+    return duat.survey.survey(model, [path.read_text() for path in TEXTS], directory, tokens=TOKENS, **options)
 
 
 def command(directory, *arguments):
@@ -69,8 +74,41 @@ def kill_one_that_works(client):
 
 def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
-        done = command(tmp_path / "survey", "--dask", cluster.scheduler_address)
+        done = command(tmp_path / "survey", "--model", SMALL, "--dask", cluster.scheduler_address)
     assert done.exit_code == 0, done.output
+    assert files(tmp_path / "survey") == one
+
+
+def when_parts_wait(cluster, act):
+    """Act as soon as the scheduler has been given parts."""
+    while not cluster.scheduler.tasks:
+        time.sleep(0.01)
+    act()
+
+
+def interrupt():
+    """Interrupt the main thread while it waits, as Ctrl+C does."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_a_scheduler_without_workers_is_one_line_and_the_survey_begins_with_the_first_one(one, tmp_path):
+    """It is interrupted while it waits, and begun again; then a worker comes."""
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        ThreadPoolExecutor() as beside,
+    ):
+        address = cluster.scheduler_address
+        said = f"duat: {address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1"
+        beside.submit(when_parts_wait, cluster, interrupt)
+        interrupted = command(tmp_path / "survey", "--model", SMALL, "--dask", address)
+        assert interrupted.exit_code == INTERRUPTED, interrupted.output
+        assert interrupted.stderr.splitlines()[0] == said
+        assert files(tmp_path / "survey").items() < one.items()
+        while cluster.scheduler.tasks:
+            time.sleep(0.01)
+        beside.submit(when_parts_wait, cluster, lambda: cluster.scale(1))
+        done = command(tmp_path / "survey", "--model", SMALL, "--dask", address)
+    assert done.exit_code == 0 and done.stderr.splitlines()[0] == said, done.output
     assert files(tmp_path / "survey") == one
 
 
@@ -88,14 +126,15 @@ class Missing:
 def test_workers_without_this_package_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "_measure_part", Missing())
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
-        done = command(tmp_path / "survey", "--dask", cluster.scheduler_address)
+        done = command(tmp_path / "survey", "--model", SMALL, "--dask", cluster.scheduler_address)
     assert done.exit_code == 2 and "install this duat-jax there too" in done.stderr.splitlines()[-1], done.output
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(client, one, tmp_path):
+def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(client, tmp_path):
     """Dask gives a killed worker's parts to others, four times if nothing else is said; then it is one line."""
-    killed = []
+    survey(tmp_path / "one")
+    one, killed = files(tmp_path / "one"), []
 
     def kill(done, total):
         if done and not killed:  # before the first part none works

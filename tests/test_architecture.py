@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import duat_jax
 from tests.slow_cases import listed
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 import typer
-from cases import ENCODER
+from cases import ENCODER, GOLDEN
 from command import run
 from helpers import close
 from typer.testing import CliRunner
@@ -33,6 +33,7 @@ from duat_jax.inputs.token_bytes import as_text, bytes_of
 from tests.cli.test_cli import commands
 
 TEXT = "def get(self, key, default=None): return self.data.get(key,"
+WORDS, SMALL = "w5 w17 w3 w44 w17 w20 w9 w12", GOLDEN / "gpt2"
 EVERY = dict(commands(typer.main.get_command(application)))
 
 
@@ -180,44 +181,44 @@ def test_a_pair_and_one_token_twice_are_refused():
 
 
 def test_intervene_is_the_function():
-    model, tokenizer = duat.load(tokenizer=True)
+    model, tokenizer = duat.load(SMALL, tokenizer=True)
     changes = [
-        duat.edits.Heads(5, 3, tokens=[-1]).set(0),
+        duat.edits.Heads(2, 1, tokens=[-1]).set(0),
         duat.edits.Neurons(2, [7, 20]).scale(-0.5),
-        duat.edits.Stream(3, tokens=[1, 2]).scale(2),
+        duat.edits.Stream(1, tokens=[1, 2]).scale(2),
     ]
-    expected = duat.intervene(model, TEXT, changes, " default", contrast=" missing", tokenizer=tokenizer)
-    written = "heads 5:3@-1 set 0", "neuron 2:7,20 scale -0.5", "stream 3@1,2 scale 2"
+    expected = duat.intervene(model, WORDS, changes, "w7", contrast="w9", tokenizer=tokenizer)
+    written = "heads 2:1@-1 set 0", "neuron 2:7,20 scale -0.5", "stream 1@1,2 scale 2"
     options = [part for change in written for part in ("--change", change)]
-    result = run(*("intervene", TEXT, *options, "--target", " default", "--contrast", " missing", "--json", "-"))
+    result = run(*("intervene", WORDS, "--model", SMALL, *options, "--target", "w7", "--contrast", "w9", "--json", "-"))
     found = json.loads(result.stdout)
     close(found["difference"], expected.difference)
     assert [effect["change"] for effect in found["effects"]] == [effect.change for effect in expected.effects]
 
 
 def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
-    model, tokenizer = duat.load(tokenizer=True)
-    other = TEXT.replace("default", "missing")
-    known = {"contrast": " missing", "tokenizer": tokenizer}
+    model, tokenizer = duat.load(SMALL, tokenizer=True)
+    other = WORDS.replace("w44", "w8")
+    known = {"contrast": "w9", "tokenizer": tokenizer}
     there = duat.record(model.hidden)(model.embed(np.array(tokenizer.encode(other).ids)))
     points = there.dynamics.points
     changes = [
-        duat.edits.Heads(5, [3, 1], tokens=-1).set(points["layers.5.attention.mixed"][-1, [3, 1]]),
+        duat.edits.Heads(2, [2, 1], tokens=-1).set(points["layers.2.attention.mixed"][-1, [2, 1]]),
         duat.edits.Neurons(2, [7, 20]).set(points["layers.2.mlp.neurons"][:, [7, 20]]),
-        duat.edits.Stream(3, tokens=[6, 7]).set(there.at(there.streams[3])[np.array([6, 7])]),
-        duat.edits.Heads(4, 0).set(0),
+        duat.edits.Stream(1, tokens=[6, 7]).set(there.at(there.streams[1])[np.array([6, 7])]),
+        duat.edits.Heads(1, 0).set(0),
     ]
-    expected = duat.intervene(model, TEXT, changes, " default", **known)
-    written = "heads 5:3,1@-1 set other", "neurons 2:7,20 set other", "stream 3@6,7 set other", "head 4:0 set 0"
+    expected = duat.intervene(model, WORDS, changes, "w7", **known)
+    written = "heads 2:2,1@-1 set other", "neurons 2:7,20 set other", "stream 1@6,7 set other", "head 1:0 set 0"
     options = [part for change in written for part in ("--change", change)]
-    asked = ("intervene", TEXT, "--versus", other, *options, "--target", " default", "--contrast", " missing")
+    asked = ("intervene", WORDS, "--model", SMALL, "--versus", other, *options, "--target", "w7", "--contrast", "w9")
     found = json.loads(run(*asked, "--json", "-").stdout)
     for effect, same in zip(found["effects"], expected.effects, strict=True):
         close(np.array(effect["secant"]), same.secant)
-    split = duat.contrast(model, TEXT, other, " default", **known)
-    parts = split.heads["layers.5.attention.mixed"][-1, [3, 1]], split.neurons["layers.2.mlp.neurons"][:, [7, 20]]
+    split = duat.contrast(model, WORDS, other, "w7", **known)
+    parts = split.heads["layers.2.attention.mixed"][-1, [2, 1]], split.neurons["layers.2.mlp.neurons"][:, [7, 20]]
     shown, patched = run(*asked).stdout, found["effects"][:3]
-    for effect, part in zip(patched, (*parts, split.flow[3][[6, 7]]), strict=True):
+    for effect, part in zip(patched, (*parts, split.flow[1][[6, 7]]), strict=True):
         close(effect["contrast"], -part.sum())
         assert f" {-part.sum():+.4f} " in shown
     assert found["effects"][3]["contrast"] is None

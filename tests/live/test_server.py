@@ -8,7 +8,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from cases import ENCODER
+from cases import GOLDEN
 from helpers import close, near
 
 import duat_jax as duat
@@ -22,7 +22,8 @@ from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.live import answers, server
 from tests.live_server import KEY, ask, request, serving
 
-TEXT, OTHER = "for i in range(10", "for j in range(10"
+TEXT = "for i in range(10"
+WORDS, WORDS_TOO = "w5 w17 w3 w44 w17 w20", "w5 w17 w8 w44 w9 w20"
 
 
 @cache
@@ -33,6 +34,17 @@ def embedded():
 @pytest.fixture(scope="module")
 def port():
     with serving(*embedded()) as found:
+        yield found
+
+
+@cache
+def small():
+    return duat.load(GOLDEN / "gpt2", tokenizer=True)
+
+
+@pytest.fixture(scope="module")
+def small_port():
+    with serving(*small(), name="small") as found:
         yield found
 
 
@@ -56,46 +68,48 @@ def alike(found, expected):
         assert found == expected
 
 
-def test_an_explanation_is_the_functions(port):
-    model, tokenizer = embedded()
-    progress, answer = ask(port, ask="explain", text=TEXT, target="):")
-    alike(answer["view"], plain(of_explanation.view(duat.explain(model, TEXT, "):", tokenizer=tokenizer))))
+def test_an_explanation_is_the_functions(small_port):
+    model, tokenizer = small()
+    progress, answer = ask(small_port, ask="explain", text=WORDS, target="w7")
+    alike(answer["view"], plain(of_explanation.view(duat.explain(model, WORDS, "w7", tokenizer=tokenizer))))
     assert progress[:2] == ["reading the texts", "explaining"] and progress[-1] == "writing it down"
 
 
-def test_a_contrast_is_the_functions_of_the_most_probable_token_too(port):
-    model, tokenizer = embedded()
-    for target in (None, "):"):
-        answer = ask(port, ask="contrast", text=TEXT, other=OTHER, target=target)[1]
-        alike(answer["view"], plain(of_contrast.view(duat.contrast(model, TEXT, OTHER, target, tokenizer=tokenizer))))
-    aligned = ask(port, ask="contrast", text=TEXT, other="for j in x", target="):", alignment="1:1")[1]["view"]
-    expected = duat.contrast(model, TEXT, "for j in x", "):", alignment=[(1, 1)], tokenizer=tokenizer)
+def test_a_contrast_is_the_functions_of_the_most_probable_token_too(small_port):
+    model, tokenizer = small()
+    for target in (None, "w7"):
+        answer = ask(small_port, ask="contrast", text=WORDS, other=WORDS_TOO, target=target)[1]
+        alike(
+            answer["view"], plain(of_contrast.view(duat.contrast(model, WORDS, WORDS_TOO, target, tokenizer=tokenizer)))
+        )
+    aligned = ask(small_port, ask="contrast", text=WORDS, other="w5 w8 w3", target="w7", alignment="1:1")[1]["view"]
+    expected = duat.contrast(model, WORDS, "w5 w8 w3", "w7", alignment=[(1, 1)], tokenizer=tokenizer)
     alike(aligned, plain(of_contrast.view(expected)))
 
 
-def test_changes_are_the_functions(port):
-    model, tokenizer = embedded()
+def test_changes_are_the_functions(small_port):
+    model, tokenizer = small()
     edits = duat.edits
     changes = {
-        "head 5:3@-1 set 0": edits.Heads(5, 3, tokens=-1).set(0),
+        "head 2:1@-1 set 0": edits.Heads(2, 1, tokens=-1).set(0),
         "neuron 2:7@1 scale 2": edits.Neurons(2, 7, tokens=1).scale(2),
-        "edge 4:1 1>5 set 0": edits.Heads(4, 1, tokens=5).steer(edits.Moved(1)),
+        "edge 1:1 1>5 set 0": edits.Heads(1, 1, tokens=5).steer(edits.Moved(1)),
         "token 1 set mean": edits.Stream(0, tokens=1).set(edits.MeanEmbedding()),
-        'stream 3 steer 0.5 "a" "b"': edits.Stream(3).steer(edits.Between("a", "b", 0.5)),
-        "stream 2@1 set other": edits.Stream(2, tokens=1).set(edits.On(OTHER)),
+        'stream 2 steer 0.5 "w8" "w9"': edits.Stream(2).steer(edits.Between("w8", "w9", 0.5)),
+        "stream 1@1 set other": edits.Stream(1, tokens=1).set(edits.On(WORDS_TOO)),
     }
-    answer = ask(port, ask="intervene", text=TEXT, target="):", changes=list(changes), other=OTHER)[1]
-    expected = duat.intervene(model, TEXT, list(changes.values()), "):", tokenizer=tokenizer)
-    applied = check(model.config, TEXT, list(changes.values()), "):", tokenizer=tokenizer)[-1]
-    expected = beside_contrast(expected, duat.contrast(model, TEXT, OTHER, "):", tokenizer=tokenizer), applied)
+    answer = ask(small_port, ask="intervene", text=WORDS, target="w7", changes=list(changes), other=WORDS_TOO)[1]
+    expected = duat.intervene(model, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)
+    applied = check(model.config, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)[-1]
+    expected = beside_contrast(expected, duat.contrast(model, WORDS, WORDS_TOO, "w7", tokenizer=tokenizer), applied)
     alike(answer["view"], plain(of_intervention.view(expected)))
     assert [each["contrast"] is not None for each in answer["view"]["effects"]] == [False] * 5 + [True]
 
 
-def test_a_graph_a_neuron_and_a_score_are_the_functions(port):
-    model, tokenizer = embedded()
-    graph = duat.graph(model, TEXT, "):", tokenizer=tokenizer)
-    found = ask(port, ask="graph", text=TEXT, target="):")[1]["view"]
+def test_a_graph_a_neuron_and_a_score_are_the_functions(small_port):
+    model, tokenizer = small()
+    graph = duat.graph(model, WORDS, "w7", tokenizer=tokenizer)
+    found = ask(small_port, ask="graph", text=WORDS, target="w7")[1]["view"]
     scores = found["graph"].pop("scores")
     assert scores == []  # the page asks for them one by one
     expected = plain(of_graph.view(graph))
@@ -103,30 +117,30 @@ def test_a_graph_a_neuron_and_a_score_are_the_functions(port):
     alike(found, expected)
     neuron = graph.neurons[0].neuron
     place = {"layer": neuron.term.layer, "token": neuron.token_index, "unit": neuron.neuron}
-    alike(ask(port, ask="neuron", text=TEXT, target="):", **place)[1]["neuron"], found["graph"]["neurons"][0])
+    alike(ask(small_port, ask="neuron", text=WORDS, target="w7", **place)[1]["neuron"], found["graph"]["neurons"][0])
     known = graph.scores[0]
     place = {name: getattr(known, name) for name in ("layer", "head", "query", "key")}
-    alike(ask(port, ask="score", text=TEXT, **place)[1]["score"], plain(score_view(known)))
-    alone = ask(port, ask="score", text=TEXT, layer=1, head=0, query=0, key=0)[1]["score"]
+    alike(ask(small_port, ask="score", text=WORDS, **place)[1]["score"], plain(score_view(known)))
+    alone = ask(small_port, ask="score", text=WORDS, layer=1, head=0, query=0, key=0)[1]["score"]
     near(sum(part for _, part in alone["pairs"]), alone["value"], 1e-4)
 
 
 def test_an_encoder_and_a_classifier_answer():
-    model, tokenizer = duat.load(ENCODER, tokenizer=True)
-    with serving(model, tokenizer, name="MiniLM") as port:
-        answer = ask(port, ask="explain", text="A cat sits.", against="A dog runs.")[1]
-        expected = duat.explain(model, "A cat sits.", against="A dog runs.", tokenizer=tokenizer)
+    model, tokenizer = duat.load(GOLDEN / "bert", head="hidden", tokenizer=True)
+    with serving(model, tokenizer, name="BERT") as port:
+        answer = ask(port, ask="explain", text="w5 w17 w3", against="w9 w4 w8")[1]
+        expected = duat.explain(model, "w5 w17 w3", against="w9 w4 w8", tokenizer=tokenizer)
         alike(answer["view"], plain(of_explanation.view(expected)))
-        changes = ["head 2:1 set 0"]
-        changed = ask(port, ask="intervene", text="A cat sits.", against="A dog runs.", changes=changes)[1]["view"]
+        changes = ["head 1:1 set 0"]
+        changed = ask(port, ask="intervene", text="w5 w17 w3", against="w9 w4 w8", changes=changes)[1]["view"]
         close(
             changed["completeness"]["value"],
             duat.intervene(
-                model, "A cat sits.", duat.edits.Heads(2, 1).set(0), against="A dog runs.", tokenizer=tokenizer
+                model, "w5 w17 w3", duat.edits.Heads(1, 1).set(0), against="w9 w4 w8", tokenizer=tokenizer
             ).difference,
             layers=9,
         )
-        assert "against another text" in ask(port, ask="explain", text="A cat sits.")[1]["problem"]
+        assert "against another text" in ask(port, ask="explain", text="w5 w17 w3")[1]["problem"]
 
 
 def test_a_token_without_its_space_is_noted(port):
@@ -317,10 +331,10 @@ def test_the_end_of_the_server_ends_work(monkeypatch):
     assert time.monotonic() - began < 10
 
 
-def test_a_second_text_of_a_length_compiles_nothing(port):
-    changes = ["head 1:0 set 0", "head 2:3@1 set 0"]
-    for text, change in zip((TEXT, "while x < 3:"), changes):
-        told = ask(port, ask="explain", text=text)[0]
-        told += ask(port, ask="contrast", text=text, other=text.replace("x", "y").replace(" i ", " j "))[0]
-        told += ask(port, ask="intervene", text=text, changes=[change])[0]
+def test_a_second_text_of_a_length_compiles_nothing(small_port):
+    changes = ["head 1:0 set 0", "head 2:1@1 set 0"]
+    for text, change in zip((WORDS, "w4 w6 w3 w7 w9 w10"), changes):
+        told = ask(small_port, ask="explain", text=text)[0]
+        told += ask(small_port, ask="contrast", text=text, other=text.replace("w3", "w8"))[0]
+        told += ask(small_port, ask="intervene", text=text, changes=[change])[0]
     assert not [each for each in told if "compiling" in each]

@@ -19,6 +19,7 @@ TOKENS = {
     "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),
     "lora diff": ("lora", "diff", "adapter", TEXT),
+    "survey": ("survey", "corpus", "--tokens", 8, "--out", "new"),
 }
 ANSWERS = {"context": ("context", "c =", "--demonstration", "a = default", "--demonstration", "b = default")}
 
@@ -33,15 +34,17 @@ def test_every_command_that_takes_a_token_is_here():
 def test_a_word_without_its_space_has_a_line_and_with_it_none(name, tmp_path):
     model = duat.load()
     save_adapters(tmp_path / "adapter", random_adapters(model, ["c_fc"]), model)
-    asked = [tmp_path / "adapter" if part == "adapter" else part for part in (TOKENS | ANSWERS)[name]]
+    (tmp_path / "corpus").write_text(TEXT)
     options = ("--answer",) if name in ANSWERS else ("--target", "--contrast")
     words = dict(zip(options, ("default", "key"), strict=False))
     for space in ("", " "):
+        places = {part: tmp_path / part for part in ("adapter", "corpus")} | {"new": tmp_path / f"survey{space}"}
+        asked = [places.get(part, part) for part in (TOKENS | ANSWERS)[name]]
         result = run(*asked, *(part for option, word in words.items() for part in (option, space + word)))
         assert result.exit_code == 0, result.output
         for option, word in words.items():
             says = f"{option} '{word}' has no leading space; with one, ' {word}' is another token"
-            assert (says in " ".join(result.stdout.split())) == (not space)
+            assert (says in " ".join(result.output.split())) == (not space)
 
 
 def test_the_line_says_how_probable_the_other_token_is_and_is_left_out_where_it_is_less_so():

@@ -4,7 +4,8 @@ import os
 import re
 import signal
 import socket
-import threading
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -60,9 +61,12 @@ def survey(directory, model=None, **options):
     return duat.survey.survey(model, [path.read_text() for path in TEXTS], directory, tokens=TOKENS, **options)
 
 
+def survey_of(directory, *arguments):
+    return list(map(str, ["survey", *TEXTS, "--tokens", TOKENS, "--out", directory, *arguments]))
+
+
 def command(directory, *arguments):
-    given = ["survey", *TEXTS, "--tokens", TOKENS, "--out", directory, *arguments]
-    return CliRunner().invoke(application, list(map(str, given)))
+    return CliRunner().invoke(application, survey_of(directory, *arguments))
 
 
 def kill_one_that_works(client):
@@ -81,30 +85,43 @@ def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
 
 def when_parts_wait(cluster, act):
     """Act as soon as the scheduler has been given parts."""
-    while not cluster.scheduler.tasks:
+    ends = time.monotonic() + 90
+    while not cluster.scheduler.tasks and time.monotonic() < ends:
         time.sleep(0.01)
     act()
 
 
-def interrupt():
-    """Interrupt the main thread while it waits, as Ctrl+C does."""
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+def interrupted(process):
+    """Interrupt a process as Ctrl+C does, and return what it printed; Python ignores an interrupt within a callback."""
+    for _ in range(9):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=10)[1]
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()
+    return f"It goes on.\n{process.communicate()[1]}"
 
 
 def test_a_scheduler_without_workers_is_one_line_and_the_survey_begins_with_the_first_one(one, tmp_path):
     """It is interrupted while it waits, and begun again; then a worker comes."""
     with (
-        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0"
+        ) as cluster,
         ThreadPoolExecutor() as beside,
     ):
         address = cluster.scheduler_address
         said = f"duat: {address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1"
-        beside.submit(when_parts_wait, cluster, interrupt)
-        interrupted = command(tmp_path / "survey", "--model", SMALL, "--dask", address)
-        assert interrupted.exit_code == INTERRUPTED, interrupted.output
-        assert interrupted.stderr.splitlines()[0] == said
+        asked = survey_of(tmp_path / "survey", "--model", SMALL, "--dask", address)
+        waiting = subprocess.Popen([sys.executable, "-m", "duat_jax", *asked], stderr=subprocess.PIPE, text=True)
+        beside.submit(when_parts_wait, cluster, lambda: None).result(timeout=100)
+        printed = interrupted(waiting)
+        assert waiting.returncode == INTERRUPTED, printed
+        assert said in printed.splitlines()
         assert files(tmp_path / "survey").items() < one.items()
-        while cluster.scheduler.tasks:
+        ends = time.monotonic() + 60
+        while cluster.scheduler.tasks and time.monotonic() < ends:
             time.sleep(0.01)
         beside.submit(when_parts_wait, cluster, lambda: cluster.scale(1))
         done = command(tmp_path / "survey", "--model", SMALL, "--dask", address)

@@ -22,7 +22,7 @@ from duat_jax.cli import application
 from duat_jax.cli.output import INTERRUPTED
 from duat_jax.survey import run
 
-TEXTS = [Path(duat.__file__).parent / name for name in ("errors.py", "files.py", "saved.py")]
+TEXTS = [Path(__file__).parents[2] / "LICENSE"]
 TOKENS, SMALL = 8, GOLDEN / "gpt2"
 
 

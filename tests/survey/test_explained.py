@@ -22,7 +22,7 @@ from duat_jax.survey import run
 from duat_jax.survey.explained import MARGIN, Explained, runner_up
 from duat_jax.survey.measure import BATCH, TOP, largest, measure
 
-TEXT = (Path(duat.__file__).parent / "files.py").read_text(encoding="utf-8")[:1200]
+TEXT = (Path(__file__).parents[2] / "LICENSE").read_text(encoding="utf-8")[:1200]
 IDS = np.array([[34, 17, 0, 5, 9, 7]])
 NUMBERS = {"margin": MARGIN, "logit": Explained(11), "logit difference": Explained(11, 7)}
 KINDS = {

@@ -1,6 +1,7 @@
 """Strict numerics and checked shapes for the whole suite; the examples in docstrings run as a user would run them."""
 
 import os
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import filterfalse
@@ -91,10 +92,16 @@ def compiled_anew() -> Iterator[None]:
 
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
 """Where Linux lists a process's pieces of memory, of which it may have 65,530; every compiled program takes several."""
+SECONDS = 5
+"""How often they are counted, which takes some hundredths of a second: few tests add thousands."""
+counted = time.monotonic()
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _programs_forgotten() -> Iterator[None]:
+    global counted
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
+    if time.monotonic() - counted > SECONDS and MAPS.exists():
+        if MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+            jax.clear_caches()
+        counted = time.monotonic()

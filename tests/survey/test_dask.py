@@ -91,6 +91,13 @@ def when_parts_wait(cluster, act):
     act()
 
 
+COMMAND = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " runpy.run_module('duat_jax', run_name='__main__')"
+)
+"""The command in a process that can be interrupted also where the tests run in the background, which ignores that."""
+
+
 def interrupted(process):
     """Interrupt a process as Ctrl+C does, and return what it printed; Python ignores an interrupt within a callback."""
     for _ in range(9):
@@ -114,7 +121,7 @@ def test_a_scheduler_without_workers_is_one_line_and_the_survey_begins_with_the_
         address = cluster.scheduler_address
         said = f"duat: {address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1"
         asked = survey_of(tmp_path / "survey", "--model", SMALL, "--dask", address)
-        waiting = subprocess.Popen([sys.executable, "-m", "duat_jax", *asked], stderr=subprocess.PIPE, text=True)
+        waiting = subprocess.Popen([sys.executable, "-c", COMMAND, *asked], stderr=subprocess.PIPE, text=True)
         beside.submit(when_parts_wait, cluster, lambda: None).result(timeout=100)
         printed = interrupted(waiting)
         assert waiting.returncode == INTERRUPTED, printed

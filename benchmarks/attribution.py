@@ -19,8 +19,7 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.attribution import tokens as of_tokens
-from duat_jax.attribution import units as of_units
+from duat_jax.attribution import registry
 from duat_jax.evaluation.circuits import METHODS, Method
 from duat_jax.inputs.prompts import logit_difference
 from experiments import smollm2
@@ -87,10 +86,10 @@ def measure(methods: dict[str, Callable[..., Any]], arguments: tuple[Any, ...]) 
 
 def methods() -> str:
     """Return the table of all methods, with the units that each scores and its source."""
-    names = dict.fromkeys([*of_tokens.METHODS, *of_units.METHODS])
+    of_tokens, of_units = registry.METHODS["token"], registry.METHODS["head"]
     rows = []
-    for name in names:
-        token, unit = of_tokens.METHODS.get(name), of_units.METHODS.get(name)
+    for name in dict.fromkeys([*of_tokens, *of_units]):
+        token, unit = of_tokens.get(name), of_units.get(name)
         source = next(method.source for method in (token, unit) if method is not None)
         rows.append([name, "" if token is None else token.score, "" if unit is None else unit.score, source])
     return "\n".join(table(["method", "of a token", "of a neuron, a head or the stream", "source"], rows))

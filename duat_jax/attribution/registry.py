@@ -1,6 +1,6 @@
 """The registry of attribution methods: for every kind of units, the methods that score them."""
 
-from duat_jax.attribution import tokens, units
+from duat_jax.attribution import masks, tokens, units
 from duat_jax.attribution.method import Method
 from duat_jax.errors import BadText
 from duat_jax.models.checkpoint.problems import quoted
@@ -8,8 +8,8 @@ from duat_jax.models.config import Config
 
 METHODS: dict[str, dict[str, Method]] = {
     "token": tokens.METHODS,
-    "neuron": units.METHODS,
-    "head": units.METHODS,
+    "neuron": units.METHODS | masks.METHODS,
+    "head": units.METHODS | masks.METHODS,
     "stream": {
         name: method for name, method in units.METHODS.items() if name != "integrated gradients, all layers together"
     },

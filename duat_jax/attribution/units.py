@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,134 +17,83 @@ from duat_jax.attribution.method import (
     SECANT,
     Method,
 )
+from duat_jax.attribution.unit_values import (
+    KINDS,
+    Read,
+    Scores,
+    Units,
+    mean_over_steps,
+    sites_of,
+    stacked,
+    values_of,
+)
 from duat_jax.forms import affine_form
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.secant import secant
 from duat_jax.models import layer_parts
-from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.linear import PRECISION, Linear, alike
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
-from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
-from duat_jax.transform.program import Program, trace
+from duat_jax.transform.program import trace
 from duat_jax.transform.query import seen_of
 from duat_jax.transform.recording import record_kinds
 
-KINDS = (marks.POINT, marks.STREAM)
-"""The kinds of mark of units."""
-
-
-class Scores(NamedTuple):
-    """Scores of units: each unit's attributed part of the difference between two texts.
-
-    Args:
-        neurons: of each neuron at each token, `[layers, tokens, neurons]`; absent if the method has none.
-        heads: of each head's mixed values at each token, `[layers, tokens, heads]`; absent if the method has none.
-        streams: of the residual stream before each layer and after the last one at each token, `[layers + 1, tokens]`;
-            absent if the method has none.
-    """
-
-    neurons: Float[Array, "*prompts layers tokens neurons"] | None
-    heads: Float[Array, "*prompts layers tokens heads"] | None
-    streams: Float[Array, "*prompts streams tokens"] | None
-
-
-class _Units(NamedTuple):
-    """Marks of units, layer by layer; or arrays with a value, change or coefficient of every entry of the units.
-
-    Args:
-        neurons: entries `[layers, tokens, neurons]`.
-        heads: `[layers, tokens, heads, head_features]`.
-        streams: `[layers + 1, tokens, features]`.
-    """
-
-    neurons: Any
-    heads: Any
-    streams: Any
-
-
-Read = Callable[[Array], Array]
-"""From a text's embeddings to a number."""
 Rule = Callable[[Transformer, Read, Array, Any], Scores]
 """From a model, a number that it computes, and the embeddings of a text and of its reference to every unit's score."""
-
-
-def _sites(program: Program) -> _Units:
-    def called(kind: str, name: str) -> tuple[Site, ...]:
-        return tuple(site for site in program.of_kind(kind) if site.key.name == name)
-
-    return _Units(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
-
-
-def _stacked(sites: _Units, values: Seen) -> _Units:
-    return _Units(*(jnp.stack([values[site] for site in of_a_kind]) for of_a_kind in sites))
 
 
 def _edits(sites: Iterable[Site], added: Array, kept: float = 1.0) -> dict[Site, Edit]:
     return {site: Edit(kept, values) for site, values in zip(sites, added, strict=True)}
 
 
-def _values(read: Read, x: Array) -> _Units:
-    recording = record_kinds(read, x, KINDS)
-    return _stacked(_sites(recording.program), recording.seen)
-
-
-def _times(coefficients: _Units, values: _Units) -> _Units:
+def _times(coefficients: Units, values: Units) -> Units:
     return jax.tree.map(jnp.multiply, coefficients, values)
 
 
-def _minus(values: _Units, subtrahends: _Units) -> _Units:
+def _minus(values: Units, subtrahends: Units) -> Units:
     return jax.tree.map(jnp.subtract, values, subtrahends)
 
 
-def _gradient(read: Read, x: Array) -> tuple[_Units, _Units]:
+def _gradient(read: Read, x: Array) -> tuple[Units, Units]:
     """Return the gradient with respect to every entry, and the entries' values, in one pass and its transpose."""
-    sites = _sites(trace(read, x)[0])
+    sites = sites_of(trace(read, x)[0])
 
-    def run(added: _Units) -> tuple[Array, _Units]:
+    def run(added: Units) -> tuple[Array, Units]:
         edits = [_edits(*pair) for pair in zip(sites, added, strict=True)]
         recording = record_kinds(edit(read, edits[0] | edits[1] | edits[2]), x, KINDS)
-        return recording.value, _stacked(sites, recording.seen)
+        return recording.value, stacked(sites, recording.seen)
 
-    like = jax.eval_shape(partial(_values, read), x)
+    like = jax.eval_shape(partial(values_of, read), x)
     return jax.grad(run, has_aux=True)(jax.tree.map(lambda values: jnp.zeros(values.shape, values.dtype), like))
 
 
-def _gradient_times_change(read: Read, x: Array, y: Array) -> _Units:
+def _gradient_times_change(read: Read, x: Array, y: Array) -> Units:
     gradient, values = _gradient(read, x)
-    return _times(gradient, _minus(values, _values(read, y)))
+    return _times(gradient, _minus(values, values_of(read, y)))
 
 
-def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> _Units:
+def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> Units:
     program = trace(read, x)[0]
     names = {site.key.name for site in program.of_kind(marks.HOLD)} if patterns_held else ()
     held = [name for name in names if name.startswith("attention.") or name.endswith(".scale")]
-    return _stacked(_sites(program), seen_of(secant(read, at=KINDS, held=held)(x, y).contributions))
+    return stacked(sites_of(program), seen_of(secant(read, at=KINDS, held=held)(x, y).contributions))
 
 
-def _mean(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
-    """Return the mean of a function over the middles of equal steps from 0 to 1, evaluated one after the other."""
-    total = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), jax.eval_shape(at, jnp.zeros((), dtype)))
-    middles = (jnp.arange(steps, dtype=dtype) + 0.5) / steps
-    total, _ = jax.lax.scan(lambda total, t: (jax.tree.map(jnp.add, total, at(t)), None), total, middles)
-    return jax.tree.map(lambda values: values / steps, total)
-
-
-def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> Units:
     """Return gradients averaged on the straight line between the embeddings, times the change of the units."""
-    gradient = _mean(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
-    return _times(gradient, _minus(_values(read, x), _values(read, y)))
+    gradient = mean_over_steps(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
+    return _times(gradient, _minus(values_of(read, x), values_of(read, y)))
 
 
-def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> Units:
     """Return gradients averaged on the line on which all units of a kind change together, times their change.
 
     Streams are left out: if all of them are set, only the last one has an effect.
     """
-    sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
+    sites, clean, corrupted = sites_of(trace(read, x)[0]), values_of(read, x), values_of(read, y)
 
     def carried(at: tuple[Site, ...], clean: Array, corrupted: Array) -> Array:
         def gradient(t: Array) -> Array:
@@ -153,15 +102,15 @@ def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> _Unit
 
             return jax.grad(run)(corrupted + t * (clean - corrupted))
 
-        return _mean(steps, x.dtype, gradient) * (clean - corrupted)
+        return mean_over_steps(steps, x.dtype, gradient) * (clean - corrupted)
 
     of_neurons, of_heads = (carried(*kind) for kind in zip(sites[:2], clean[:2], corrupted[:2], strict=True))
-    return _Units(of_neurons, of_heads, None)
+    return Units(of_neurons, of_heads, None)
 
 
-def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> _Units:
+def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> Units:
     """Return gradients averaged on the line on which one layer's units change on the clean text, times their change."""
-    sites, clean, corrupted = _sites(trace(read, x)[0]), _values(read, x), _values(read, y)
+    sites, clean, corrupted = sites_of(trace(read, x)[0]), values_of(read, x), values_of(read, y)
 
     def carried(at: tuple[Site, ...], corrupted: Array, change: Array) -> Array:
         def of_layer(layer: Array) -> Array:
@@ -177,40 +126,44 @@ def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) ->
 
                 return jax.grad(run)(corrupted[layer] + t * change[layer])
 
-            return _mean(steps, x.dtype, gradient) * change[layer]
+            return mean_over_steps(steps, x.dtype, gradient) * change[layer]
 
         return jax.lax.map(of_layer, jnp.arange(len(at)))
 
-    return _Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
+    return Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
 
 
-def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None = None) -> tuple[_Units, _Units]:
+def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None = None) -> tuple[Units, Units]:
     """Return every entry's coefficient with patterns and norms held, and the entries' values."""
     recording = record_kinds(read, x, {*affine_form.KINDS, *KINDS})
-    sites = _sites(recording.program)
+    sites = sites_of(recording.program)
     by_site = coefficients(
         recording, [site for of_a_kind in sites for site in of_a_kind], slopes=slopes, gate_rule=gate_rule
     )
-    return _stacked(sites, by_site), _stacked(sites, recording.seen)
+    return stacked(sites, by_site), stacked(sites, recording.seen)
 
 
-def _two_secants(read: Read, x: Array, y: Array) -> _Units:
+def _two_secants(read: Read, x: Array, y: Array) -> Units:
     """Return the sum of the parts over two half-steps, each with its own secant."""
     middle = (x + y) / 2
     return jax.tree.map(jnp.add, _secant(read, x, middle), _secant(read, middle, y))
 
 
-def _contributions(read: Read, x: Array, y: Any) -> _Units:
+def _contributions(read: Read, x: Array, y: Any) -> Units:
     return _times(*_held(read, x))
 
 
-def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rule: str | None = None) -> _Units:
+def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rule: str | None = None) -> Units:
     coefficient, values = _held(read, x, slopes=slopes, gate_rule=gate_rule)
-    return _times(coefficient, _minus(values, _values(read, y)))
+    return _times(coefficient, _minus(values, values_of(read, y)))
 
 
-def _summed(rule: Callable[[Read, Array, Any], _Units]) -> Rule:
-    """Return the rule that sums the scores of a unit's entries."""
+def summed(rule: Callable[[Read, Array, Any], Units]) -> Rule:
+    """Return the rule that sums the scores of a unit's entries.
+
+    Args:
+        rule: scores every entry.
+    """
 
     def scores(model: Transformer, read: Read, x: Array, y: Any) -> Scores:
         neurons, heads, streams = rule(read, x, y)
@@ -221,7 +174,7 @@ def _summed(rule: Callable[[Read, Array, Any], _Units]) -> Rule:
 
 def _norm_of_change(model: Transformer, read: Read, x: Array, y: Array) -> Scores:
     """Return the norm of each unit's change of the residual stream; neurons of experts have no single output vector."""
-    change = _minus(_values(read, x), _values(read, y))
+    change = _minus(values_of(read, x), values_of(read, y))
     mlps = [mlp.output for mlp in layer_parts.mlps(model)]
     attentions = [attention.output for attention in layer_parts.attentions(model) if isinstance(attention, Attention)]
     neurons = heads = None
@@ -246,18 +199,18 @@ def collapse_times_change(gate_rule: str | None = None) -> Rule:
     Args:
         gate_rule: the rule for gated terms, as in `duat.collapse`.
     """
-    return _summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
+    return summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 
 METHODS: dict[str, Method[Rule]] = {
-    "secant": Method(_summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
+    "secant": Method(summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
     "secant, two half-steps": Method(
-        _summed(_two_secants),
+        summed(_two_secants),
         "the sum of two secants: from the reference's embeddings to the mean of both, and on to the text's",
         SECANT,
     ),
     "secant, patterns held": Method(
-        _summed(partial(_secant, patterns_held=True)),
+        summed(partial(_secant, patterns_held=True)),
         "`D Δ` with patterns and norms held at their midpoints",
         SECANT,
     ),
@@ -267,34 +220,34 @@ METHODS: dict[str, Method[Rule]] = {
         COLLAPSE,
         of_readout=True,
     ),
-    "gradient x change": Method(_summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
+    "gradient x change": Method(summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
     **{
         f"integrated gradients, {steps} steps": Method(
-            _summed(partial(_integrated_gradients, steps=steps)),
+            summed(partial(_integrated_gradients, steps=steps)),
             "the mean of `∇` along the straight line between the embeddings, times `Δ`",
             f"{INTEGRATED}; {FAITHFULNESS}",
         )
         for steps in (2, 5, 10)
     },
     "integrated gradients, all layers together": Method(
-        _summed(partial(_integrated_together, steps=10)),
+        summed(partial(_integrated_together, steps=10)),
         "the same with all neurons, or all heads, changing on a straight line, in 10 steps",
         FAITHFULNESS,
     ),
     "integrated gradients, layer by layer": Method(
-        _summed(partial(_integrated_layer_by_layer, steps=5)),
+        summed(partial(_integrated_layer_by_layer, steps=5)),
         "the same with the units of one layer, on the text, at the middles of 5 steps (the source: at their ends)",
         FAITHFULNESS,
     ),
     "contributions": Method(
-        _summed(_contributions),
+        summed(_contributions),
         "`u h`: the coefficient in the closed form, terms held",
         CLOSED_FORM,
         of_change=False,
         of_readout=True,
     ),
     "contributions x change": Method(
-        _summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
+        summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
     ),
     "norm of change x W_out": Method(_norm_of_change, "`‖Δ W_out‖`", ""),
 }

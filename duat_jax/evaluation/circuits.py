@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.attribution import units as of_units
-from duat_jax.attribution.units import Rule, Scores
+from duat_jax.attribution import registry
+from duat_jax.attribution.unit_values import Scores
+from duat_jax.attribution.units import Rule
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.journal import Journal, fingerprint
@@ -45,17 +46,19 @@ def on_prompts(rule: Rule) -> Method:
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
     """Return random scores, with a seed from the texts."""
     read = partial(logit_difference, model, right=right, wrong=wrong)
-    like = jax.eval_shape(partial(of_units.METHODS["contributions"].rule, model, read), model.embed(clean), None)
+    like = jax.eval_shape(
+        partial(registry.METHODS["neuron"]["contributions"].rule, model, read), model.embed(clean), None
+    )
     key = jax.random.fold_in(jax.random.key(0), jnp.polyval(jnp.concatenate([clean, corrupted]), 31))
     keys = jax.random.split(key, len(like))
     return Scores(*(jax.random.normal(k, scores.shape, scores.dtype) for k, scores in zip(keys, like, strict=True)))
 
 
 METHODS: dict[str, Method] = {
-    **{name: on_prompts(method.rule) for name, method in of_units.METHODS.items()},
+    **{name: on_prompts(method.rule) for name, method in registry.METHODS["neuron"].items()},
     "random": _random,
 }
-"""The methods of `duat_jax.attribution.units` on prompts, and a control: random scores."""
+"""The attribution methods of neurons and heads on prompts, and a control: random scores."""
 
 AT_ONCE = 8
 """Number of prompts that are scored in one batch: single short texts are limited by reading the weights."""

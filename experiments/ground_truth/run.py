@@ -16,7 +16,7 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.attribution.units import Scores
+from duat_jax.attribution.unit_values import Scores
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig

@@ -61,14 +61,22 @@ def zeros(layers=2):
 
 
 @partial(jax.jit, static_argnames="rule")
-def by_hand(model, x, added, rule="all flow", given=None):
+def by_hand(model, x, added, rule="all flow", given=None, mask=None):
     """Return the logit difference and all units' values; what a rule holds has no gradient.
 
-    The given neurons, or what the given heads mix, replace what is computed.
+    The given neurons, or what the given heads mix, replace what is computed, but for the share of it in the mask.
     """
 
     def held(value):
         return value if rule == "all flow" else jax.lax.stop_gradient(value)
+
+    def replaced(kind, i, computed):
+        """Return the given values of a layer's units in the place of the computed ones, as far as the mask says."""
+        values = given and getattr(given, kind)
+        if values is None:
+            return computed
+        live = getattr(mask, kind)[i] if mask else 0
+        return values[i] + live * (computed - values[i])
 
     def normalised(x, norm):
         return x * held(1 / jnp.sqrt((x**2).mean(-1, keepdims=True) + norm.epsilon)) * norm.scale[...]
@@ -86,7 +94,7 @@ def by_hand(model, x, added, rule="all flow", given=None):
         scores = jnp.einsum("qhd,khd->hqk", query, key) / np.sqrt(FEATURES / HEADS)
         pattern = held(jax.nn.softmax(jnp.where(np.tri(TOKENS, dtype=bool), scores, -jnp.inf)))
         mixed = jnp.einsum("hqk,khd->qhd", pattern, value) + added.heads[i]
-        heads.append(given.heads[i] if given and given.heads is not None else mixed)
+        heads.append(replaced("heads", i, mixed))
         x = x + linear(heads[-1].reshape(TOKENS, -1), attention.output)
         y = normalised(x, block.norm_2)
         gate, factor = linear(y, mlp.input), linear(y, mlp.factor)
@@ -96,7 +104,7 @@ def by_hand(model, x, added, rule="all flow", given=None):
             product = held(product)
         if rule == "halves":
             product = (held(factor * sigmoid) * gate + held(gate * sigmoid) * factor) / 2
-        neurons.append(given.neurons[i] if given and given.neurons is not None else product + added.neurons[i])
+        neurons.append(replaced("neurons", i, product + added.neurons[i]))
         streams.append(x + linear(neurons[-1], mlp.output) + added.streams[i + 1])
     x = streams[-1] if model.final_norm is None else normalised(streams[-1], model.final_norm)
     logits = x[-1] @ model.head.unembedding[...].T

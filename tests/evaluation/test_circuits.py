@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax.attribution.units import Scores
+from duat_jax.attribution.unit_values import Scores
 from duat_jax.cli import application
 from duat_jax.errors import NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve, columns, faithfulness, number

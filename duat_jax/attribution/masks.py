@@ -1,0 +1,137 @@
+"""Attribution methods over masks: scores of units from runs in which other units are replaced too.
+
+The number is a function of a mask `M` of all units of one kind: on the text's embeddings, every unit is set to
+`c + M (h - c)`, where `c` is its value on the reference and `h` is computed anew from what precedes it.  `M = 1` is the
+model on the text, and `M = 0` what is left when all units of the kind are replaced.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.attribution.method import INTEGRATED, SECANT, Method
+from duat_jax.attribution.unit_values import Read, Units, mean_over_steps, sites_of, values_of
+from duat_jax.attribution.units import Rule, summed
+from duat_jax.forms.secant import secant
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Site
+from duat_jax.transform.program import trace
+
+Number = Callable[[Array], Array]
+"""From the mask of all units of one kind to the number."""
+Scorer = Callable[[Number, Array, Array], Array]
+"""From the number and two masks to the score of each unit: its part in the number's difference between the two."""
+
+FIRST = 0.005
+"""The share of the units that `twice` keeps."""
+
+
+def once(scorer: Scorer) -> Rule:
+    """Return the rule that scores units by their part in the difference between the text and all units replaced.
+
+    Neurons and heads are scored, each kind by itself. Streams are left out: behind a layer whose stream is replaced
+    nothing of earlier layers is left.
+
+    Args:
+        scorer: scores the units of one kind.
+    """
+    return _over_masks(lambda number, ones: scorer(number, ones, jnp.zeros_like(ones)))
+
+
+def twice(scorer: Scorer) -> Rule:
+    """Return the rule of `once` in which the largest units are kept, and all others are scored again with these live.
+
+    The scores of the others are scaled where one is larger than one of the largest units', so that they rank below.
+
+    Args:
+        scorer: scores the units of one kind.
+    """
+
+    def scores(number: Number, ones: Array) -> Array:
+        first = scorer(number, ones, jnp.zeros_like(ones))
+        kept = largest(first, FIRST)
+        rest = scorer(number, ones, kept)
+        smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
+        return jnp.where(kept, first, rest * jnp.minimum(1, smallest / jnp.abs(rest).max()))
+
+    return _over_masks(scores)
+
+
+def _over_masks(scores: Callable[[Number, Array], Array]) -> Rule:
+    """Return the rule that scores units by the number as a function of their mask, given the mask of ones."""
+
+    def rule(read: Read, x: Array, y: Any) -> Units:
+        sites, replaced = sites_of(trace(read, x)[0]), values_of(read, y)
+
+        def of_kind(at: tuple[Site, ...], values: Array, ones: Array) -> Array:
+            def number(mask: Array) -> Array:
+                edits = {
+                    site: Edit(live, (1 - live) * value) for site, live, value in zip(at, mask, values, strict=True)
+                }
+                return edit(read, edits)(x)
+
+            return scores(number, ones)
+
+        neurons = of_kind(sites.neurons, replaced.neurons, jnp.ones_like(replaced.neurons))
+        heads = of_kind(sites.heads, replaced.heads, jnp.ones_like(replaced.heads[..., :1]))
+        return Units(neurons, heads, None)
+
+    return summed(rule)
+
+
+def largest(scores: Float[Array, "layers ..."], share: float) -> Float[Array, "layers ..."]:
+    """Return the mask of the units whose scores are largest by size.
+
+    Args:
+        scores: a score of each unit.
+        share: how many of all units; at least one is.
+    """
+    sizes = jnp.abs(scores)
+    count = max(1, round(share * scores.size))
+    return (sizes >= jnp.sort(sizes, axis=None)[-count]).astype(scores.dtype)
+
+
+def parts_of_secant(number: Number, live: Array, base: Array) -> Array:
+    """Score units by the parts of the secant between two masks, which sum to the number's difference.
+
+    Args:
+        number: the number as a function of the mask.
+        live: the mask of the text.
+        base: the other mask.
+    """
+    return secant(number)(live, base).parts
+
+
+def integrated_gradients(number: Number, live: Array, base: Array, *, steps: int) -> Array:
+    """Score units by the gradient's mean along the straight line between two masks, times the mask's change.
+
+    Args:
+        number: the number as a function of the mask.
+        live: the mask of the text.
+        base: the other mask.
+        steps: of which the middles are taken.
+    """
+    change = live - base
+    return change * mean_over_steps(steps, live.dtype, lambda t: jax.grad(number)(base + t * change))
+
+
+METHODS: dict[str, Method[Rule]] = {
+    "secant over masks": Method(
+        once(parts_of_secant), "`D`, the multiplier of the mask between the text and all units replaced", SECANT
+    ),
+    "secant over masks, twice": Method(
+        twice(parts_of_secant),
+        f"the same, and for all but the largest {FIRST:.1%} of the units again with these kept in both runs",
+        SECANT,
+    ),
+    "integrated gradients over masks, 10 steps": Method(
+        once(partial(integrated_gradients, steps=10)),
+        "the mean of `∇` of the mask on the straight line from all units replaced to the text",
+        INTEGRATED,
+    ),
+}
+"""The methods that score neurons and heads, by name; they need a reference, and use the number itself."""

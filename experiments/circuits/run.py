@@ -67,11 +67,13 @@ class Settings(NamedTuple):
 SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
 OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
 PAIR = ("secant", "integrated gradients, 10 steps")
+OF_TEXTS = tuple(method for method in METHODS if "over masks" not in method)
+"""The methods that move from text to text; those over masks have a study of their own."""
 STUDIES = {
-    "Every method": Settings(SMOLLM2, OF_LANGUAGE, tuple(METHODS), NEURONS, 30),
+    "Every method": Settings(SMOLLM2, OF_LANGUAGE, OF_TEXTS, NEURONS, 30),
     "A hundred prompts": Settings(SMOLLM2, OF_LANGUAGE, PAIR, NEURONS, 100),
     "Other units": Settings(SMOLLM2, ("agreement",), RIVALS, ("neuron", "head x position", "layer x token"), 30),
-    "A code task": Settings(EMBEDDED, ("parameter",), tuple(METHODS), (*NEURONS, "head x position"), 100),
+    "A code task": Settings(EMBEDDED, ("parameter",), OF_TEXTS, (*NEURONS, "head x position"), 100),
 }
 ALL_TASKS = "A hundred prompts", "A code task"
 """The studies that have every task between them, as many prompts of each, and both methods of `PAIR`."""

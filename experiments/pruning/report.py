@@ -132,7 +132,9 @@ def numbers(results: dict[str, Measured], fractions: Sequence[float]) -> Fields:
         fields |= {f"{model} / {name}": cell for name, cell in cells(tables({model: measured}, fractions)).items()}
         for piece in dict.fromkeys(name.partition(", ")[2] for name in measured if name.startswith("seed ")):
             losses = [result["loss"] if isinstance(result, dict) else result for result in _over_seeds(measured, piece)]
-            fields[f"{model} / {piece} / added loss"] = f"{np.mean(losses) - measured['dense']:.3f}"
+            added = np.asarray(losses) - measured["dense"]
+            fields[f"{model} / {piece} / added loss"] = f"{np.mean(added):.3f}"
+            fields[f"{model} / {piece} / added loss, interval"] = interval(added)
     return fields
 
 

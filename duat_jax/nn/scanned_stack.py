@@ -67,9 +67,9 @@ class ScannedStack(nnx.Module):
         self.rest = nnx.List(block_of(k, leaves) for k, leaves in enumerate(layers[turn * self.steps :]))
 
     @property
-    def blocks(self) -> "Blocks":
+    def blocks(self) -> Sequence[Part]:
         """The blocks, each a copy of its own."""
-        return Blocks(self)
+        return _Blocks(self)
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -101,7 +101,7 @@ class ScannedStack(nnx.Module):
 
 
 @final
-class Blocks(Sequence[Part]):
+class _Blocks(Sequence[Part]):
     """The blocks of a scanned stack, each taken out of the stacked parameters when it is asked for.
 
     Args:

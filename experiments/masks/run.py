@@ -1,0 +1,231 @@
+"""Question: do secants over masks find smaller circuits than other methods of the same cost, on tasks that are new?
+
+Run `make masks`; it writes experiments/results/masks.json and the tables in docs/circuits.md, whose section on
+masks states beforehand what decides.  A task that a killed run has finished isn't run again.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from rich.progress import track
+from scipy.stats import t as students_t
+
+import duat_jax as duat
+from duat_jax.attribution import units as of_texts
+from duat_jax.attribution.masks import integrated_gradients, once, parts_of_secant, twice
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation import circuit_curve
+from duat_jax.evaluation.circuit_curve import Curve, faithfulness
+from duat_jax.evaluation.circuits import UNITS, batches, on_prompts, run, scores_of, top, values
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.statistics import Estimate
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import differences, draw
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.pages import Fields, cells, table, write_pages
+
+RESULTS, WORK = Path("experiments/results/masks.json"), Path("experiments/results/work")
+FIRST = "secant over masks, twice"
+_RULES = {
+    FIRST: (twice(parts_of_secant), 8),
+    "secant over masks": (once(parts_of_secant), 5),
+    "integrated gradients over masks, 2 steps": (once(partial(integrated_gradients, steps=2)), 7),
+    "gradient at half masks, twice": (twice(partial(integrated_gradients, steps=1)), 7),
+    "integrated gradients over masks, 10 steps": (once(partial(integrated_gradients, steps=10)), 31),
+    **{
+        name: (of_texts.METHODS[name].rule, passes)
+        for name, passes in {
+            "secant": 4,
+            "gradient x change": 4,
+            "integrated gradients, 2 steps": 8,
+            "integrated gradients, 10 steps": 32,
+        }.items()
+    },
+}
+METHODS = {name: (on_prompts(rule), passes) for name, (rule, passes) in _RULES.items()}
+"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
+TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
+"""Tasks that nobody had seen a method's circuits of when the first method was chosen."""
+PROMPTS, SEED = 100, 1
+OF_OTHERS = 32
+"""How many of the prompts the first two of the following tests read."""
+HELD = "another prompt's corrupted text", "reversed", "one circuit for other prompts"
+"""The tests that no score is made for: units are set to their values on the next prompt's corrupted text; the corrupted
+text is read, and the circuit's units set to their values on the clean one; the circuit of the mean scores of one half
+of the prompts is kept on the other half."""
+KIND = UNITS["neuron x position"]
+DIGITS = 5
+
+Runs = dict[str, dict[str, list[Any]]]
+
+
+def _piece(model: duat.models.Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
+    """Return the logit differences of every method on one task.
+
+    The scores of the first half of the prompts, averaged, make one circuit for all prompts of the second half.
+    """
+    began = time.perf_counter()
+    drawn = draw(model, tokenizer, task, count, seed=SEED)
+    prompts, half = drawn.prompts, count // 2
+    plain = [np.asarray(each, np.float64) for each in differences(model, prompts)]
+    runs: Runs = {method: {"kept": [], **{test: [] for test in HELD}} for method in METHODS}
+    sums = dict.fromkeys(METHODS, 0.0)
+    done = 0
+    for batch in batches(prompts, mean=False):
+        scores = {
+            method: scores_of(scorer, model, batch.prompts, (KIND,))[0] for method, (scorer, _) in METHODS.items()
+        }
+        for i in range(batch.new):
+            prompt = row(batch.prompts, i)
+            replaced = values(model, prompt.corrupted, KIND)
+            tests = {"kept": (prompt, replaced, False)}
+            if done < OF_OTHERS:
+                other = values(model, prompts.corrupted[(done + 1) % count], KIND)
+                onto_corrupted = prompt._replace(clean=prompt.corrupted)
+                tests |= {
+                    HELD[0]: (prompt, other, False),
+                    HELD[1]: (onto_corrupted, values(model, prompt.clean, KIND), True),
+                }
+            for method, of_method in scores.items():
+                live = jnp.asarray(top(np.asarray(of_method[i])))
+                for test, (text, given, restored) in tests.items():
+                    found = run(model, text, KIND, live != restored, given)
+                    runs[method][test].append(np.asarray(found, np.float64))
+                if done < half:
+                    sums[method] += np.asarray(of_method[i], np.float64)
+            done += 1
+    for method, total in sums.items():
+        live = jnp.asarray(top(np.asarray(total)))
+        for i in range(half, count):
+            prompt = row(prompts, i)
+            found = run(model, prompt, KIND, live, values(model, prompt.corrupted, KIND))
+            runs[method][HELD[2]].append(np.asarray(found, np.float64))
+    return {
+        "prompts": count,
+        "read": drawn.read,
+        "tokens": prompts.clean.shape[1],
+        "example": drawn.cases[0]._asdict(),
+        "seconds": time.perf_counter() - began,
+        "clean": np.round(plain[0], DIGITS).tolist(),
+        "corrupted": np.round(plain[1], DIGITS).tolist(),
+        "runs": {
+            method: {test: np.round(found, DIGITS).tolist() for test, found in of_method.items()}
+            for method, of_method in runs.items()
+        },
+    }
+
+
+def _faithfulness(task: dict[str, Any], method: str, test: str) -> Float[np.ndarray, "fractions"]:
+    """Return the faithfulness of a method's circuits of each size on one task."""
+    measured = np.array(task["runs"][method][test])
+    read = slice(-len(measured), None) if test == HELD[2] else slice(len(measured))
+    clean, corrupted = (np.array(task[name])[read] for name in ("clean", "corrupted"))
+    return faithfulness(Curve(clean, corrupted, measured, measured), measured)
+
+
+def _over_sizes(f: Float[np.ndarray, "fractions"]) -> float:
+    return float(circuit_curve.STATISTICS["logf"](f, f))
+
+
+STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
+    "logf": _over_sizes,
+    "without overshoot": lambda f: _over_sizes(1 - np.abs(1 - f)),
+}
+"""Statistics of a curve: the mean of `f` over log k, and of `1 − |1 − f|`, which counts what is beyond the model
+against a circuit."""
+
+
+def over_tasks(numbers: Float[np.ndarray, "tasks"]) -> Estimate:
+    """Return the mean over tasks with its 95 % interval by Student's t.
+
+    Args:
+        numbers: one number of each task.
+    """
+    half = students_t.ppf(0.975, len(numbers) - 1) * np.std(numbers, ddof=1) / np.sqrt(len(numbers))
+    mean = float(np.mean(numbers))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _of_method(tasks: dict[str, Any], method: str, test: str, statistic: str) -> np.ndarray:
+    return np.array([STATISTICS[statistic](_faithfulness(task, method, test)) for task in tasks.values()])
+
+
+def summary(tasks: dict[str, Any]) -> dict[str, Any]:
+    """Return of each method its statistics over tasks in every test, and by how much the first method is ahead.
+
+    Args:
+        tasks: the pieces of finished tasks, at least two.
+    """
+
+    def of_test(method: str, test: str, statistic: str) -> dict[str, Any]:
+        own, first = (_of_method(tasks, name, test, statistic) for name in (method, FIRST))
+        return {"value": own.mean(), "by task": own.tolist(), "ahead": over_tasks(first - own)._asdict()}
+
+    return {
+        method: {
+            "passes": passes,
+            "tests": {test: of_test(method, test, "logf") for test in ("kept", *HELD)},
+            "without overshoot": of_test(method, "kept", "without overshoot"),
+        }
+        for method, (_, passes) in METHODS.items()
+    }
+
+
+def _row(method: str, found: dict[str, Any], tests: Sequence[dict[str, Any]]) -> list[str]:
+    cells = [method, str(found["passes"])]
+    for test in tests:
+        ahead = "" if method == FIRST else f" ({Estimate(**test['ahead']).written(sign='+')})"
+        cells.append(f"{test['value']:.3f}{ahead}")
+    return cells
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation pages.
+
+    Args:
+        results: what was kept.
+    """
+    methods, tasks = results["methods"], results["tasks"]
+    primary = [_row(name, of, [of["tests"]["kept"], of["without overshoot"]]) for name, of in methods.items()]
+    held = [_row(name, of, [of["tests"][test] for test in HELD]) for name, of in methods.items()]
+    by_task = [[name, *(f"{n:.3f}" for n in of["tests"]["kept"]["by task"])] for name, of in methods.items()]
+    sizes = [[name, str(task["prompts"]), str(task["read"]), str(task["tokens"])] for name, task in tasks.items()]
+    blocks = [
+        *("#### New tasks", ""),
+        *table(["method", "passes", "logf (the first is ahead by)", "overshoot counted against it"], primary),
+        *("", "#### Other tests of the same scores", ""),
+        *table(["method", "passes", *HELD], held),
+        *("", "#### Each task", ""),
+        *table(["method", *tasks], by_task),
+        "",
+        *table(["task", "prompts", "read for them", "tokens"], sizes),
+    ]
+    text = "\n".join(blocks)
+    return {"tables": text, **cells(text)}
+
+
+def main() -> None:
+    """Run the tasks that aren't kept, store the results, and write the page."""
+    keep_compiled()
+    model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
+    WORK.mkdir(parents=True, exist_ok=True)
+    asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": circuit_curve.FRACTIONS}
+    journal = Journal(WORK / "masks", {"asked": asked})
+    tasks = {
+        task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS)) for task in track(TASKS, "Tasks")
+    }
+    results = {"environment": environment(), "asked": asked, "methods": summary(tasks), "tasks": tasks}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Few-shot tasks: pairs of a question and its answer."""
 
-from duat_jax.inputs.tasks import COUNTRIES
+from duat_jax.inputs.tasks.knowledge import COUNTRIES
 
 ANTONYMS = (
     "hot/cold big/small up/down left/right open/closed good/bad fast/slow high/low early/late hard/soft light/dark"
@@ -17,7 +17,7 @@ WORDS = (
 
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "antonyms": tuple((word, antonym) for word, antonym in (pair.split("/") for pair in ANTONYMS.split())),
-    "capitals": tuple((country, city) for country, city, _ in (pair.split("/") for pair in COUNTRIES)),
+    "capitals": tuple((country, city) for country, city, _ in COUNTRIES),
     "uppercase": tuple((word, word.upper()) for word in WORDS.split()),
 }
 """The pairs of question and answer of each task."""

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from duat_jax.inputs.tasks.case import Case
-from duat_jax.inputs.tasks.vocabulary import words
+from duat_jax.inputs.tasks.case import Case, of_two
+from duat_jax.inputs.tasks.vocabulary import pairs, words
 
 SUBJECTS = words(
     "key/keys boy/boys girl/girls dog/dogs cat/cats car/cars house/houses book/books student/students teacher/teachers"
@@ -52,3 +52,57 @@ def pronoun(draw: Random) -> Case:
     text = f"So {{}} is a {trait} {work}, isn't"
     (one, right), (other, wrong) = people
     return Case(text.format(one), text.format(other), right, wrong)
+
+
+COMPARATIVES = pairs(
+    "old/older big/bigger large/larger small/smaller strong/stronger weak/weaker long/longer short/shorter high/higher"
+    " low/lower fast/faster slow/slower hard/harder easy/easier good/better bad/worse young/younger rich/richer"
+    " poor/poorer warm/warmer cold/colder dark/darker light/lighter bright/brighter deep/deeper wide/wider"
+    " cheap/cheaper clean/cleaner close/closer loud/louder soft/softer tall/taller thin/thinner thick/thicker"
+    " safe/safer simple/simpler smart/smarter sharp/sharper heavy/heavier new/newer near/nearer"
+)
+
+
+def comparative(draw: Random) -> Case:
+    """Return a sentence that ends before the comparative of an adjective in it; flipped is the adjective.
+
+    Args:
+        draw: what it is drawn with.
+    """
+    thing = draw.choice(
+        words(
+            "house car road river room bridge box bed bag coat lamp table garden tower boat train horse tree wall"
+            " window voice song book field lake"
+        )
+    )
+    templates = (
+        f"This {thing} is {{}}, but that one is even",
+        f"Our own {thing} was {{}}, but theirs was even",
+        f"One {thing} is {{}}, but the other is even",
+    )
+    return of_two(draw, COMPARATIVES, draw.choice(templates))
+
+
+def tense(draw: Random) -> Case:
+    """Return a sentence about last or next week whose verb stands after a clause; flipped is which week.
+
+    Args:
+        draw: what it is drawn with.
+    """
+    opening = draw.choice(("I think", "We know", "They say"))
+    time = draw.choice(words("week month year summer winter spring weekend"))
+    person = draw.choice(
+        words(
+            "teacher doctor lawyer manager farmer author artist student woman man boy girl player writer soldier"
+            " officer guard worker leader driver nurse baker judge"
+        )
+    )
+    clause = draw.choice(
+        (
+            *("lives in the city", "works at the hospital", "works at the school", "lives near the river"),
+            *("lives on the island", "sits by the window", "stands at the door", "likes the mountains"),
+            "reads the newspaper",
+        )
+    )
+    text = f"{opening} that {{}} {time} the {person} who {clause}"
+    return of_two(draw, [("last", "was"), ("next", "will")], text)

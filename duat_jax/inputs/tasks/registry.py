@@ -14,5 +14,13 @@ TASKS: dict[str, Callable[[Random], Case]] = {
     "greater than": order.greater_than,
     "pronoun": grammar.pronoun,
     "parameter": context.parameter,
+    "opposite": knowledge.opposite,
+    "comparative": grammar.comparative,
+    "successor": order.successor,
+    "repetition": context.repetition,
+    "bracket": context.bracket,
+    "tense": grammar.tense,
+    "property": context.property_of,
+    "colour": knowledge.colour,
 }
 """The tasks, each with the function that draws its cases."""

@@ -10,6 +10,15 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of words of a text.
+
+    Args:
+        text: pairs with spaces between them, each of two words with a slash between them.
+    """
+    return [(one, other) for one, other in (pair.split("/") for pair in words(text))]
+
+
 NAMES = words(
     "Mary John Tom James Dan Martin Amy Scott Sarah Alan David Henry Frank Anna Alice Bob Paul Peter Mark Simon Laura"
     " Emma Kate Jane Linda Susan Robert Michael William George Charles Thomas Daniel Steven Kevin Brian Jason Adam Jack"

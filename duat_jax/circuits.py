@@ -13,4 +13,4 @@ from duat_jax.evaluation.comparison import compare as compare
 from duat_jax.inputs.prompts import Drawn as Drawn
 from duat_jax.inputs.prompts import Prompt as Prompt
 from duat_jax.inputs.prompts import draw as draw
-from duat_jax.inputs.tasks import TASKS as TASKS
+from duat_jax.inputs.tasks.registry import TASKS as TASKS

@@ -11,7 +11,7 @@ from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
-from duat_jax.inputs.tasks import TASKS
+from duat_jax.inputs.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,7 +14,7 @@ from duat_jax.evaluation.record import CircuitsRecord
 from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, task_circuits
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.prompts import Drawn, Prompt, draw
-from duat_jax.inputs.tasks import TASKS
+from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.json_record import as_record
 from duat_jax.models.transformer import Transformer
 

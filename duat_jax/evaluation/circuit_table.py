@@ -11,7 +11,7 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS
 from duat_jax.evaluation.comparison import Row
 from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
-from duat_jax.inputs.tasks import Case
+from duat_jax.inputs.tasks.case import Case
 
 SHOWN = (0.001, 0.01, 0.1)
 """The sizes of circuits in a table; the JSON has all."""

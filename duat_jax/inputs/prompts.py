@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
-from duat_jax.inputs.tasks import TASKS, Case
+from duat_jax.inputs.tasks.case import Case
+from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer

@@ -22,7 +22,6 @@ from duat_jax.evaluation.circuits import METHODS
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
-from duat_jax.inputs.tasks import TASKS
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
@@ -65,7 +64,7 @@ class Settings(NamedTuple):
 
 
 SMOLLM2, EMBEDDED = "SmolLM2-135M-Instruct", "The embedded model"
-OF_LANGUAGE = tuple(task for task in TASKS if task != "parameter")
+OF_LANGUAGE = "indirect object", "agreement", "capital", "language", "greater than", "pronoun"
 PAIR = ("secant", "integrated gradients, 10 steps")
 OF_TEXTS = tuple(method for method in METHODS if "over masks" not in method)
 """The methods that move from text to text; those over masks have a study of their own."""

@@ -22,7 +22,7 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve, colu
 from duat_jax.evaluation.circuits import AT_ONCE, METHODS, UNITS, measure, run, top, values
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.inputs.prompts import Prompt, draw
-from duat_jax.inputs.tasks import TASKS
+from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised

@@ -21,7 +21,7 @@ from duat_jax.evaluation.circuits import AT_ONCE, UNITS, measure
 from duat_jax.evaluation.comparison import compare
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.task_circuit import TaskCircuit, chosen_size, task_circuits
-from duat_jax.inputs.tasks import Case
+from duat_jax.inputs.tasks.case import Case
 from tests.cli.test_widths import lines_of
 from tests.evaluation.test_circuits import LAYERS, TOKENS, by_hand, fixed, language_model, one_of, prompts_of
 

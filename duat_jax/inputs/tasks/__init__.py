@@ -1,0 +1,1 @@
+"""Tasks: pairs of texts whose difference decides the next token."""

@@ -13,6 +13,7 @@ from experiments.in_context.rank_one_study import (
     DEMONSTRATIONS,
     IN_VIEW,
     KINDS,
+    MASKS,
     MLPS,
     NAMES,
     OTHER_QUERIES,
@@ -22,6 +23,7 @@ from experiments.in_context.rank_one_study import (
     RIGHT,
     UNRELATED,
     WHOLE,
+    Composed,
 )
 
 
@@ -133,37 +135,34 @@ def numbers_of_updates(pieces: Pieces) -> dict[str, str]:
     Args:
         pieces: what was measured.
     """
-    found = _of_tasks(pieces, "rank_one_updates, {task}, {}")
-    fields = {}
+    found, fields = _of_tasks(pieces, "rank_one_updates, {task}, {}"), {}
     for model in MODELS:
         if forms := _of_tasks(pieces, f"rank_one_form, {model}, {{task}}, {{}}"):
             fields[f"{model}, error of the closed form"] = f"{max(form['error'] for form in forms):.0e}"
-            parts = ("question", "demonstrations", "bias")
+            parts = Composed._fields
             fields |= {f"{model}, pre-activation, {part}": share([form[part] for form in forms]) for part in parts}
     if not found:
         return fields
-    both, alone = (f"{variant}, {PLACES[0]}" for variant in (BOTH, ATTENTIONS))
-    for query in ("own", "other"):
-        for variant in (MLPS, ATTENTIONS, BOTH):
-            for place in PLACES:
-                made, in_view = (gains(pieces, query, RIGHT, name) for name in (f"{variant}, {place}", IN_VIEW))
-                fields[f"{query}, {variant}, {place}, of the gain"] = ratio(made, in_view)
+    for name in (IN_VIEW, *(f"{variant}, {place}" for variant in MASKS for place in PLACES)):
+        for query in ("own", "other"):
+            right, in_view = (gains(pieces, query, RIGHT, update) for update in (name, IN_VIEW))
+            fields[f"{query}, {name}, of the gain"] = ratio(right, in_view)
+        fields[f"other, {name}, mapping"] = _difference(pieces, (RIGHT, name), (EXCHANGED, name))
     for place in PLACES:
-        sums = [np.array(gains(pieces, "other", RIGHT, f"{variant}, {place}")) for variant in (BOTH, ATTENTIONS)]
-        fields[f"other, MLPs beside attention, {place}"] = mean((sums[0] - sums[1]).tolist())
-    mapping = {
-        name: np.subtract(*(gains(pieces, "other", kind, name) for kind in KINDS[:2]))
-        for name in (IN_VIEW, both, alone)
-    }
-    fields |= {f"other, mapping, {name}": mean(values.tolist()) for name, values in mapping.items()}
-    missed = [
+        names = [(RIGHT, f"{variant}, {place}") for variant in (BOTH, ATTENTIONS)]
+        fields[f"other, MLPs beside attention, {place}"] = _difference(pieces, *names)
+    exact = [
         abs(draw["own"][kind][f"{BOTH}, {place}"]["answer"] - draw["own"][kind][IN_VIEW]["answer"])
         for draw in found
         for kind in KINDS
         for place in PLACES
     ]
-    fields["own, largest difference"] = f"{max(missed):.0e}"
-    fields["size of an update"] = share([draw["size"] for draw in found])
+    fields |= {"own, largest difference": f"{max(exact):.0e}", "size": share([draw["size"] for draw in found])}
     return fields | {
         f"cosine, {name}": mean([draw["cosines"][name] for draw in found], 2, "") for name in found[0]["cosines"]
     }
+
+
+def _difference(pieces: Pieces, first: tuple[str, str], second: tuple[str, str]) -> str:
+    """Return the difference of two gains at other queries, each of a kind of demonstrations and an update."""
+    return mean(np.subtract(gains(pieces, "other", *first), gains(pieces, "other", *second)).tolist())

@@ -240,7 +240,8 @@ def test_the_tables_show_the_mean_over_draws_of_all_tasks():
     assert bands[0][4].startswith("+6.00 ") and bands[0][6].startswith("+2.00 ")
     fields = numbers_of_updates(pieces)
     assert fields["own, MLPs, last token, of the gain"] == "200.0 %"
-    assert fields["size of an update"].startswith("2.0 ") and fields["cosine, another query"] == "0.50"
+    assert fields["other, MLPs, last token, mapping"].startswith("-20.00 ")
+    assert fields["size"].startswith("2.0 ") and fields["cosine, another query"] == "0.50"
 
 
 def test_nothing_measured_has_no_tables():

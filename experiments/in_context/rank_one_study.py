@@ -35,7 +35,7 @@ SHORT, LONG = 8, 64
 """The lengths to which texts without and with demonstrations are padded, so that few programs are compiled."""
 
 DEMONSTRATIONS, OTHER_QUERIES, OTHER_SINGLE = 4, 4, 2
-"""How many demonstrations, how many other queries, and how many of these for updates of single layers."""
+"""The numbers of demonstrations, of other queries, and of those of them that updates of single layers are tried on."""
 
 RIGHT, OTHER_TASK, SHUFFLED = "right", "another task's", "shuffled"
 KINDS = (RIGHT, EXCHANGED, OTHER_TASK, SHUFFLED)
@@ -43,7 +43,7 @@ KINDS = (RIGHT, EXCHANGED, OTHER_TASK, SHUFFLED)
 
 MLPS, BOTH, ATTENTIONS = "MLPs", "MLPs and attention", "attention"
 MASKS = {MLPS: (1.0, 0.0), BOTH: (1.0, 1.0), ATTENTIONS: (0.0, 1.0)}
-"""What is updated: the weights of the MLPs, the bias that takes the difference of attention's output, or both."""
+"""The updated parameters: weights of the MLPs, the bias that takes the difference of attention's output, or both."""
 
 AT_ONCE = " at once"
 VARIANTS = (*MASKS, MLPS + AT_ONCE, BOTH + AT_ONCE)
@@ -383,7 +383,7 @@ def measure_identity(
 
 
 class Composed(NamedTuple):
-    """How the closed form composes each term's pre-activation at the last token, each `[layers, neurons]`.
+    """The parts of each term's pre-activation in the closed form, at the last token, each `[layers, neurons]`.
 
     Args:
         question: `W'_{i,2}` on the question's embeddings.

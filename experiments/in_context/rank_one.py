@@ -93,6 +93,19 @@ def updated_mlp(mlp: MLP | GatedMLP, update: Update) -> MLP | GatedMLP:
     return new
 
 
+@jax.jit
+def moved_pre_activations(
+    model: Transformer, change: Float[Array, "layers features"]
+) -> Float[Array, "layers neurons"]:
+    """Return `Δz W` of every layer's first matrix, the gate's where there is one.
+
+    Args:
+        model: a pre-norm causal language model.
+        change: `Δz` of every layer.
+    """
+    return jnp.stack([block.mlp.input.multiply(row) for block, row in zip(model.stack.blocks, change, strict=True)])
+
+
 def _run(
     model: Transformer,
     ids: Int[Array, "tokens"],

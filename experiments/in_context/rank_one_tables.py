@@ -7,6 +7,7 @@ import numpy as np
 from duat_jax.in_context.prompts import EXCHANGED
 from experiments.in_context.cells import MODELS, TASKS, Pieces, draws, mean, ratio, share, table
 from experiments.in_context.ledgers import BAND
+from experiments.in_context.rank_one_identity import RANDOM, UNRELATED, Composed
 from experiments.in_context.rank_one_study import (
     ATTENTIONS,
     BOTH,
@@ -19,11 +20,8 @@ from experiments.in_context.rank_one_study import (
     OTHER_QUERIES,
     OTHER_SINGLE,
     PLACES,
-    RANDOM,
     RIGHT,
-    UNRELATED,
     WHOLE,
-    Composed,
 )
 
 

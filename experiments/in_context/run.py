@@ -33,7 +33,8 @@ from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments import smollm2, texts
 from experiments.environment import environment
 from experiments.in_context.gains import count_shared
-from experiments.in_context.rank_one_study import measure_closed_form, measure_identity, measure_updates
+from experiments.in_context.rank_one_identity import measure_closed_form, measure_identity
+from experiments.in_context.rank_one_study import measure_updates
 from experiments.in_context.rank_one_tables import rank_one
 from experiments.in_context.reading import KERNELS, later_half
 from experiments.in_context.report import numbers, page

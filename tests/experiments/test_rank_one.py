@@ -27,13 +27,11 @@ from experiments.in_context.rank_one import (
     updated_mlp,
     updated_model,
 )
+from experiments.in_context.rank_one_identity import compose, measure_closed_form, measure_identity
 from experiments.in_context.rank_one_study import (
     IN_VIEW,
     KINDS,
     NAMES,
-    compose,
-    measure_closed_form,
-    measure_identity,
     measure_updates,
     padded,
     queries,

@@ -5,6 +5,7 @@ from typing import Any
 from experiments.in_context.cells import MODELS, Pieces, coverage, intervals
 from experiments.in_context.gains import numbers_of_gains, replies
 from experiments.in_context.ledgers import copying, layers_again, ledgers, numbers_of_ledgers
+from experiments.in_context.rank_one_tables import numbers_of_updates
 from experiments.in_context.reading import density, numbers_of_reading, weights, windows
 
 
@@ -14,7 +15,8 @@ def numbers(pieces: Pieces) -> dict[str, str]:
     Args:
         pieces: what was measured.
     """
-    return numbers_of_reading(pieces) | numbers_of_gains(pieces) | numbers_of_ledgers(pieces)
+    ours = (numbers_of_reading, numbers_of_gains, numbers_of_ledgers, numbers_of_updates)
+    return {name: number for numbers_of in ours for name, number in numbers_of(pieces).items()}
 
 
 def page(results: dict[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Claim: the effect of right against exchanged answers in demonstrations splits exactly over changed parameters.
 
+Beside it stands another claim, of Dherin et al. (2025): that context is a rank-one update of weights.
+
 Run `make .venv/.smollm2 && python -m experiments.in_context.run`; it writes experiments/results/in_context.json and the
 tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
 run goes on; to measure anew, remove both files.
@@ -31,6 +33,9 @@ from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments import smollm2, texts
 from experiments.environment import environment
 from experiments.in_context.gains import count_shared
+from experiments.in_context.rank_one_identity import measure_closed_form, measure_identity
+from experiments.in_context.rank_one_study import measure_updates
+from experiments.in_context.rank_one_tables import rank_one
 from experiments.in_context.reading import KERNELS, later_half
 from experiments.in_context.report import numbers, page
 from experiments.pages import Fields, cells, write_pages
@@ -149,6 +154,18 @@ def _copying(name: str, seed: int) -> dict[str, Any]:
     }
 
 
+def _rank_one_identity(name: str, task: str, draw: int) -> dict[str, Any]:
+    return measure_identity(*_model(name), task, _seed(task, draw), _texts(name)[draw])
+
+
+def _rank_one_form(name: str, task: str, draw: int) -> dict[str, float]:
+    return measure_closed_form(*_model(name), task, _seed(task, draw))
+
+
+def _rank_one_updates(task: str, draw: int) -> dict[str, Any]:
+    return measure_updates(*_model(SMOLLM2), task, _seed(task, draw))
+
+
 def _short(account: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the stored fields of a result, with the closed form's parameters summed over its terms."""
     content = account.as_dict()
@@ -181,6 +198,11 @@ def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
                 yield from ((_again, (task, draw)) for task in PAIRS)
             for name in (EMBEDDED, SMOLLM2):
                 yield from ((_copying, (name, seed)) for seed in range(SEQUENCES))
+    for draw in range(DRAWS):
+        for task in PAIRS:
+            yield _rank_one_updates, (task, draw)
+            for name in (SMOLLM2, EMBEDDED):
+                yield from ((piece, (name, task, draw)) for piece in (_rank_one_identity, _rank_one_form))
 
 
 def _measure(results: dict[str, Any], limit: int | None) -> None:
@@ -208,8 +230,8 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    tables = page(results)
-    return {"tables": tables, **cells(tables), **numbers(results["pieces"])}
+    tables, updates = page(results), rank_one(results["pieces"])
+    return {"tables": tables, "rank one": updates, **cells(tables), **cells(updates), **numbers(results["pieces"])}
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora masks pruning tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation circuits faithfulness ground-truth images in_context lora masks pruning pruning_layers tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -92,6 +92,9 @@ ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are 
 EXPERIMENTS := approximation circuits faithfulness images in_context lora masks pruning
 $(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m experiments.$@.run
+
+pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the size of their parameters and by other rankings; goes on where it was stopped
+	$(BIN)/python -m experiments.pruning.layers
 
 $(VENV)/tpu: $(VENV)/.base  # not among the packages, where JAX would look for a TPU with it
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt --upgrade --target $@ libtpu

@@ -112,12 +112,14 @@ def fields_of(study: str) -> Fields:
     """Return the fields of a study, from its stored results.
 
     Args:
-        study: a folder or module of `experiments` or a module of `benchmarks`, with a function `fields` of these
-            results.
+        study: a folder or module of `experiments`, a folder's module as `folder_module`, or a module of `benchmarks`,
+            with a function `fields` of these results.
     """
+    folder, _, part = study.partition("_")
     modules = {
         f"experiments.{study}.run": ROOT / "experiments" / study / "run.py",
         f"experiments.{study}": ROOT / "experiments" / f"{study}.py",
+        f"experiments.{folder}.{part}": ROOT / "experiments" / folder / f"{part}.py",
         f"benchmarks.{study}": ROOT / "benchmarks" / f"{study}.py",
     }
     module = import_module(next(name for name, file in modules.items() if file.exists()))

@@ -205,10 +205,11 @@ def _inequality(case: Case) -> Iterator[Piece]:
             ("term, linear path kept", Terms(terms=[layer])),
             ("layer, linear path removed", Terms(layers=[layer])),
         ):
-            yield (
-                f"inequality, {layer}, {name}",
-                lambda terms=terms: _compared(model, without(model, terms), ids),
-            )
+
+            def compare(terms: Terms = terms) -> dict:
+                return _compared(model, without(model, terms), ids)
+
+            yield f"inequality, {layer}, {name}", compare
 
 
 def _seconds(run: Callable[[], Any]) -> dict[str, float]:

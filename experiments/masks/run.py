@@ -56,7 +56,7 @@ TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense
 """Tasks that nobody had seen a method's circuits of when the first method was chosen."""
 PROMPTS, SEED = 100, 1
 OF_OTHERS = 32
-"""How many of the prompts the first two of the following tests read."""
+"""The number of prompts in the first two of the following tests."""
 HELD = "another prompt's corrupted text", "reversed", "one circuit for other prompts"
 """The tests that no score is made for: units are set to their values on the next prompt's corrupted text; the corrupted
 text is read, and the circuit's units set to their values on the clean one; the circuit of the mean scores of one half

@@ -64,7 +64,8 @@ class ScannedStack(nnx.Module):
         in_loop = [layers[k : turn * self.steps : turn] for k in range(turn)]
         stacks = [[_stacked(*(leaves.pop(0) for leaves in same)) for _ in range(len(same[0]))] for same in in_loop]
         self.repeated = nnx.List(block_of(k, leaves) for k, leaves in enumerate(stacks))
-        self.rest = nnx.List(block_of(k, leaves) for k, leaves in enumerate(layers[turn * self.steps :]))
+        rest = enumerate(layers[turn * self.steps :], turn * self.steps)
+        self.rest = nnx.List(block_of(k, leaves) for k, leaves in rest)
 
     @property
     def blocks(self) -> Sequence[Part]:

@@ -66,6 +66,15 @@ def test_blocks_are_those_of_the_stack():
         looped.stack.blocks[5]
 
 
+@pytest.mark.parametrize("other", [{"scale": 0.3}, {"window": 2}, {"neurons": 12}], ids=str)
+def test_a_last_layer_of_another_kind_follows_the_loop(other):
+    model = model_of(*4 * (BLOCK,), replace(BLOCK, **other))
+    looped = scanned(model)
+    assert looped.stack.steps == 4 and len(looped.stack.rest) == 1
+    close(looped(jnp.array(TEXT)), model(jnp.array(TEXT)), layers=5)
+    assert jax.tree.structure(written_out(looped)) == jax.tree.structure(model)
+
+
 def test_layers_that_differ_are_refused():
     with pytest.raises(duat.DuatError, match="the 2 layers don't repeat, so that no loop runs them"):
         scanned(model_of(BLOCK, replace(BLOCK, neurons=12)))

@@ -139,7 +139,8 @@ def _scores(
 
     def scores(y: Any) -> Array:
         if unit != "token":
-            return getattr(rule(model, held_readout if found.of_readout else number, x, y), f"{unit}s")
+            read = held_readout if found.of_readout else number
+            return getattr(rule(model, read, x, y, real), f"{unit}s")
         metric = Metric(x, {"other": y}, real, reader, stream)
         return rule(model, metric, baseline="other") if of_change else rule(model, metric)
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from duat_jax.attribution.method import INTEGRATED, SECANT, Method
-from duat_jax.attribution.unit_values import Read, Units, mean_over_steps, sites_of, values_of
-from duat_jax.attribution.units import Rule, summed
+from duat_jax.attribution.unit_values import Read, Scores, mean_over_steps, sites_of, values_of
+from duat_jax.attribution.units import Rule
 from duat_jax.forms.secant import secant
+from duat_jax.models.transformer import Transformer
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
 from duat_jax.transform.program import trace
@@ -39,32 +40,46 @@ def once(scorer: Scorer) -> Rule:
     Args:
         scorer: scores the units of one kind.
     """
-    return _over_masks(lambda number, ones: scorer(number, ones, jnp.zeros_like(ones)))
+    return _over_masks(lambda number, ones, real: scorer(number, ones, jnp.zeros_like(ones)))
 
 
 def twice(scorer: Scorer) -> Rule:
     """Return the rule of `once` in which the largest units are kept, and all others are scored again with these live.
 
-    The scores of the others are scaled where one is larger than one of the largest units', so that they rank below.
+    The scores of the others are scaled where one is as large as one of the largest units', so that they rank below.
 
     Args:
         scorer: scores the units of one kind.
     """
 
-    def scores(number: Number, ones: Array) -> Array:
+    def scores(number: Number, ones: Array, real: Array) -> Array:
         first = scorer(number, ones, jnp.zeros_like(ones))
-        kept = largest(first, FIRST)
-        rest = scorer(number, ones, kept)
+        kept = largest(first, FIRST, real)
         smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
-        return jnp.where(kept, first, rest * jnp.minimum(1, smallest / jnp.abs(rest).max()))
+        return jnp.where(kept, first, scaled_below(scorer(number, ones, kept), smallest))
 
     return _over_masks(scores)
 
 
-def _over_masks(scores: Callable[[Number, Array], Array]) -> Rule:
-    """Return the rule that scores units by the number as a function of their mask, given the mask of ones."""
+def scaled_below(scores: Float[Array, "..."], bound: Float[Array, ""]) -> Float[Array, "..."]:
+    """Return scores with one factor, at most 1, so that all sizes are below a bound.
 
-    def rule(read: Read, x: Array, y: Any) -> Units:
+    Args:
+        scores: the scores.
+        bound: the bound, positive.
+    """
+    below = jnp.nextafter(bound, jnp.zeros_like(bound))
+    factor = jnp.minimum(1, below / jnp.abs(scores).max())
+    return jnp.clip(scores * factor, -below, below)
+
+
+def _over_masks(scores: Callable[[Number, Array, Array], Array]) -> Rule:
+    """Return the rule that scores units by the number as a function of their mask.
+
+    It is given the number, the mask of ones, and which tokens are no padding.
+    """
+
+    def rule(model: Transformer, read: Read, x: Array, y: Any, real: Array) -> Scores:
         sites, replaced = sites_of(trace(read, x)[0]), values_of(read, y)
 
         def of_kind(at: tuple[Site, ...], values: Array, ones: Array) -> Array:
@@ -74,25 +89,28 @@ def _over_masks(scores: Callable[[Number, Array], Array]) -> Rule:
                 }
                 return edit(read, edits)(x)
 
-            return scores(number, ones)
+            return scores(number, ones, real)
 
         neurons = of_kind(sites.neurons, replaced.neurons, jnp.ones_like(replaced.neurons))
         heads = of_kind(sites.heads, replaced.heads, jnp.ones_like(replaced.heads[..., :1]))
-        return Units(neurons, heads, None)
+        return Scores(neurons, heads[..., 0], None)
 
-    return summed(rule)
+    return rule
 
 
-def largest(scores: Float[Array, "layers ..."], share: float) -> Float[Array, "layers ..."]:
+def largest(
+    scores: Float[Array, "layers tokens *unit"], share: float, real: Bool[Array, "tokens"]
+) -> Float[Array, "layers tokens *unit"]:
     """Return the mask of the units whose scores are largest by size.
 
     Args:
-        scores: a score of each unit.
-        share: how many of all units; at least one is.
+        scores: a score of each unit, zero at padding.
+        share: how many of the units at tokens that are no padding; at least one is.
+        real: which tokens are no padding.
     """
     sizes = jnp.abs(scores)
-    count = max(1, round(share * scores.size))
-    return (sizes >= jnp.sort(sizes, axis=None)[-count]).astype(scores.dtype)
+    count = jnp.round(share * scores.size * real.mean()).astype(jnp.int32)
+    return (sizes >= jnp.sort(sizes, axis=None)[-jnp.maximum(1, count)]).astype(scores.dtype)
 
 
 def parts_of_secant(number: Number, live: Array, base: Array) -> Array:

@@ -41,8 +41,9 @@ from duat_jax.transform.program import trace
 from duat_jax.transform.query import seen_of
 from duat_jax.transform.recording import record_kinds
 
-Rule = Callable[[Transformer, Read, Array, Any], Scores]
-"""From a model, a number that it computes, and the embeddings of a text and of its reference to every unit's score."""
+Rule = Callable[[Transformer, Read, Array, Any, Array], Scores]
+"""From a model, a number that it computes, the embeddings of a text and of its reference, and which tokens are no
+padding, `[tokens]`, to every unit's score."""
 
 
 def _edits(sites: Iterable[Site], added: Array, kept: float = 1.0) -> dict[Site, Edit]:
@@ -158,21 +159,17 @@ def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rul
     return _times(coefficient, _minus(values, values_of(read, y)))
 
 
-def summed(rule: Callable[[Read, Array, Any], Units]) -> Rule:
-    """Return the rule that sums the scores of a unit's entries.
+def _summed(rule: Callable[[Read, Array, Any], Units]) -> Rule:
+    """Return the rule that sums the scores of a unit's entries."""
 
-    Args:
-        rule: scores every entry.
-    """
-
-    def scores(model: Transformer, read: Read, x: Array, y: Any) -> Scores:
+    def scores(model: Transformer, read: Read, x: Array, y: Any, real: Array) -> Scores:
         neurons, heads, streams = rule(read, x, y)
         return Scores(neurons, heads.sum(-1), None if streams is None else streams.sum(-1))
 
     return scores
 
 
-def _norm_of_change(model: Transformer, read: Read, x: Array, y: Array) -> Scores:
+def _norm_of_change(model: Transformer, read: Read, x: Array, y: Array, real: Array) -> Scores:
     """Return the norm of each unit's change of the residual stream; neurons of experts have no single output vector."""
     change = _minus(values_of(read, x), values_of(read, y))
     mlps = [mlp.output for mlp in layer_parts.mlps(model)]
@@ -199,18 +196,18 @@ def collapse_times_change(gate_rule: str | None = None) -> Rule:
     Args:
         gate_rule: the rule for gated terms, as in `duat.collapse`.
     """
-    return summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
+    return _summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 
 METHODS: dict[str, Method[Rule]] = {
-    "secant": Method(summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
+    "secant": Method(_summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
     "secant, two half-steps": Method(
-        summed(_two_secants),
+        _summed(_two_secants),
         "the sum of two secants: from the reference's embeddings to the mean of both, and on to the text's",
         SECANT,
     ),
     "secant, patterns held": Method(
-        summed(partial(_secant, patterns_held=True)),
+        _summed(partial(_secant, patterns_held=True)),
         "`D Δ` with patterns and norms held at their midpoints",
         SECANT,
     ),
@@ -220,34 +217,34 @@ METHODS: dict[str, Method[Rule]] = {
         COLLAPSE,
         of_readout=True,
     ),
-    "gradient x change": Method(summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
+    "gradient x change": Method(_summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
     **{
         f"integrated gradients, {steps} steps": Method(
-            summed(partial(_integrated_gradients, steps=steps)),
+            _summed(partial(_integrated_gradients, steps=steps)),
             "the mean of `∇` along the straight line between the embeddings, times `Δ`",
             f"{INTEGRATED}; {FAITHFULNESS}",
         )
         for steps in (2, 5, 10)
     },
     "integrated gradients, all layers together": Method(
-        summed(partial(_integrated_together, steps=10)),
+        _summed(partial(_integrated_together, steps=10)),
         "the same with all neurons, or all heads, changing on a straight line, in 10 steps",
         FAITHFULNESS,
     ),
     "integrated gradients, layer by layer": Method(
-        summed(partial(_integrated_layer_by_layer, steps=5)),
+        _summed(partial(_integrated_layer_by_layer, steps=5)),
         "the same with the units of one layer, on the text, at the middles of 5 steps (the source: at their ends)",
         FAITHFULNESS,
     ),
     "contributions": Method(
-        summed(_contributions),
+        _summed(_contributions),
         "`u h`: the coefficient in the closed form, terms held",
         CLOSED_FORM,
         of_change=False,
         of_readout=True,
     ),
     "contributions x change": Method(
-        summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
+        _summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
     ),
     "norm of change x W_out": Method(_norm_of_change, "`‖Δ W_out‖`", ""),
 }

@@ -38,17 +38,15 @@ def on_prompts(rule: Rule) -> Method:
 
     def scores(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
         read = partial(logit_difference, model, right=right, wrong=wrong)
-        return rule(model, read, model.embed(clean), model.embed(corrupted))
+        return rule(model, read, model.embed(clean), model.embed(corrupted), jnp.ones(clean.shape, bool))
 
     return scores
 
 
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
     """Return random scores, with a seed from the texts."""
-    read = partial(logit_difference, model, right=right, wrong=wrong)
-    like = jax.eval_shape(
-        partial(registry.METHODS["neuron"]["contributions"].rule, model, read), model.embed(clean), None
-    )
+    scored = on_prompts(registry.METHODS["neuron"]["contributions"].rule)
+    like = jax.eval_shape(scored, model, clean, corrupted, right, wrong)
     key = jax.random.fold_in(jax.random.key(0), jnp.polyval(jnp.concatenate([clean, corrupted]), 31))
     keys = jax.random.split(key, len(like))
     return Scores(*(jax.random.normal(k, scores.shape, scores.dtype) for k, scores in zip(keys, like, strict=True)))

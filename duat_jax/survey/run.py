@@ -194,6 +194,8 @@ def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray])
     (place / "parts").mkdir(parents=True, exist_ok=True)
     if not (place / CORPUS).exists():
         write_file(place / CORPUS, save(arrays))
+    elif not file.exists() and (place / CORPUS).read_bytes() != save(arrays):
+        raise BadText(f"{place} holds the corpus of another survey, without its manifest: give a new directory")
     if not file.exists():
         write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
 

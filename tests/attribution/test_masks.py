@@ -4,9 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close
+from cases import GOLDEN
+from helpers import close, relative
+from hypothesis import given
+from hypothesis import strategies as st
 
-from duat_jax.attribution.masks import FIRST, METHODS, largest
+import duat_jax as duat
+from duat_jax.attribution.masks import FIRST, METHODS, largest, scaled_below
+from duat_jax.evaluation.circuits import METHODS as METHODS_ON_PROMPTS
 from tests.attribution.test_attribution import (
     CLEAN,
     CORRUPTED,
@@ -83,18 +88,40 @@ def test_two_secants_rank_the_first_largest_parts_before_all_others(case):
     for kind in KINDS:
         first = getattr(scores_of("secant over masks", model), kind)
         twice = getattr(scores_of("secant over masks, twice", model), kind)
-        kept = np.asarray(largest(first, FIRST))
+        kept = np.asarray(largest(first, FIRST, jnp.ones(TOKENS, bool)))
         assert kept.sum() == 1 and np.argmax(np.abs(twice)) == np.argmax(np.abs(first)) == np.argmax(kept)
         close(twice[kept == 1], first[kept == 1])
         left = numbers[kind](ones(kind)) - numbers[kind](jnp.asarray(kept))
         others = np.asarray(twice)[kept == 0]
-        sizes = np.abs(first[kept == 1])
-        scale = 1 if np.abs(others).max() < sizes.min() * (1 - 1e-9) else others.sum() / left
-        assert scale > 0
-        close(others.sum(), scale * left)
+        assert np.abs(others).max() < np.abs(first[kept == 1]).min()
+        # Where one of them would rank above, all are scaled until the largest is just below.
+        scaled = np.abs(others).max() > (1 - 1e-9) * np.abs(first[kept == 1]).min()
+        if not scaled:
+            close(others.sum(), left)
 
 
 def test_the_largest_share_of_units():
     scores = jnp.array([[0.5, -3.0, 1.0], [2.0, 0.0, -1.5]])
-    np.testing.assert_array_equal(largest(scores, 0.5), [[0, 1, 0], [1, 0, 1]])
-    np.testing.assert_array_equal(largest(scores, 0.001), [[0, 1, 0], [0, 0, 0]])
+    real = jnp.ones(3, bool)
+    np.testing.assert_array_equal(largest(scores, 0.5, real), [[0, 1, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(largest(scores, 0.001, real), [[0, 1, 0], [0, 0, 0]])
+    padded = jnp.pad(scores, ((0, 0), (0, 5)))
+    np.testing.assert_array_equal(largest(padded, 0.5, jnp.arange(8) < 3)[:, :3], largest(scores, 0.5, real))
+
+
+@given(st.lists(st.floats(1 / 64, 100, width=32), min_size=1, max_size=8), st.floats(1 / 64, 100, width=32))
+def test_scores_are_scaled_below_a_number(rest, smallest):
+    rest, smallest = jnp.array(rest, jnp.float32), jnp.float32(smallest)
+    found = np.asarray(scaled_below(rest, smallest))
+    assert found.max() < smallest
+    relative(found, np.asarray(rest) * min(1, smallest / rest.max()), within=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_scores_of_a_padded_text_are_those_of_the_text_alone(name):
+    """`attribute` pads five tokens to sixteen, of which the share of the largest units isn't taken."""
+    model = duat.load(GOLDEN / "gpt2", dtype="float64")
+    text, other = [5, 17, 3, 9, 2], [5, 8, 3, 9, 2]
+    found = duat.attribute(model, text, other, 11, contrast=7, method=name, unit="neuron").scores
+    alone = METHODS_ON_PROMPTS[name](model, *map(jnp.array, (text, other, 11, 7))).neurons
+    close(found, alone)

@@ -282,3 +282,15 @@ def test_special_tokens_stay_in_a_baseline():
     windows = np.array([[0, 5, 6], [7, 0, 0]])
     inputs = Inputs(windows, np.ones(windows.shape, bool), None)
     np.testing.assert_array_equal(baseline_of(config, inputs, "mean", tokenizer).averaged, windows != 0)
+
+
+def test_a_corpus_without_its_manifest_is_that_of_this_survey_or_refused(tmp_path):
+    """A killed survey may leave the corpus alone: it goes on, and a survey from a baseline is refused there."""
+    options = {"tokens": 6, "dtype": "float64"}
+    duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "one", **options)
+    (tmp_path / "two").mkdir()
+    shutil.copy(tmp_path / "one" / "corpus.safetensors", tmp_path / "two")
+    with pytest.raises(duat.BadText, match="corpus of another survey"):
+        duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "two", baseline="mean", **options)
+    again = duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "two", **options)
+    assert again.manifest["baseline"] is None

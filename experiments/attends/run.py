@@ -56,7 +56,7 @@ class Settings(NamedTuple):
     tokens: int
 
 
-SETTINGS = {EMBEDDED: Settings((2, 3, 4, 5), 12, 32), SMOLLM2: Settings((5, 11, 17, 23), 11, 24)}
+SETTINGS = {EMBEDDED: Settings((2, 3, 4, 5), 25, 32), SMOLLM2: Settings((5, 11, 17, 23), 15, 24)}
 
 
 class Parts(NamedTuple):

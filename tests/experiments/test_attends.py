@@ -53,26 +53,38 @@ def score():
     return duat.explain_attention(model(), IDS.tolist(), layer=LAYER, **place)
 
 
-def by_hand(source, token, new):
-    """Return the difference of scores, and with one source replaced, from the blocks alone."""
+def by_hand(source, token, new, moving=FREE):
+    """Return the change of the difference of scores when a source is replaced, from the blocks alone."""
+    norms, attention, mlps = MOVING[moving]
+    assert norms
+    before = vectors(IDS)
+    after = before.copy()
+    after[source, token] = new
 
-    def difference(replaced):
-        x = model().embed(IDS)
-        if replaced and source == 0:
-            x = x.at[token].add(new - vectors(IDS)[source, token])
-        for layer, block in enumerate(model().stack.blocks):
-            normed = block.norm_1(x)
-            if layer == LAYER:
-                break
-            x = x + block.attention(normed)
-            added = block.mlp(block.norm_2(x))
-            if replaced and source == layer + 1:
-                added = added.at[token].add(new - vectors(IDS)[source, token])
-            x = x + added
+    def attended(block, x, pattern):
+        if attention:
+            return block.attention(x)
+        values = block.attention.value(x)
+        return block.attention.output(jnp.concatenate([of_head @ values for of_head in pattern], -1))
+
+    def difference(written):
+        x = model().embed(IDS) + (written - before)[0]
+        for layer, block in enumerate(model().stack.blocks[:LAYER]):
+            x = x + attended(block, block.norm_1(x), patterns()[layer])
+            held = written[layer + 1] + block.mlp.output.bias[...]
+            added = block.mlp(block.norm_2(x)) if mlps else held
+            x = x + (added.at[token].set(held[token]) if source == layer + 1 else added)
+        block = model().stack.blocks[LAYER]
+        normed = block.norm_1(x)
         queries, keys = (part(normed).reshape(TOKENS, -1, 3) for part in (block.attention.query, block.attention.key))
         return queries[PLACE.query, PLACE.head] @ (keys[PLACE.key, 0] - keys[PLACE.versus, 0]) / np.sqrt(3)
 
-    return difference(False), difference(True)
+    return difference(after) - difference(before)
+
+
+@cache
+def patterns():
+    return [written(model(), jnp.asarray(IDS), layer)[1] for layer in range(LAYER)]
 
 
 def test_with_everything_held_the_model_run_again_is_the_prediction():
@@ -90,15 +102,12 @@ def test_the_prediction_for_zero_is_the_part_of_the_explanation():
 
 
 @pytest.mark.parametrize("i", [0, 1, 4, 6])
-def test_with_nothing_held_it_is_the_model_computed_by_hand(i):
+def test_the_model_run_again_is_the_one_computed_by_hand(i):
     source, token = SOURCES.parts[i], SOURCES.tokens[i]
-    for new, measured in (
-        (vectors(OTHER)[source, token], found().resampled[list(MOVING).index(FREE), i]),
-        (np.zeros(FEATURES), found().zero[i]),
-    ):
-        before, after = by_hand(source, token, new)
-        close(before, score().value, LAYERS)
-        close(measured, after - before, LAYERS)
+    for moving in ("norms", "norms and attention", FREE):
+        measured = found().resampled[list(MOVING).index(moving), i]
+        close(measured, by_hand(source, token, vectors(OTHER)[source, token], moving), LAYERS)
+    close(found().zero[i], by_hand(source, token, np.zeros(FEATURES)), LAYERS)
 
 
 def test_a_replaced_embedding_is_another_token():
@@ -166,13 +175,13 @@ def test_the_table_has_the_mean_rank_correlation_of_every_ranking(units):
     def ranks(of):
         return np.argsort(np.argsort(np.abs(of)))
 
-    by_hand = [
+    expected = [
         np.corrcoef(
             *(ranks(np.array(of)[unit["drawn"]]) for of in (unit["predicted"][RESAMPLED], unit["measured"][FREE]))
         )[0, 1]
         for unit in units
     ]
-    near(float(table[f"Ranks / {report.PREDICTED} / embedded: drawn by lot / value"]), np.mean(by_hand), within=0.006)
+    near(float(table[f"Ranks / {report.PREDICTED} / embedded: drawn by lot / value"]), np.mean(expected), within=0.006)
     assert fields["embedded / nothing moving / of the miss"] == "100 %"
     assert fields["embedded / everything moving / of the miss"] == "0 %"
     assert fields["embedded / units"] == "4"

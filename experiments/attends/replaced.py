@@ -26,7 +26,8 @@ MOVING = {
     "MLPs": (False, False, True),
     "everything": (True, True, True),
 }
-"""What is computed anew when a source is replaced: norms, earlier attention patterns, later MLPs. The rest is held."""
+"""What is computed anew when a source is replaced: the norms before attention, its earlier patterns, and later MLPs, each
+with the norm before it. The rest is held."""
 FREE = "everything"
 RESAMPLED, ZERO = "resampled", "zero"
 """What a source is replaced by: its value on another text at the same place, or zero."""
@@ -175,7 +176,8 @@ def _edits(recording: Recording, after: Array, replaced: Array, moving: Array, l
 
     edits = {}
     for site in recording.program.of_kind(marks.HOLD):
-        if site.key.name.endswith(".scale"):
+        # The norm before an MLP moves with it: an MLP whose input may grow without bound overflows.
+        if site.key.name.endswith(".scale") and not site.key.name.startswith("norm_2"):
             edits[site] = held(site, norms)
         if site.key.name == PATTERN:
             edits[site] = held(site, attention)

@@ -26,8 +26,8 @@ MOVING = {
     "MLPs": (False, False, True),
     "everything": (True, True, True),
 }
-"""What is computed anew when a source is replaced: the norms before attention, its earlier patterns, and later MLPs, each
-with the norm before it. The rest is held."""
+"""What is computed anew when a source is replaced, the rest held: the norms before attention, its earlier patterns, and
+later MLPs, each with the norm before it."""
 FREE = "everything"
 RESAMPLED, ZERO = "resampled", "zero"
 """What a source is replaced by: its value on another text at the same place, or zero."""

@@ -21,8 +21,11 @@ RIVALS = {
     "by lot": "lot",
 }
 """Rankings that need no explanation, with the field of a unit that has them."""
-SETS = "drawn", "named", "both"
-"""The sources of a unit: those drawn by lot, those with the largest parts, and both together."""
+NEAR = "at one of the three tokens (added afterwards)"
+"""Sources at the query's token and at those of both keys before all others."""
+RANKINGS = PREDICTED, PART, *RIVALS, NEAR, GRADIENT
+SETS = "drawn", "named", "both", "elsewhere"
+"""The sources of a unit: drawn by lot; with the largest parts; both; drawn by lot, but at none of the three tokens."""
 COLUMNS = (("drawn by lot", "drawn", RESAMPLED), ("with the largest", "both", RESAMPLED), ("zero", "drawn", ZERO))
 DISTANCES = {"1 layer before": (1, 1), "2 to 5 layers before": (2, 5), "6 or more layers before": (6, 99)}
 
@@ -33,6 +36,7 @@ def _scores(unit: Unit, replacement: str) -> dict[str, np.ndarray]:
         PREDICTED: unit["predicted"][replacement],
         PART: unit["part"],
         **{name: unit[field] for name, field in RIVALS.items()},
+        NEAR: [token in _three(unit) for token in unit["tokens"]],
         GRADIENT: unit["gradient"][replacement],
     }
     if replacement == ZERO:
@@ -40,7 +44,13 @@ def _scores(unit: Unit, replacement: str) -> dict[str, np.ndarray]:
     return {name: np.abs(np.array(of, float)) for name, of in sizes.items()}
 
 
+def _three(unit: Unit) -> tuple[int, int, int]:
+    return unit["query"], unit["key"], unit["versus"]
+
+
 def _of(unit: Unit, which: str) -> list[int]:
+    if which == "elsewhere":
+        return [i for i in unit["drawn"] if unit["tokens"][i] not in _three(unit)]
     return sorted({*unit["drawn"], *unit["named"]}) if which == "both" else unit[which]
 
 
@@ -83,7 +93,8 @@ def _accuracy(units: list[Unit], replacement: str, sources_of: Callable[[Unit], 
 
     def sign(unit: Unit) -> tuple[float, float]:
         predicted, measured = _pairs(unit, replacement, sources_of(unit))
-        return float((predicted * measured > 0).sum()), float(len(predicted))
+        # Two texts with the same token at one place may write the same vector there, which then changes nothing.
+        return float((predicted * measured > 0).sum()), float((predicted * measured != 0).sum())
 
     def miss(unit: Unit) -> tuple[float, float]:
         predicted, measured = _pairs(unit, replacement, sources_of(unit))
@@ -112,7 +123,7 @@ def decisive(results: dict[str, Any]) -> str:
     columns = [(f"{name}: {title}", of["units"], *rest) for name, of in results.items() for title, *rest in COLUMNS]
     rows = [
         [ranking, *(interval(correlations(units, ranking, *rest), 2) for _, units, *rest in columns)]
-        for ranking in (PREDICTED, PART, *RIVALS, GRADIENT)
+        for ranking in RANKINGS
     ]
     return "\n".join(table(["sources ranked by", *(title for title, *_ in columns)], rows))
 
@@ -177,9 +188,10 @@ def numbers(results: dict[str, Any]) -> Fields:
             ahead = correlations(units, PREDICTED, which)
             found |= {
                 f"{which} / against {ranking}": interval(ahead - correlations(units, ranking, which), 2, "+")
-                for ranking in (PART, *RIVALS, GRADIENT)
+                for ranking in RANKINGS[1:]
             }
             signed = [agreement(*_pairs(unit, RESAMPLED, _of(unit, which)))[0] for unit in units]
+            found[f"{which} / sizes"] = interval(ahead, 2)
             found[f"{which} / with signs"] = interval(signed, 2)
             for replacement in (RESAMPLED, ZERO):
                 accuracy = _accuracy(units, replacement, partial(_of, which=which))
@@ -191,6 +203,7 @@ def numbers(results: dict[str, Any]) -> Fields:
                 accuracy = _accuracy(units, RESAMPLED, sources_of)
                 found |= {f"{title} / {key}": number for key, number in accuracy.items()}
         found |= _of_controls(units) | _of_moving(units)
+        found["farthest with norms held"] = f"{max(np.abs(unit['measured']['attention']).max() for unit in units):,.0f}"
         found["units"] = str(len(units))
         found["error"] = f"{max(max(unit['error'], unit['explained']) for unit in units):.0e}"
         fields |= {f"{name} / {key}": value for key, value in found.items()}

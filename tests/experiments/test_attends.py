@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from helpers import close, near
+from scipy.stats import spearmanr
 
 import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
@@ -185,3 +186,14 @@ def test_the_table_has_the_mean_rank_correlation_of_every_ranking(units):
     assert fields["embedded / nothing moving / of the miss"] == "100 %"
     assert fields["embedded / everything moving / of the miss"] == "0 %"
     assert fields["embedded / units"] == "4"
+
+
+def test_sources_elsewhere_are_at_none_of_the_three_tokens(units):
+    for unit in units:
+        three = unit["query"], unit["key"], unit["versus"]
+        elsewhere = [i for i in unit["drawn"] if unit["tokens"][i] not in three]
+        assert report.correlations([unit], report.NEAR, "elsewhere") == [0]
+        moved, predicted = (
+            np.abs(np.array(of)[elsewhere]) for of in (unit["measured"][FREE], unit["predicted"][RESAMPLED])
+        )
+        near(report.correlations([unit], report.PREDICTED, "elsewhere"), [spearmanr(moved, predicted)[0]], within=1e-12)

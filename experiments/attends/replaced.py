@@ -26,11 +26,11 @@ MOVING = {
     "MLPs": (False, False, True),
     "everything": (True, True, True),
 }
-"""What is computed anew when a source is replaced, the rest held: the norms before attention, its earlier patterns, and
-later MLPs, each with the norm before it."""
+"""Parts of the model that are computed anew when a source is replaced, the rest held: the norms before attention, its
+earlier patterns, and later MLPs, each with the norm before it."""
 FREE = "everything"
 RESAMPLED, ZERO = "resampled", "zero"
-"""What a source is replaced by: its value on another text at the same place, or zero."""
+"""Replacements of a source: its value on another text at the same place, or zero."""
 
 
 class Place(NamedTuple):

@@ -11,22 +11,22 @@ from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO
 from experiments.pages import Fields, cells, interval, table
 
 Unit = dict[str, Any]
-"""What was found of one attention."""
+"""The measurements of one attention, as plain data."""
 
 PREDICTED, PART, GRADIENT = "the explanation's prediction", "the explanation's part", "gradient times change"
 RIVALS = {
     "length of the written vector": "norm",
     "length of its change": "change",
     "attention to its token": "attended",
-    "by lot": "lot",
+    "at random": "lot",
 }
 """Rankings that need no explanation, with the field of a unit that has them."""
 NEAR = "at one of the three tokens (added afterwards)"
 """Sources at the query's token and at those of both keys before all others."""
 RANKINGS = PREDICTED, PART, *RIVALS, NEAR, GRADIENT
 SETS = "drawn", "named", "both", "elsewhere"
-"""The sources of a unit: drawn by lot; with the largest parts; both; drawn by lot, but at none of the three tokens."""
-COLUMNS = (("drawn by lot", "drawn", RESAMPLED), ("with the largest", "both", RESAMPLED), ("zero", "drawn", ZERO))
+"""The sources of a unit: drawn at random; with the largest parts; both; drawn, but at none of the three tokens."""
+COLUMNS = (("drawn at random", "drawn", RESAMPLED), ("with the largest", "both", RESAMPLED), ("zero", "drawn", ZERO))
 DISTANCES = {"1 layer before": (1, 1), "2 to 5 layers before": (2, 5), "6 or more layers before": (6, 99)}
 
 

@@ -28,7 +28,7 @@ from experiments.texts import held_out_sources, manual
 
 RESULTS, WORK = Path("experiments/results/attends.json"), Path("experiments/results/work")
 LARGEST, DRAWN, CONTROLS = 5, 12, 5
-"""Sources of a unit: the largest of the query and of the key, those drawn by lot, and those with a control."""
+"""Sources of a unit: the largest of the query and of the key, those drawn at random, and those with a control."""
 BATCH = 2 * LARGEST + DRAWN + CONTROLS
 """The number of sources that are replaced at a time."""
 ATTENDED = 0.1
@@ -38,8 +38,8 @@ NORMS, SMALL = 2.0, 0.25
 DIGITS = 4
 """Digits after the decimal point of every number that is kept."""
 
-Found = dict[str, Any]
-"""What was found of one unit, as plain data."""
+Unit = dict[str, Any]
+"""The measurements of one attention, as plain data."""
 
 
 class Settings(NamedTuple):
@@ -133,7 +133,7 @@ def controls_of(parts: Parts, norms: np.ndarray, chosen: list[int]) -> list[tupl
     return found
 
 
-def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, seed: int) -> Found:
+def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, seed: int) -> Unit:
     """Replace sources of one attention, each alone, and return how it changes, as predicted and as measured.
 
     Args:
@@ -190,7 +190,7 @@ def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, see
     }
 
 
-def measure(model: Transformer, pieces: np.ndarray, settings: Settings, journal: Journal) -> Iterator[Found]:
+def measure(model: Transformer, pieces: np.ndarray, settings: Settings, journal: Journal) -> Iterator[Unit]:
     """Yield every unit of a model; what is finished isn't run again.
 
     Args:
@@ -206,7 +206,7 @@ def measure(model: Transformer, pieces: np.ndarray, settings: Settings, journal:
             yield journal.once(f"layer {layer}, unit {j}", partial(unit, model, layer, ids, other, seed))
 
 
-def units_of(name: str) -> list[Found]:
+def units_of(name: str) -> list[Unit]:
     """Return all units of a model on held-out text, those in its journal and those that are measured now.
 
     Args:

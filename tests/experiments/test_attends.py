@@ -182,7 +182,9 @@ def test_the_table_has_the_mean_rank_correlation_of_every_ranking(units):
         )[0, 1]
         for unit in units
     ]
-    near(float(table[f"Ranks / {report.PREDICTED} / embedded: drawn by lot / value"]), np.mean(expected), within=0.006)
+    near(
+        float(table[f"Ranks / {report.PREDICTED} / embedded: drawn at random / value"]), np.mean(expected), within=0.006
+    )
     assert fields["embedded / nothing moving / of the miss"] == "100 %"
     assert fields["embedded / everything moving / of the miss"] == "0 %"
     assert fields["embedded / units"] == "4"

@@ -1,0 +1,210 @@
+"""Numbers of docs/why-a-head-attends.md on replaced sources, from the stored results of `experiments.attends.run`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
+from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO
+from experiments.pages import Fields, cells, interval, table
+
+Unit = dict[str, Any]
+"""The measurements of one attention, as plain data."""
+
+PREDICTED, PART, GRADIENT = "the explanation's prediction", "the explanation's part", "gradient times change"
+RIVALS = {
+    "length of the written vector": "norm",
+    "length of its change": "change",
+    "attention to its token": "attended",
+    "at random": "lot",
+}
+"""Rankings that need no explanation, with the field of a unit that has them."""
+NEAR = "at one of the three tokens (added afterwards)"
+"""Sources at the query's token and at those of both keys before all others."""
+RANKINGS = PREDICTED, PART, *RIVALS, NEAR, GRADIENT
+SETS = "drawn", "named", "both", "elsewhere"
+"""The sources of a unit: drawn at random; with the largest parts; both; drawn, but at none of the three tokens."""
+COLUMNS = (("drawn at random", "drawn", RESAMPLED), ("with the largest", "both", RESAMPLED), ("zero", "drawn", ZERO))
+DISTANCES = {"1 layer before": (1, 1), "2 to 5 layers before": (2, 5), "6 or more layers before": (6, 99)}
+
+
+def _scores(unit: Unit, replacement: str) -> dict[str, np.ndarray]:
+    """Return the size that every ranking gives to each source."""
+    sizes = {
+        PREDICTED: unit["predicted"][replacement],
+        PART: unit["part"],
+        **{name: unit[field] for name, field in RIVALS.items()},
+        NEAR: [token in _three(unit) for token in unit["tokens"]],
+        GRADIENT: unit["gradient"][replacement],
+    }
+    if replacement == ZERO:
+        sizes["length of its change"] = unit["norm"]
+    return {name: np.abs(np.array(of, float)) for name, of in sizes.items()}
+
+
+def _three(unit: Unit) -> tuple[int, int, int]:
+    return unit["query"], unit["key"], unit["versus"]
+
+
+def _of(unit: Unit, which: str) -> list[int]:
+    if which == "elsewhere":
+        return [i for i in unit["drawn"] if unit["tokens"][i] not in _three(unit)]
+    return sorted({*unit["drawn"], *unit["named"]}) if which == "both" else unit[which]
+
+
+def _measured(unit: Unit, replacement: str = RESAMPLED) -> np.ndarray:
+    return np.array(unit["measured"][FREE] if replacement == RESAMPLED else unit["zero"], float)
+
+
+def correlations(units: list[Unit], ranking: str, which: str, replacement: str = RESAMPLED) -> np.ndarray:
+    """Return the rank correlation of a ranking with how much each source moves the attention, of every unit.
+
+    Args:
+        units: what was found.
+        ranking: how sources are ranked.
+        which: which sources, a name in `SETS`.
+        replacement: what a source is replaced by, `RESAMPLED` or `ZERO`.
+    """
+
+    def correlation(unit: Unit) -> float:
+        sources, moved = _of(unit, which), np.abs(_measured(unit, replacement))
+        return agreement(_scores(unit, replacement)[ranking][sources], moved[sources])[0]
+
+    return np.array([correlation(unit) for unit in units])
+
+
+def _ratio(units: list[Unit], of: Callable[[Unit], tuple[float, float]]) -> Estimate:
+    """Return the ratio of two sums over units, with its interval."""
+    return bootstrap(np.array([of(unit) for unit in units]), lambda means: means[..., 0] / means[..., 1])
+
+
+def _pairs(unit: Unit, replacement: str, sources: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array(unit["predicted"][replacement])[sources], _measured(unit, replacement)[sources]
+
+
+def _accuracy(units: list[Unit], replacement: str, sources_of: Callable[[Unit], list[int]]) -> Fields:
+    """Return slope, share of the same sign, and size of the miss, of some sources."""
+
+    def slope(unit: Unit) -> tuple[float, float]:
+        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        return float(predicted @ measured), float(predicted @ predicted)
+
+    def sign(unit: Unit) -> tuple[float, float]:
+        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        # Two texts with the same token at one place may write the same vector there, which then changes nothing.
+        return float((predicted * measured > 0).sum()), float((predicted * measured != 0).sum())
+
+    def miss(unit: Unit) -> tuple[float, float]:
+        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        return float(np.abs(measured - predicted).sum()), float(np.abs(measured).sum())
+
+    chosen = [unit for unit in units if sources_of(unit)]
+    return {
+        "slope": interval(_ratio(chosen, slope), 2),
+        "same sign": _percent(_ratio(chosen, sign)),
+        "miss": _percent(_ratio(chosen, miss)),
+        "sources": str(sum(len(sources_of(unit)) for unit in chosen)),
+    }
+
+
+def _percent(estimate: Estimate) -> str:
+    """Format a share with its interval, `64 [58, 70] %`."""
+    return Estimate(*(100 * number for number in estimate)).written(0) + " %"
+
+
+def decisive(results: dict[str, Any]) -> str:
+    """Return the table of rank correlations.
+
+    Args:
+        results: what was found about each model.
+    """
+    columns = [(f"{name}: {title}", of["units"], *rest) for name, of in results.items() for title, *rest in COLUMNS]
+    rows = [
+        [ranking, *(interval(correlations(units, ranking, *rest), 2) for _, units, *rest in columns)]
+        for ranking in RANKINGS
+    ]
+    return "\n".join(table(["sources ranked by", *(title for title, *_ in columns)], rows))
+
+
+def _of_controls(units: list[Unit]) -> Fields:
+    """Return how often, and how many times more, a source moves the attention than its control."""
+    paired = [unit for unit in units if unit["controls"]]
+
+    def moved(unit: Unit) -> np.ndarray:
+        return np.abs(_measured(unit))[np.array(unit["controls"])]
+
+    def wins(unit: Unit) -> tuple[float, float]:
+        return float((moved(unit)[:, 0] > moved(unit)[:, 1]).sum()), float(len(unit["controls"]))
+
+    def sizes(unit: Unit) -> tuple[float, float]:
+        source, control = moved(unit).sum(0)
+        return float(source), float(control)
+
+    return {
+        "controls / more": _percent(_ratio(paired, wins)),
+        "controls / times": interval(_ratio(paired, sizes), 1),
+        "controls / pairs": str(sum(len(unit["controls"]) for unit in paired)),
+    }
+
+
+def _of_moving(units: list[Unit]) -> Fields:
+    """Return what is left of the miss where only some of what is held moves as it does when nothing is held."""
+    fields: Fields = {}
+    for moving in MOVING:
+
+        def left(unit: Unit, moving: str = moving) -> tuple[float, float]:
+            sources = _of(unit, "both")
+            predicted, measured = _pairs(unit, RESAMPLED, sources)
+            again = np.array(unit["measured"][moving])[sources]
+            return float(np.abs(measured - again).sum()), float(np.abs(measured - predicted).sum())
+
+        fields[f"{moving} moving / of the miss"] = _percent(_ratio(units, left))
+    return fields
+
+
+def _distance(unit: Unit, nearest: int, farthest: int) -> list[int]:
+    """Return the named MLPs that are so many layers before the head's layer."""
+    layers = {i: unit["layer"] - (unit["parts"][i] - 1) for i in unit["named"] if unit["parts"][i] > 0}
+    return [i for i, layers_before in layers.items() if nearest <= layers_before <= farthest]
+
+
+def _embeddings(unit: Unit) -> list[int]:
+    return [i for i in _of(unit, "both") if unit["parts"][i] == 0]
+
+
+def numbers(results: dict[str, Any]) -> Fields:
+    """Return the fields of the page.
+
+    Args:
+        results: what was found about each model.
+    """
+    text = decisive(results)
+    fields: Fields = {"decisive": text, **cells("# Ranks\n" + text)}
+    for name, of in results.items():
+        units, found = of["units"], Fields()
+        for which in SETS:
+            ahead = correlations(units, PREDICTED, which)
+            found |= {
+                f"{which} / against {ranking}": interval(ahead - correlations(units, ranking, which), 2, "+")
+                for ranking in RANKINGS[1:]
+            }
+            signed = [agreement(*_pairs(unit, RESAMPLED, _of(unit, which)))[0] for unit in units]
+            found[f"{which} / sizes"] = interval(ahead, 2)
+            found[f"{which} / with signs"] = interval(signed, 2)
+            for replacement in (RESAMPLED, ZERO):
+                accuracy = _accuracy(units, replacement, partial(_of, which=which))
+                found |= {f"{which} / {replacement} / {key}": number for key, number in accuracy.items()}
+        kinds: dict[str, Callable[[Unit], list[int]]] = {"embeddings": _embeddings}
+        kinds |= {title: partial(_distance, nearest=a, farthest=b) for title, (a, b) in DISTANCES.items()}
+        for title, sources_of in kinds.items():
+            if any(map(sources_of, units)):
+                accuracy = _accuracy(units, RESAMPLED, sources_of)
+                found |= {f"{title} / {key}": number for key, number in accuracy.items()}
+        found |= _of_controls(units) | _of_moving(units)
+        found["farthest with norms held"] = f"{max(np.abs(unit['measured']['attention']).max() for unit in units):,.0f}"
+        found["units"] = str(len(units))
+        found["error"] = f"{max(max(unit['error'], unit['explained']) for unit in units):.0e}"
+        fields |= {f"{name} / {key}": value for key, value in found.items()}
+    return fields

@@ -62,31 +62,6 @@ def corpus_of(directory):
     return run.load_file(directory / "corpus.safetensors")["windows"]
 
 
-def test_a_neurons_contribution_is_the_sum_of_its_explanations():
-    """The reference explains every place by itself, against the runner-up of the plain forward pass."""
-    model = duat.load()
-    ids = np.array([[34, 17, 220, 5, 9, 77]])
-    state = measure(model, ids, 0)
-    logits = np.array(model(jnp.array(ids[0])))
-    others = [int(np.argsort(-np.delete(row, token))[0]) for row, token in zip(logits, ids[0, 1:], strict=False)]
-    others = [other + (other >= token) for other, token in zip(others, ids[0, 1:], strict=True)]
-    margin = sum(row[token] - row[other] for row, token, other in zip(logits, ids[0, 1:], others, strict=False))
-    close(state.sums["margin"], margin, layers=6)
-    explained = [
-        duat.explain(model, ids[0, : t + 1].tolist(), int(ids[0, t + 1]), contrast=int(other))
-        for t, other in enumerate(others)
-    ]
-    for layer in range(model.config.layers):
-        each = [np.asarray(list(result.terms.values())[layer]) for result in explained]
-        by_token = [sum(table[t] for table in each if t < len(table)) for t in range(len(each))]
-        units = state.units[f"layers.{layer}.mlp/neurons"]
-        close(units.contribution, np.sum(by_token, 0), layers=6)
-        close(units.contribution_squared, np.sum(np.square(by_token), 0), layers=6)
-        close(units.highest.values[:, 0], np.max(by_token, 0), layers=6)
-        close(-units.lowest.values[:, 0], np.min(by_token, 0), layers=6)
-    close(state.sums["embedding"], sum(np.asarray(result.embedding).sum() for result in explained), layers=6)
-
-
 def test_the_parts_sum_to_the_margin(finished):
     survey, _ = finished
     parts = survey.parts.set_index("part").contribution
@@ -126,8 +101,8 @@ def test_every_activation_is_counted_in_its_interval(values):
 @pytest.mark.parametrize("kind", ["margin", "target", "baseline"])
 def test_merging_doesnt_depend_on_the_grouping(kind):
     """Counts, extremes and the sample exactly, sums to rounding; the order of parts doesn't matter either."""
-    model = duat.load()
-    corpus, others = np.random.default_rng(0).integers(0, 4000, (2, 18, 5))
+    model = duat.load(GOLDEN / "gpt2")
+    corpus, others = np.random.default_rng(0).integers(0, model.config.vocab, (2, 18, 5))
     explained = Explained(11, 7) if kind == "target" else MARGIN
 
     def part(begin, end):
@@ -161,7 +136,7 @@ def test_equal_values_are_kept_in_the_order_of_the_corpus():
 
 
 def test_a_state_is_read_back_as_it_was_kept():
-    state = measure(duat.load(), np.array([[5, 6, 7]]), 0)
+    state = measure(duat.load(GOLDEN / "gpt2"), np.array([[5, 6, 7]]), 0)
     assert state.units["layers.0.mlp/neurons"].highest.values.shape[1] == TOP
     assert len(state.sample.places) == DRAWN and (state.sample.places >= 0).sum() == 2
     back = flat(nested(flat(state)))
@@ -378,7 +353,7 @@ def test_every_question_of_the_page_is_answered(finished):
 
 
 def test_a_number_that_isnt_finite_is_named():
-    model = duat.load()
+    model = duat.load(GOLDEN / "gpt2")
     token = model.embedding.token
     token[...] = token[...].at[7].set(jnp.nan)
     with pytest.raises(duat.NotFinite, match="window 3 of the corpus"):

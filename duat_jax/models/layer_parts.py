@@ -19,7 +19,7 @@ def scanned(model: Transformer) -> Transformer:
         model: the model; it stays as it is.
 
     Raises:
-        DuatError: if its layers differ from each other.
+        DuatError: if its layers don't come in turns.
 
     Example:
         >>> import duat_jax as duat

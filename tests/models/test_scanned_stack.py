@@ -1,11 +1,14 @@
 """Models whose layers are the steps of one loop: the same answers, with the same keys, in a program of one layer."""
 
+import json
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import GOLDEN
+from damaged import copy_checkpoint, real_configurations
 from flax import nnx
 from helpers import close
 from meshes import BLOCK, BLOCKS, answers, further_answers
@@ -75,11 +78,44 @@ def test_a_last_layer_of_another_kind_follows_the_loop(other):
     assert jax.tree.structure(written_out(looped)) == jax.tree.structure(model)
 
 
-def test_layers_that_differ_are_refused():
-    with pytest.raises(duat.DuatError, match="the 2 layers don't repeat, so that no loop runs them"):
-        scanned(model_of(BLOCK, replace(BLOCK, neurons=12)))
-    with pytest.raises(duat.DuatError, match="the 1 layers don't repeat"):
-        scanned(model_of(BLOCK))
+@pytest.mark.parametrize(
+    ("others", "differences"),
+    [
+        ([{"neurons": 12}], "layers 0 and 1 differ in shapes, and layers don't come in turns"),
+        ([{}, {"window": 2}, {"window": 2}], "layers 0 and 2 differ in parts, and layers don't come in turns"),
+        ([], "there is 1 layer"),
+    ],
+)
+def test_layers_that_differ_are_refused(others, differences):
+    with pytest.raises(duat.DuatError, match=f"no loop runs the layers, since {differences}: load the model without"):
+        scanned(model_of(BLOCK, *(replace(BLOCK, **other) for other in others)))
+
+
+REFUSED = {
+    "modernbert": "layers 0 and 1 differ in window, rotary and norm_1",
+    "gpt2-scale_attn_by_inverse_layer_idx": "layers 0 and 1 differ in scale",
+    "qwen3_moe-decoder_sparse_step": "layers 0 and 1 differ in neurons, mlp, experts,",
+    "smollm3": "layers 0 and 1 differ in rotary",
+}
+"""Checkpoints whose layers don't repeat; the last two because they have two layers alone."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_layers_that_differ_are_refused_before_a_tensor_is_read(name):
+    read = []
+    with pytest.raises(duat.DuatError, match=REFUSED[name]):
+        duat.load(GOLDEN / name, scanned=True, progress=lambda *numbers: read.append(numbers))
+    assert not read
+
+
+@pytest.mark.parametrize("name", real_configurations())
+def test_of_real_models_modernbert_alone_is_refused(name, tmp_path):
+    """The directory has the tensors of another model, which are refused where the configuration isn't."""
+    directory = copy_checkpoint(tmp_path)
+    (directory / "config.json").write_text(json.dumps(real_configurations()[name]))
+    with pytest.raises(duat.DuatError) as refused:
+        duat.load(directory, scanned=True)
+    assert ("no loop runs the layers" in str(refused.value)) == name.startswith("ModernBERT"), refused.value
 
 
 def test_the_embedded_model_is_loaded_so_and_answers_as_it_does():

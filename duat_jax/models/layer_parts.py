@@ -13,7 +13,8 @@ from duat_jax.nn.stack import Stack
 def scanned(model: Transformer) -> Transformer:
     """Return a model with the parameters of all its layers stacked, whose layers are the steps of one loop.
 
-    Its programs compile in a time that doesn't grow with depth. Answers are the same, with the same keys.
+    Its programs compile in a time that doesn't grow with depth. Answers are the same, with the same keys,
+    but that discontinuities may have more, of parts that are zero.
 
     Args:
         model: the model; it stays as it is.

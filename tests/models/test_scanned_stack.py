@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from cases import GOLDEN
 from damaged import copy_checkpoint, real_configurations
 from flax import nnx
+from golden_checkpoints import CHECKPOINTS
 from helpers import close
 from meshes import BLOCK, BLOCKS, answers, further_answers
 from test_mesh import run_on_eight_devices
@@ -24,6 +26,7 @@ from duat_jax.pruning import Terms, without
 from duat_jax.verification.networks import randomised
 
 TEXT = [5, 17, 3, 9]
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gpu-and-tpu.md").read_text(encoding="utf-8")
 
 
 def model_of(*blocks):
@@ -91,21 +94,49 @@ def test_layers_that_differ_are_refused(others, differences):
         scanned(model_of(BLOCK, *(replace(BLOCK, **other) for other in others)))
 
 
-REFUSED = {
-    "modernbert": "layers 0 and 1 differ in window, rotary and norm_1",
-    "gpt2-scale_attn_by_inverse_layer_idx": "layers 0 and 1 differ in scale",
-    "qwen3_moe-decoder_sparse_step": "layers 0 and 1 differ in neurons, mlp, experts,",
-    "smollm3": "layers 0 and 1 differ in rotary",
+EVERY_LAYER = {
+    "modernbert": "window, rotary and norm_1",
+    "modernbert-classes": "window, rotary and norm_1",
+    "gpt2-scale_attn_by_inverse_layer_idx": "scale",
+    "qwen2-max_window_layers": "window",
 }
-"""Checkpoints whose layers don't repeat; the last two because they have two layers alone."""
+"""Checkpoints whose first layers are of another kind, or each of its own, and what the first two differ in."""
+TWO_LAYERS = {
+    **dict.fromkeys(("gemma2", "gpt_oss", "olmo3"), "window"),
+    **dict.fromkeys(("gemma3_text", "gemma3_text-linear"), "window and rotary"),
+    "qwen3_moe-decoder_sparse_step": "neurons, mlp, experts, chosen_experts and normalised_experts",
+    "smollm3": "rotary",
+}
+"""Checkpoints that are too short for a second turn."""
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", CHECKPOINTS)
 def test_layers_that_differ_are_refused_before_a_tensor_is_read(name):
-    read = []
-    with pytest.raises(duat.DuatError, match=REFUSED[name]):
-        duat.load(GOLDEN / name, scanned=True, progress=lambda *numbers: read.append(numbers))
-    assert not read
+    class Read(Exception):
+        pass
+
+    def read(done, total):
+        raise Read
+
+    differences = (EVERY_LAYER | TWO_LAYERS).get(name)
+    message = f"since layers 0 and 1 differ in {differences}, and layers don't come in turns"
+    with pytest.raises(Read) if differences is None else pytest.raises(duat.DuatError, match=message):
+        duat.load(GOLDEN / name, scanned=True, progress=read)
+
+
+def test_the_page_names_what_a_loop_refuses_and_what_it_names_besides():
+    for words in (
+        "ModernBERT",
+        "GPT-2 with `scale_attn_by_inverse_layer_idx`",
+        "Qwen2 with `max_window_layers`",
+        f"Of the {len(real_configurations())} real configurations",
+        "`layers.0: softmax`",
+    ):
+        assert words in PAGE, words
+    model = model_of(*[BLOCKS["experts"]] * 2)
+    written, looped = (duat.contrast(each, TEXT, [8, 7, 6, 5], 7).discontinuities for each in (model, scanned(model)))
+    assert looped.keys() - written.keys() == {"layers.0: softmax"} and written.keys() <= looped.keys()
+    close(looped["layers.0: softmax"], 0.0)
 
 
 @pytest.mark.parametrize("name", real_configurations())

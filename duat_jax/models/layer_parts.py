@@ -40,7 +40,7 @@ def written_out(model: Transformer) -> Transformer:
     """
     copy = jax.tree.map(lambda leaf: leaf, model)
     if isinstance(model.stack, ScannedStack):
-        copy.stack = Stack(model.stack.blocks)
+        copy.stack = Stack(model.stack.written_out())
     return copy
 
 

@@ -90,8 +90,12 @@ class ScannedStack(nnx.Module):
 
     @property
     def blocks(self) -> Sequence[Part]:
-        """The blocks, each a copy of its own."""
+        """The blocks; those of the loop are copies, whose parameters can't be written."""
         return _Blocks(self)
+
+    def written_out(self) -> list[Part]:
+        """Return the blocks, each with parameters of its own, which can be written."""
+        return [_taken_out(block, nnx.Param) for block in self.blocks]
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -149,9 +153,27 @@ class _Blocks(Sequence[Part]):
         if step >= self._stack.steps:
             rest: Part = self._stack.rest[layer - self._stack.steps * len(self._stack.repeated)]
             return rest
-        structure, state = nnx.split(self._stack.repeated[k])
-        block: Part = nnx.merge(structure, jax.tree.map(lambda x: x[step], state))
-        return block
+        return _taken_out(self._stack.repeated[k], _Copy, step)
+
+
+@final
+class _Copy(nnx.Param):
+    """A parameter of one step, which isn't the one that the loop reads."""
+
+    def set_value(self, value: Any, *, index: Any = None) -> None:
+        raise DuatError(
+            "a layer of a loop is a copy, and writing it would change nothing: load the model without scanned=True"
+        )
+
+
+def _taken_out(block: Part, kind: type[nnx.Param], step: Any = ...) -> Part:
+    """Return a block whose parameters are of a kind, each one step of a stacked one, or all of it."""
+
+    def is_parameter(value: Any) -> bool:
+        return isinstance(value, nnx.Param)
+
+    taken: Part = jax.tree.map(lambda parameter: kind(parameter[...][step]), block, is_leaf=is_parameter)
+    return taken
 
 
 def _stacked(*layers: Any) -> Any:

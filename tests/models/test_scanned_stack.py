@@ -72,6 +72,30 @@ def test_blocks_are_those_of_the_stack():
         looped.stack.blocks[5]
 
 
+def test_a_write_to_a_block_that_is_a_copy_is_refused():
+    model = model_of(*in_turns(BLOCK))
+    looped = scanned(model)
+    kernel = looped.stack.blocks[1].mlp.input.kernel
+    for write in (
+        lambda: kernel.__setitem__(..., 2 * kernel[...]),
+        lambda: kernel.set_value(2 * kernel[...]),
+    ):
+        with pytest.raises(duat.DuatError, match="a layer of a loop is a copy, .*: load the model"):
+            write()
+    for write in (
+        lambda: looped.stack.blocks.__setitem__(1, model.stack.blocks[1]),
+        lambda: setattr(looped.stack, "blocks", model.stack.blocks),
+    ):
+        with pytest.raises(AttributeError):
+            write()
+    close(looped(jnp.array(TEXT)), model(jnp.array(TEXT)), layers=5)
+    # The layers behind the loop, and those of a model that is written out, are no copies.
+    for changed in (looped, written_out(looped)):
+        bias = changed.stack.blocks[4].mlp.output.bias
+        bias[...] = bias[...] + 1
+        assert (changed(jnp.array(TEXT)) != model(jnp.array(TEXT))).any()
+
+
 @pytest.mark.parametrize("other", [{"scale": 0.3}, {"window": 2}, {"neurons": 12}], ids=str)
 def test_a_last_layer_of_another_kind_follows_the_loop(other):
     model = model_of(*4 * (BLOCK,), replace(BLOCK, **other))

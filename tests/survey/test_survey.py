@@ -515,8 +515,8 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_whole(finished, tmp_pat
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
     sync = os.fsync
     for room, name in {
-        0: "corpus.safetensors",
-        1: "manifest.json",
+        0: "manifest.json",
+        1: "corpus.safetensors",
         4: "000003.safetensors",
         finished[0].manifest["parts"] - 3 + 1: "heads.parquet",
     }.items():

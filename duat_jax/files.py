@@ -23,7 +23,7 @@ def temporary_path(path: Path) -> Path:
     return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes, *, new: bool = False) -> None:
     """Create or replace a file: an interruption leaves either the old content or the new one.
 
     A process that is killed while it writes leaves a temporary file, which a write to the same directory removes after
@@ -32,8 +32,10 @@ def write_file(path: Path, content: bytes) -> None:
     Args:
         path: the file.
         content: its content.
+        new: whether to create it alone: of several processes that do so at once, one succeeds.
 
     Raises:
+        FileExistsError: if it is to be new and is there.
         OSError: naming the file, such as of a full disk.
     """
     temporary = temporary_path(path)
@@ -43,12 +45,26 @@ def write_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         _remove_abandoned(temporary)
-        temporary.replace(path.resolve())
+        if new:
+            _link(temporary, path.resolve())
+        else:
+            temporary.replace(path.resolve())
     except OSError as error:
         error.filename = str(path)  # not the temporary one; that of a full disk is none
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _link(written: Path, path: Path) -> None:
+    """Give a written file another name, which must be new."""
+    try:
+        os.link(written, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links, where the file is new at once and complete a moment later
+        with path.open("xb") as file:
+            file.write(written.read_bytes())
 
 
 def _remove_abandoned(written: Path) -> None:

@@ -214,8 +214,8 @@ def explain(
     baseline: Annotated[
         list[Baseline] | None,
         typer.Option(
-            help="Contrast with a baseline: the mask, padding or the vocabulary's mean at every token, or for an"
-            " image its blurred version or its mean. Repeat for an average."
+            help="Contrast with a baseline: the mask, padding or the vocabulary's mean at every token but special ones,"
+            " or for an image its blurred version or its mean. Repeat for an average."
         ),
     ] = None,
     align: Annotated[

@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import Baseline, read_output
+from duat_jax.cli.explain import read_output
 from duat_jax.cli.options import Dtype, Kept, Model
 from duat_jax.cli.output import one_line_errors, show
 from duat_jax.cli.progress import progress_bar
@@ -27,6 +28,14 @@ SHOWN = 10
 
 ANSWERS_WITHIN = 10.0
 """The seconds in which Dask's scheduler has to answer."""
+
+
+class Baseline(StrEnum):
+    """Baselines for a text."""
+
+    mask = "mask"
+    pad = "pad"
+    mean = "mean"
 
 
 def survey(
@@ -50,7 +59,7 @@ def survey(
         Baseline | None,
         typer.Option(
             help="Split the difference of every window from this baseline: the mask, padding or the vocabulary's mean"
-            " at every token."
+            " at every token but special ones."
         ),
     ] = None,
     dtype: Kept = Dtype.float32,

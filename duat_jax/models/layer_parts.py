@@ -13,13 +13,14 @@ from duat_jax.nn.stack import Stack
 def scanned(model: Transformer) -> Transformer:
     """Return a model with the parameters of all its layers stacked, whose layers are the steps of one loop.
 
-    Its programs compile in a time that doesn't grow with depth. Answers are the same, with the same keys.
+    Its programs compile in a time that doesn't grow with depth. Answers are the same, with the same keys,
+    but that discontinuities may have more, of parts that are zero.
 
     Args:
         model: the model; it stays as it is.
 
     Raises:
-        DuatError: if its layers differ from each other.
+        DuatError: if its layers don't come in turns.
 
     Example:
         >>> import duat_jax as duat
@@ -39,7 +40,7 @@ def written_out(model: Transformer) -> Transformer:
     """
     copy = jax.tree.map(lambda leaf: leaf, model)
     if isinstance(model.stack, ScannedStack):
-        copy.stack = Stack(model.stack.blocks)
+        copy.stack = Stack(model.stack.written_out())
     return copy
 
 

@@ -29,7 +29,7 @@ from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
 from duat_jax.models.mesh import divide_long_texts, placement
 from duat_jax.models.registry import FAMILIES, nearest
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.scanned_stack import ScannedStack
+from duat_jax.nn.scanned_stack import ScannedStack, turn_of
 from duat_jax.nn.stack import Stack
 from duat_jax.processes import put
 
@@ -189,8 +189,8 @@ def load(
     Raises:
         BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
             take more memory than is free.
-        DuatError: for a mesh that heads or neurons can't be divided among, or layers that differ and are no steps of
-            one loop.
+        DuatError: for a mesh that heads or neurons can't be divided among; with `scanned`, for layers that don't come
+            in turns, before any tensor is read.
 
     Example:
         >>> import jax.numpy as jnp
@@ -203,6 +203,8 @@ def load(
     loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
     config = _config(checkpoint, head)
+    if scanned:
+        turn_of([vars(block) for block in config.blocks])
     family = FAMILIES[config.family]
     stored = checkpoint.tensors()
     names: dict[str, Any] = {"prefix": family.prefix, "heads": family.heads, "older": family.older}

@@ -1,6 +1,6 @@
 """A stack whose blocks are the steps of one loop."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final, overload
 
 import jax
@@ -16,6 +16,31 @@ from duat_jax.nn.block import Part
 from duat_jax.transform.marks import stream
 
 
+def turn_of(layers: Sequence[Mapping[str, Any]]) -> int:
+    """Return after how many layers they come again in turns; 1 if all are equal.
+
+    Args:
+        layers: what each of them depends on, by name. Fewer than a turn may be left at the end, of any kind.
+
+    Raises:
+        DuatError: naming the first layers that differ, if they don't come in turns.
+
+    Example:
+        >>> turn_of([{"window": 4}, {"window": None}] * 3)
+        2
+    """
+    count = len(layers)
+    for turn in range(1, count // 2 + 1):
+        if all(layers[i] == layers[i % turn] for i in range(count - count % turn)):
+            return turn
+    why = f"there is {count} layer"
+    if other := next((i for i in range(count) if layers[i] != layers[0]), None):
+        *names, last = (name for name, value in layers[0].items() if layers[other][name] != value)
+        named = f"{', '.join(names)} and {last}" if names else last
+        why = f"layers 0 and {other} differ in {named}, and layers don't come in turns"
+    raise DuatError(f"no loop runs the layers, since {why}: load the model without scanned=True")
+
+
 @final
 class ScannedStack(nnx.Module):
     """Run the blocks of a stack in a loop, which is compiled once, however many layers there are.
@@ -28,7 +53,7 @@ class ScannedStack(nnx.Module):
         blocks: the blocks, each `block(x, mask)`.
 
     Raises:
-        DuatError: if the blocks differ from each other.
+        DuatError: if the blocks don't come in turns.
 
     Example:
         >>> from flax import nnx
@@ -40,23 +65,19 @@ class ScannedStack(nnx.Module):
     """
 
     def __init__(self, blocks: Iterable[Part]) -> None:
-        structures, layers = list[Any](), list[list[Any]]()
+        structures, layers = list[dict[str, Any]](), list[list[Any]]()
         for block in blocks:
             structure, state = nnx.split(block)
             leaves, tree = jax.tree.flatten(state)
-            structures.append((structure, tree, tuple((x.shape, x.dtype) for x in leaves)))
+            structures.append(
+                {"parts": (structure, tree), "shapes": [x.shape for x in leaves], "dtypes": [x.dtype for x in leaves]}
+            )
             layers.append(leaves)
-        turns = [
-            turn
-            for turn in range(1, len(layers) // 2 + 1)
-            if all(structures[i] == structures[i % turn] for i in range(len(layers) - len(layers) % turn))
-        ]
-        if not turns:
-            raise DuatError(f"the {len(layers)} layers don't repeat, so that no loop runs them: leave them written out")
-        turn, self.steps = turns[0], len(layers) // turns[0]
+        turn = turn_of(structures)
+        self.steps = len(layers) // turn
 
         def block_of(k: int, leaves: list[Any]) -> Part:
-            structure, tree, _ = structures[k]
+            structure, tree = structures[k]["parts"]
             block: Part = nnx.merge(structure, jax.tree.unflatten(tree, leaves))
             return block
 
@@ -69,8 +90,12 @@ class ScannedStack(nnx.Module):
 
     @property
     def blocks(self) -> Sequence[Part]:
-        """The blocks, each a copy of its own."""
+        """The blocks; those of the loop are copies, whose parameters can't be written."""
         return _Blocks(self)
+
+    def written_out(self) -> list[Part]:
+        """Return the blocks, each with parameters of its own, which can be written."""
+        return [_taken_out(block, nnx.Param) for block in self.blocks]
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -128,9 +153,27 @@ class _Blocks(Sequence[Part]):
         if step >= self._stack.steps:
             rest: Part = self._stack.rest[layer - self._stack.steps * len(self._stack.repeated)]
             return rest
-        structure, state = nnx.split(self._stack.repeated[k])
-        block: Part = nnx.merge(structure, jax.tree.map(lambda x: x[step], state))
-        return block
+        return _taken_out(self._stack.repeated[k], _Copy, step)
+
+
+@final
+class _Copy(nnx.Param):
+    """A parameter of one step, which isn't the one that the loop reads."""
+
+    def set_value(self, value: Any, *, index: Any = None) -> None:
+        raise DuatError(
+            "a layer of a loop is a copy, and writing it would change nothing: load the model without scanned=True"
+        )
+
+
+def _taken_out(block: Part, kind: type[nnx.Param], step: Any = ...) -> Part:
+    """Return a block whose parameters are of a kind, each one step of a stacked one, or all of it."""
+
+    def is_parameter(value: Any) -> bool:
+        return isinstance(value, nnx.Param)
+
+    taken: Part = jax.tree.map(lambda parameter: kind(parameter[...][step]), block, is_leaf=is_parameter)
+    return taken
 
 
 def _stacked(*layers: Any) -> Any:

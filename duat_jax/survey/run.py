@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -185,19 +185,20 @@ def _inputs(windows: Int[np.ndarray, "windows tokens"]) -> Inputs:
 def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Make the directory of a survey, or check that it holds this one."""
     file = place / "manifest.json"
-    # Another shard may be doing the same: it writes the same bytes.
-    others = {"parts", CORPUS}
-    if file.exists():
-        _require_same(file, manifest)
-    elif place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
-        raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
-    (place / "parts").mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        # Another shard may be doing the same.
+        others = {file.name, "parts", CORPUS}
+        if place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
+            raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
+        if (place / CORPUS).exists() and (place / CORPUS).read_bytes() != save(arrays):
+            raise BadText(f"{place} holds the corpus of another survey, without its manifest: give a new directory")
+        place.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # it is that of a shard that began meanwhile
+            write_file(file, (json.dumps(manifest, indent=1) + "\n").encode(), new=True)
+    _require_same(file, manifest)
+    (place / "parts").mkdir(exist_ok=True)
     if not (place / CORPUS).exists():
         write_file(place / CORPUS, save(arrays))
-    elif not file.exists() and (place / CORPUS).read_bytes() != save(arrays):
-        raise BadText(f"{place} holds the corpus of another survey, without its manifest: give a new directory")
-    if not file.exists():
-        write_file(file, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def _require_same(file: Path, manifest: dict[str, Any]) -> None:

@@ -25,6 +25,19 @@ def range_of(scope: str) -> tuple[str, range] | None:
     return None if found is None else (found[1], range(int(found[2]), int(found[3]), int(found[4] or 1)))
 
 
+def has_slice(scope: str) -> bool:
+    """Return whether a slice stands in a scope's name, also one that `range_of` can't read.
+
+    Args:
+        scope: the name of a `jax.named_scope`.
+
+    Example:
+        >>> has_slice("layer0:4"), has_slice("layers.:4"), has_slice("step 1: mix")
+        (True, True, False)
+    """
+    return re.search(r"\d\s*:\s*-?\d|\.-?\d*:[-:\d]*$", scope) is not None
+
+
 def of_step(scopes: tuple[str, ...], step: int) -> tuple[str, ...]:
     """Return scopes with each that names numbers replaced by the one that it names in a step of a scan.
 

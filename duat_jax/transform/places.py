@@ -15,7 +15,7 @@ from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
 from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.identities import mark_p
-from duat_jax.transform.keys import Key, Site, of_step, range_of
+from duat_jax.transform.keys import Key, Site, has_slice, of_step, range_of
 from duat_jax.transform.parameters import role_of, scopes_of
 
 Path = tuple[int, ...]
@@ -109,18 +109,33 @@ def _hidden(kind: str, name: str, primitive: str) -> str:
 
 def _scans_of_layers(found: Iterable[_Mark]) -> set[Path]:
     """Return the scans in which a scope names a number for each step."""
-    scans = set()
+    scans, in_scope = set(), dict[Path, str]()
     for mark in found:
         for k, scope in enumerate(mark.scope):
             around = [loop for loop in mark.place.loops if loop.scopes <= k]
-            if not around or (named := range_of(scope)) is None:
-                continue
-            if len(named[1]) != around[-1].length:
+            inside = mark.place.loops[len(around) :]
+            named = range_of(scope)
+            if named is None:
+                if around and has_slice(scope):
+                    raise UnsupportedProgram(
+                        f"the scope {scope!r} is in a scan and has a slice, but isn't of the form name.start:stop or"
+                        " name.start:stop:step: write it as layers.0:12, or leave the slice out"
+                    )
+            elif around and len(named[1]) == around[-1].length:
+                scans.add(mark.place.path[: around[-1].depth + 1])
+            elif inside and len(named[1]) == inside[0].length:
+                in_scope[mark.place.path[: inside[0].depth + 1]] = scope
+            elif around:
                 raise UnsupportedProgram(
                     f"the scope {scope!r} names {len(named[1])} numbers, but the scan around it has"
                     f" {around[-1].length} steps: name one for each"
                 )
-            scans.add(mark.place.path[: around[-1].depth + 1])
+    for scan, scope in in_scope.items():
+        if scan not in scans:
+            raise UnsupportedProgram(
+                f"the scope {scope!r} is around a scan of as many steps, and gives them no numbers: open it in the"
+                " scan's body"
+            )
     return scans
 
 
@@ -171,7 +186,8 @@ def sites_of(jaxpr: core.Jaxpr) -> tuple[dict[Path, Site], dict[Site, Place]]:
 
     Raises:
         UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed, terms
-            are nested, or a scope names another number of steps than a scan has.
+            are nested, a scope in a scan has a misspelt slice or names another number of steps, or one that names
+            them is around the scan.
     """
     found = list(_walk(jaxpr, (), (), ()))
     scans = _scans_of_layers(found)

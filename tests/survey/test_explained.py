@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import typer
 from cases import GOLDEN
 from helpers import close, near
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.survey import run
 from duat_jax.survey.explained import MARGIN, Explained, runner_up
 from duat_jax.survey.measure import BATCH, TOP, largest, measure
+from experiments.command_line import commands
 
 PROSE = (Path(__file__).parents[2] / "LICENSE").read_text(encoding="utf-8")[:200]
 TEXT = " ".join(f"w{number}" for number in np.random.default_rng(0).integers(3, 60, 480))
@@ -263,6 +265,19 @@ def test_the_command_names_target_contrast_and_baseline(tmp_path):
     assert other.exit_code == 2 and "another target and another contrast and another baseline" in other.stderr
     wrong = command("--out", tmp_path / "two", "--target", "two words")
     assert wrong.exit_code == 2 and "is not one token" in wrong.stderr.splitlines()[-1]
+
+
+def test_the_command_takes_the_baselines_of_texts_alone(tmp_path):
+    given = ("survey", str(tmp_path / "corpus.txt"), "--out", str(tmp_path / "survey"), "--baseline", "blur")
+    refused = CliRunner().invoke(application, given)
+    assert refused.exit_code == 2 and "'blur' is not one of 'mask', 'pad', 'mean'" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["explain", "survey"])
+def test_the_help_says_that_special_tokens_stay(command):
+    options = dict(commands(typer.main.get_command(application)))[command].params
+    (baseline,) = (option for option in options if option.name == "baseline")
+    assert "at every token but special ones" in baseline.help
 
 
 def test_a_worker_reads_baselines_from_the_directory(tmp_path):

@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import duat_jax as duat
+from duat_jax import files as duat_files
 from duat_jax.cli import application
 from duat_jax.cli.output import NOT_WRITTEN
 from duat_jax.inputs.baselines import Reference
@@ -334,6 +335,40 @@ def test_shards_that_begin_together_dont_refuse_each_other(finished, tmp_path):
     assert duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, shard=(2, 2)) is None
 
 
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+@pytest.mark.parametrize("file", ["manifest.json", "corpus.safetensors"])
+@pytest.mark.parametrize("other", [{}, {"target": 7}, {"corpus": "another"}], ids=str)
+def test_of_shards_that_begin_together_all_but_one_survey_are_refused(other, file, links, tmp_path, monkeypatch):
+    """The second one begins, from first to last, when the first is about to write a file."""
+    place, path_of, refused = tmp_path / "survey", duat_files.temporary_path, {}
+    first = {"corpus": "this", "target": None}
+    waiting = {"second": first | other}
+
+    def begin(name, manifest):
+        try:
+            run._begin(place, manifest, {"windows": np.array([len(manifest["corpus"])])})
+        except duat.BadText as error:
+            refused[name] = str(error)
+
+    def interrupted(path):
+        if path.name == file and waiting:
+            begin(*waiting.popitem())
+        return path_of(path)
+
+    def no_links(*given, **options):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(duat_files, "temporary_path", interrupted)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    begin("first", first)
+    assert not waiting and len(refused) == bool(other)
+    assert all(f"a survey with another {name}" in message for name in other for message in refused.values())
+    kept = first if "second" in refused else first | other
+    assert json.loads((place / "manifest.json").read_bytes()) == kept
+    assert corpus_of(place) == [len(kept["corpus"])]
+
+
 def test_the_tables_are_asked_by_duckdb(finished):
     survey, directory = finished
     largest = duckdb.sql(f"SELECT layer, neuron FROM '{directory}/neurons.parquet' ORDER BY contribution DESC LIMIT 1")
@@ -455,8 +490,8 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_whole(finished, tmp_pat
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS))
     sync = os.fsync
     for room, name in {
-        0: "corpus.safetensors",
-        1: "manifest.json",
+        0: "manifest.json",
+        1: "corpus.safetensors",
         4: "000003.safetensors",
         finished[0].manifest["parts"] - 3 + 1: "heads.parquet",
     }.items():

@@ -1,5 +1,8 @@
 """Scans whose scopes name a number for each step: their marks are those of the steps written out."""
 
+import re
+from contextlib import ExitStack
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -173,6 +176,55 @@ def test_a_name_that_does_not_fit_the_scan_says_so():
 
     with pytest.raises(duat.DuatError, match="in a scan within a scan whose scopes both name numbers"):
         duat.record(nested)(X)
+
+
+MISSPELT = [
+    *("layer0:4", "layers_0:4", "layers/0:4", "layers[0:4]", "0:4", "layers.0:4.mlp", "layers.0:4:1:1"),
+    *("layers.-4:0", "layers.0:-1", "layers.3:-1:-1", "layers.0:4:0", "layers.0: 4"),
+    *("layers.:4", "layers.0:", "layers.:", "layers.0::1", "layers.::2"),
+]
+ORDINARY = ["layers", "layers.0", "layer:0", "step 1: mix", "a.b:c", "bqhd,bkhd->bhqk", "std::vector", "layers.0-4"]
+
+
+def held_in(inside, *around, length=4, inner=None):
+    """Return the names and shapes of a held value in a scan, with a scope inside it and scopes around it."""
+
+    def step(x, _):
+        with jax.named_scope(inside):
+            return hold(x, "h") if inner is None else inner(x), None
+
+    def fn(x):
+        with ExitStack() as scopes:
+            for scope in around:
+                scopes.enter_context(jax.named_scope(scope))
+            return jax.lax.scan(step, x, None, length=length)[0]
+
+    return {str(key): np.shape(value) for key, value in duat.record(fn)(X).dynamics.held.items()}
+
+
+@pytest.mark.parametrize("name", MISSPELT)
+def test_a_misspelt_slice_in_a_scan_says_so(name):
+    message = f"the scope {name!r} is in a scan and has a slice, but isn't of the form name.start:stop"
+    with pytest.raises(duat.DuatError, match=re.escape(message)):
+        held_in(name)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_a_name_without_a_slice_is_a_name(name):
+    assert held_in(name) == {f"{name}.h": (4, 3, 4)}
+
+
+def test_a_slice_around_a_scan_says_that_it_belongs_into_the_body():
+    message = (
+        "the scope 'layers.0:4' is around a scan of as many steps, and gives them no numbers: open it in the scan's"
+    )
+    with pytest.raises(duat.DuatError, match=message):
+        held_in("mixer", "layers.0:4")
+    with pytest.raises(duat.DuatError, match=message):  # in the body of another scan
+        held_in("layers.0:4", length=3, inner=lambda x: jax.lax.scan(lambda x, _: (hold(x, "h"), None), x, None, 4)[0])
+    # Its steps have numbers already, or it is a scan over something else.
+    assert held_in("layers.0:4", "blocks.0:4") == {f"blocks.0:4.layers.{i}.h": (3, 4) for i in range(4)}
+    assert held_in("mixer", "layers.0:5") == {"layers.0:5.mixer.h": (4, 3, 4)}
 
 
 def test_a_loop_of_one_step_has_the_marks_of_its_layer():

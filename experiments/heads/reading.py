@@ -1,8 +1,8 @@
 """What the heads of a layer read of the stream and write to it: how much of it, how alike, and whether it has the word.
 
 A head is described by a factor `F`, so that `F Fᵀ` is what it reads or writes in the directions of the stream. What it
-reads of a stream with covariance `Σ` by a matrix `W` has `F = Σ^½ W`; what it writes by `W_O`, with `C` the covariance
-of what it mixes of the values, has `F = W_Oᵀ C^½`.
+reads of a stream with covariance `Σ` by a matrix `W` has `F = R W`, in coordinates of principal components, with
+`Rᵀ R = Σ`; what it writes by `W_O`, with `Rᵀ R` the covariance of what it mixes of the values, has `F = W_Oᵀ Rᵀ`.
 """
 
 from typing import Any
@@ -28,13 +28,13 @@ DRAWS = 5
 
 
 def root(covariance: Float[np.ndarray, "features features"]) -> Float[np.ndarray, "features features"]:
-    """Return the symmetric square root of a covariance.
+    """Return `R` with `Rᵀ R = Σ`, a principal component in each row, by the length of its standard deviation.
 
     Args:
-        covariance: the covariance.
+        covariance: `Σ`.
     """
-    values, vectors = np.linalg.eigh(covariance)
-    return (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    variances, components = np.linalg.eigh(covariance)
+    return np.sqrt(np.maximum(variances, 0))[:, None] * components.T
 
 
 def effective_rank(factor: Float[np.ndarray, "features width"]) -> float:
@@ -75,45 +75,45 @@ def _cosines(products: np.ndarray) -> np.ndarray:
     return products / np.outer(lengths, lengths)
 
 
-def unrelated_overlap(weights: Float[np.ndarray, "heads features width"], covariance: np.ndarray) -> float:
+def unrelated_overlap(factors: Float[np.ndarray, "heads components width"]) -> float:
     """Return the overlap of heads of which each reads every principal component as much, but with a random sign.
 
     It is the expectation over signs, drawn for each head and component alone, without a draw.
 
     Args:
-        weights: the matrix of each head.
-        covariance: of the stream.
+        factors: `F` of each head, a principal component in each row.
     """
-    variances, components = np.linalg.eigh(covariance)
-    read = np.einsum("fc,hfw->hcw", components, weights, optimize=True) * np.sqrt(np.maximum(variances, 0))[:, None]
-    shares = (read**2).sum(-1)
-    lengths = np.sqrt((np.einsum("hck,hcl->hkl", read, read, optimize=True) ** 2).sum((1, 2)))
+    shares = (factors**2).sum(-1)
+    lengths = np.sqrt([((factor.T @ factor) ** 2).sum() for factor in factors])
     cosines = (shares @ shares.T) / np.outer(lengths, lengths)
-    return float(cosines[np.triu_indices(len(weights), 1)].mean())
+    return float(cosines[np.triu_indices(len(factors), 1)].mean())
 
 
-def recovered(factor: Float[np.ndarray, "features width"], covariance: np.ndarray) -> float:
+def recovered(weights: Float[np.ndarray, "features width"], covariance: np.ndarray) -> float:
     """Return the share of the stream's variance that a linear map recovers from what a head reads of it.
 
     Args:
-        factor: `Σ^½ W` of what is read.
-        covariance: `Σ`.
+        weights: `W`.
+        covariance: `Σ` of the stream.
     """
-    basis, sizes, _ = np.linalg.svd(factor, full_matrices=False)
-    basis = basis[:, sizes > sizes[0] * 1e-6]
-    return float(((basis.T @ root(covariance)) ** 2).sum() / np.trace(covariance))
+    with_stream = covariance @ weights
+    inverse = np.linalg.pinv(weights.T @ with_stream, rcond=1e-10, hermitian=True)
+    return float(((with_stream @ inverse) * with_stream).sum() / np.trace(covariance))
 
 
-def rotations(draw: np.random.Generator, count: int, features: int) -> Float[np.ndarray, "count features features"]:
-    """Draw rotations and reflections uniformly.
+def rotated(
+    draw: np.random.Generator, heads: Float[np.ndarray, "heads features width"]
+) -> Float[np.ndarray, "heads features width"]:
+    """Return the matrices of heads, each behind a random rotation of the stream.
 
     Args:
         draw: the source of random numbers.
-        count: how many.
-        features: the number of dimensions.
+        heads: the matrix of each head.
     """
-    q, r = np.linalg.qr(draw.normal(size=(count, features, features)))
-    return q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None]
+    # Where a rotation takes orthonormal columns: a uniformly random frame.
+    frames, triangles = np.linalg.qr(draw.normal(size=heads.shape))
+    frames = frames * np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None]
+    return frames @ np.linalg.qr(heads)[1]
 
 
 def grouped(columns: Float[np.ndarray, "rows columns"], groups: int) -> Float[np.ndarray, "groups rows width"]:
@@ -197,48 +197,45 @@ def layer_numbers(block: Any, stream: np.ndarray, mixed: np.ndarray, words: Word
     x = np.asarray(block.norm_1(jnp.asarray(stream)), np.float64)
     x = x - x.mean(0)
     covariance = x.T @ x / len(x)
-    width = attention.head_features
+    of_stream, width = root(covariance), attention.head_features
     found: dict[str, Any] = {
         "stream": {
-            "effective rank": effective_rank(root(covariance)),
+            "effective rank": effective_rank(of_stream.T),
             "words": words.kept(x),
-            "best": float(np.sort(np.linalg.eigvalsh(covariance))[-width:].sum() / np.trace(covariance)),
+            "best": float((of_stream[-width:] ** 2).sum() / np.trace(covariance)),
             "slices": float(np.mean([words.kept(part) for part in grouped(x, x.shape[1] // width)])),
         }
     }
     for name, part in READS.items():
         kernel = np.asarray(getattr(attention, part).kernel[...], np.float64)
-        found[name] = _read(draw, x, covariance, kernel, kernel.shape[1] // width, words)
+        found[name] = _read(draw, x, of_stream, kernel, kernel.shape[1] // width, words)
     found[WRITES] = _written(draw, mixed, np.asarray(attention.output.kernel[...], np.float64))
     return found
 
 
 def _read(
-    draw: np.random.Generator, x: np.ndarray, covariance: np.ndarray, kernel: np.ndarray, count: int, words: Words
+    draw: np.random.Generator, x: np.ndarray, of_stream: np.ndarray, kernel: np.ndarray, count: int, words: Words
 ) -> dict[str, Any]:
-    of_stream, heads = root(covariance), grouped(kernel, count)
+    covariance, heads = of_stream.T @ of_stream, grouped(kernel, count)
 
     def splits() -> np.ndarray:
         return grouped(kernel[:, draw.permutation(kernel.shape[1])], count)
 
-    def rotated() -> np.ndarray:
-        return rotations(draw, count, len(covariance)) @ heads
-
     found: dict[str, Any] = {"all heads": {"words": words.kept(x @ kernel), "rank": _rank(kernel)}}
-    found["all heads"]["recovered"] = recovered(of_stream @ kernel, covariance)
+    found["all heads"]["recovered"] = recovered(kernel, covariance)
     for name, weights in (
         (HEADS, [heads]),
         (SPLITS, [splits() for _ in range(DRAWS)]),
-        (ROTATED, [rotated() for _ in range(DRAWS)]),
+        (ROTATED, [rotated(draw, heads) for _ in range(DRAWS)]),
     ):
         factors = [of_stream @ of_draw for of_draw in weights]
         found[name] = {
             "overlap": float(np.mean([overlap(of_draw) for of_draw in factors])),
             "effective rank": float(np.mean([effective_rank(factor) for of_draw in factors for factor in of_draw])),
-            "recovered": float(np.mean([recovered(factor, covariance) for factor in factors[0]])),
+            "recovered": float(np.mean([recovered(of_head, covariance) for of_head in weights[0]])),
             "words": float(np.mean([words.kept(x @ of_head) for of_head in weights[0]])),
         }
-    found[COMPONENTS] = {"overlap": unrelated_overlap(heads, covariance)}
+    found[COMPONENTS] = {"overlap": unrelated_overlap(of_stream @ heads)}
     return found
 
 
@@ -253,7 +250,7 @@ def _written(draw: np.random.Generator, mixed: np.ndarray, kernel: np.ndarray) -
     covariance = flat.T @ flat / tokens
 
     def factors(order: np.ndarray) -> np.ndarray:
-        return np.stack([kernel[of].T @ root(covariance[np.ix_(of, of)]) for of in np.split(order, count)])
+        return np.stack([kernel[of].T @ root(covariance[np.ix_(of, of)]).T for of in np.split(order, count)])
 
     def numbers(of_draws: list[np.ndarray]) -> dict[str, float]:
         return {

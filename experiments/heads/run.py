@@ -77,8 +77,8 @@ class Settings(NamedTuple):
 OF_CODE = "parameter", "bracket", "repetition", "greater than"
 """All tasks of which the embedded model answers enough prompts."""
 SETTINGS = {
-    EMBEDDED: Settings(48, 65, OF_CODE, 13, 6, None),
-    SMOLLM2: Settings(48, 65, OF_LANGUAGE, 6, 6, 6),
+    EMBEDDED: Settings(24, 65, OF_CODE, 13, 6, None),
+    SMOLLM2: Settings(24, 65, OF_LANGUAGE, 6, 6, 6),
 }
 
 

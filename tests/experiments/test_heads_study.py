@@ -82,7 +82,7 @@ def test_unrelated_overlap_is_the_mean_over_random_signs_of_components():
     flipped = [np.stack([weights[0], components @ (sign[:, None] * (components.T @ weights[1]))]) for sign in signs]
     root = of_reading.root(covariance)
     expected = np.mean([of_reading.overlap(root @ both) for both in flipped])
-    close(of_reading.unrelated_overlap(weights, covariance), expected, 9)
+    close(of_reading.unrelated_overlap(root @ weights), expected, 9)
 
 
 def test_recovered_is_the_share_of_a_regression():
@@ -91,13 +91,25 @@ def test_recovered_is_the_share_of_a_regression():
     fit = np.linalg.lstsq(x @ weights, x, rcond=None)[0]
     explained = 1 - ((x - x @ weights @ fit) ** 2).sum() / (x**2).sum()
     covariance = x.T @ x / 60
-    close(of_reading.recovered(of_reading.root(covariance) @ weights, covariance), explained, 9)
-    close(of_reading.recovered(of_reading.root(covariance), covariance), 1.0, 9)
+    close(of_reading.recovered(weights, covariance), explained, 9)
+    close(of_reading.recovered(np.eye(6), covariance), 1.0, 9)
 
 
-def test_rotations_are_orthogonal():
-    for q in of_reading.rotations(np.random.default_rng(0), 3, 4):
-        close(q @ q.T, np.eye(4), 4)
+def test_a_root_has_a_principal_component_in_each_row():
+    x = DRAW.normal(size=(60, 4)) * [1, 2, 3, 4]
+    covariance = x.T @ x / 60
+    root = of_reading.root(covariance)
+    close(root.T @ root, covariance, 9)
+    close(root @ root.T, np.diag(np.linalg.eigvalsh(covariance)), 90)
+
+
+def test_rotated_heads_have_the_same_products_of_columns_and_other_directions():
+    heads = DRAW.normal(size=(3, 8, 2))
+    turned = of_reading.rotated(np.random.default_rng(0), heads)
+    close(np.swapaxes(turned, 1, 2) @ turned, np.swapaxes(heads, 1, 2) @ heads, 9)
+    # Many of them have no direction in common with the first but by chance.
+    many = of_reading.rotated(np.random.default_rng(0), np.repeat(heads[:1], 4000, 0))
+    near(many.mean(0), np.zeros((8, 2)), within=0.1)
 
 
 def test_a_word_is_kept_if_the_nearest_token_of_another_window_is_the_same():

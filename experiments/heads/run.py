@@ -77,7 +77,7 @@ class Settings(NamedTuple):
 OF_CODE = "parameter", "bracket", "repetition", "greater than"
 """All tasks of which the embedded model answers enough prompts."""
 SETTINGS = {
-    EMBEDDED: Settings(24, 65, OF_CODE, 13, 6, None),
+    EMBEDDED: Settings(24, 65, OF_CODE, 10, 6, None),
     SMOLLM2: Settings(24, 65, OF_LANGUAGE, 6, 6, 6),
 }
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.attribution.masks import parts_of_secant
 from duat_jax.evaluation.circuits import UNITS, run, values
 from duat_jax.inputs.prompts import Prompt, logit_difference
-from duat_jax.models import sites
+from duat_jax.models import layer_parts, sites
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
@@ -145,11 +145,11 @@ def predicted(
             return parts_of_secant(number, live, base)[layers, numbers]
 
         shares = share(ones, 1 - without) - share(without, jnp.zeros_like(ones))
-        slopes = jax.grad(number)(ones) - jax.grad(number)(without)
-        return shares, slopes[layers, numbers]
+        return shares, (slopes - jax.grad(number)(without))[layers, numbers]
 
-    shares, slopes = jax.lax.map(of_second, (layers, numbers))
-    return {SHARES: (shares + shares.T) / 2, GRADIENT: (slopes + slopes.T) / 2}
+    slopes = jax.grad(number)(ones)
+    shares, changes = jax.lax.map(of_second, (layers, numbers))
+    return {SHARES: (shares + shares.T) / 2, GRADIENT: (changes + changes.T) / 2}
 
 
 @jax.jit
@@ -165,7 +165,7 @@ def similarities(
         numbers: its number in its layer.
     """
     change = (values(model, prompt.clean, UNIT) - values(model, prompt.corrupted, UNIT))[layers, :, numbers]
-    kernels = jnp.stack([block.attention.output.kernel[...] for block in model.stack.blocks])
+    kernels = jnp.stack([attention.output.kernel[...] for attention in layer_parts.attentions(model)])
     kernels = kernels.reshape(len(kernels), -1, change.shape[-1], kernels.shape[-1])[layers, numbers]
     outputs = jnp.einsum("htw,hwf->htf", change, kernels.astype(change.dtype), precision=PRECISION)
     held = record_kinds(model.states, model.embed(prompt.clean), (marks.HOLD,))

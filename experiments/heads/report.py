@@ -38,7 +38,7 @@ def overlaps(of: Plain) -> list[str]:
     rows = []
     for part in (*READS, WRITES):
         heads = _layers(of, part, HEADS, "overlap")
-        row, ahead = [part, interval(heads, 2)], []
+        row, ahead = [part, interval(heads, 2)], list[str]()
         for group in (SPLITS, ROTATED, COMPONENTS):
             if group == COMPONENTS and part == WRITES:
                 row, ahead = [*row, ""], [*ahead, ""]

@@ -78,7 +78,7 @@ OF_CODE = "parameter", "bracket", "repetition", "greater than"
 """All tasks of which the embedded model answers enough prompts."""
 SETTINGS = {
     EMBEDDED: Settings(24, 65, OF_CODE, 10, 6, None),
-    SMOLLM2: Settings(24, 65, OF_LANGUAGE, 6, 6, 6),
+    SMOLLM2: Settings(24, 65, OF_LANGUAGE, 4, 6, 6),
 }
 
 

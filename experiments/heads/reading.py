@@ -1,4 +1,4 @@
-"""What the heads of a layer read of the stream and write to it: how much of it, how alike, and whether it has the word.
+"""Measures of the directions that the heads of a layer read of the stream and write to it, and of the words in them.
 
 A head is described by a factor `F`, so that `F Fᵀ` is what it reads or writes in the directions of the stream. What it
 reads of a stream with covariance `Σ` by a matrix `W` has `F = R W`, in coordinates of principal components, with
@@ -16,7 +16,7 @@ from duat_jax.evaluation.circuits import UNITS, values
 from duat_jax.models.transformer import Transformer
 
 READS = {"queries": "query", "keys": "key", "values": "value"}
-"""What a head makes of the stream, by the name of its linear map."""
+"""Linear maps of a head by which it reads the stream, by the name of their results."""
 WRITES = "writes"
 HEADS, SPLITS, ROTATED, COMPONENTS = "heads", "random groups of columns", "heads, each rotated", "same components"
 """The heads, and what they are compared with: the columns of all heads in random groups of a head's width; each head's

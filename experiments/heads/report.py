@@ -16,8 +16,6 @@ Plain = dict[str, Any]
 TRAINED, UNTRAINED, ANOTHER = "trained", "untrained", " on another task"
 SIGNED = SHARES, GRADIENT, PRODUCT, COSINE
 RANKINGS = SHARES, GRADIENT, PRODUCT, COSINE, PATTERNS, f"{SHARES}{ANOTHER}", f"{GRADIENT}{ANOTHER}"
-RIVALS = PRODUCT, COSINE, PATTERNS
-"""What the shares have to be ahead of."""
 DISTANCES = {"in one layer": (0, 0), "in neighbouring layers": (1, 1), "farther apart": (2, 99)}
 TOP = {"both of the top": 2, "one of the top": 1, "none of the top": 0}
 
@@ -121,6 +119,7 @@ def _selected(task: Plain) -> dict[str, np.ndarray]:
 
 
 COLUMNS = (
+    (_percent(lambda columns: columns[0] + columns[1], 2), 1, ""),
     (_percent(lambda columns: columns[0], 2), 1, ""),
     (_percent(lambda columns: columns[1], 2), 1, ""),
     (_percent(lambda columns: columns[0] - columns[1], 2), 1, "+"),
@@ -154,7 +153,7 @@ def amounts(of: Plain) -> list[str]:
                 *(_over_prompts(of, unit, of_means).written(digits, sign) for of_means, digits, sign in COLUMNS),
             ]
         )
-    head = ["pairs", "number", "less than the sum, in %", "more than the sum, in %", "difference"]
+    head = ["pairs", "number", "interaction, in %", "less than the sum, in %", "more than the sum, in %", "difference"]
     return table([*head, "pairs with less, in %"], rows)
 
 
@@ -179,6 +178,12 @@ def correlation(ranking: str, signs: bool, kind: str = "all") -> Callable[[Plain
         return agreement(*(both if signs else map(np.abs, both)))[0]
 
     return of_prompt
+
+
+def _ahead(ranking: str, rival: str) -> Callable[[Plain, Plain], float]:
+    """Return the function that gives by how much a ranking's rank correlation is ahead of another's, by size."""
+    first, second = correlation(ranking, False), correlation(rival, False)
+    return lambda task, prompt: first(task, prompt) - second(task, prompt)
 
 
 def predictions(results: Plain) -> list[str]:
@@ -227,18 +232,21 @@ def numbers(results: Plain) -> Fields:
         fields |= {f"{name} / {part}": "\n".join(lines) for part, lines in parts.items()}
         fields |= cells(_sections((f"{name} / {part}", lines) for part, lines in parts.items()))
         fields |= {
-            f"{name} / shares against {rival}": _over_prompts(
-                of,
-                lambda task, prompt, rival=rival: (  # type: ignore[misc]
-                    correlation(SHARES, False)(task, prompt) - correlation(rival, False)(task, prompt)
-                ),
-            ).written(2, "+")
+            f"{name} / shares against {rival}": _over_prompts(of, _ahead(SHARES, rival)).written(2, "+")
             for rival in RANKINGS[1:]
         }
+        for part in (*READS, WRITES):
+            rotated = _layers(of, part, HEADS, "overlap") - _layers(of, part, ROTATED, "overlap")
+            fields[f"{name} / {part} against {ROTATED}"] = interval(rotated, 2, "+")
+        apart = [_layers(of, "values", group, "overlap", UNTRAINED) for group in (HEADS, COMPONENTS)]
+        fields[f"{name} / {UNTRAINED} against {COMPONENTS}"] = interval(apart[0] - apart[1], 3, "+")
+        own = _layers(of, "values", HEADS, "words")
+        compared = {group: ("values", group, "words") for group in (SPLITS, ROTATED)}
+        for group, at in {**compared, "a slice": ("stream", "", "slices")}.items():
+            fields[f"{name} / words ahead of {group}"] = interval(100 * (own - _layers(of, *at)), 0, "+")
         fields[f"{name} / best of the variance"] = interval(100 * _layers(of, "stream", "", "best"), 0)
-        fields[f"{name} / rank of all values"] = "{:.0f} to {:.0f}".format(
-            *(f(_layers(of, "values", "all heads", "rank")) for f in (np.min, np.max))
-        )
+        ranks = sorted({f"{rank:.0f}" for rank in _layers(of, "values", "all heads", "rank")}, key=int)
+        fields[f"{name} / rank of all values"] = " to ".join(ranks[:: max(1, len(ranks) - 1)])
         fields |= {f"{name} / {size}": f"{of['fragments'][size]:,}" for size in ("tokens", "words")}
         fields[f"{name} / tasks"] = str(len(of["pairs"]))
         fields[f"{name} / prompts"] = str(sum(len(task["prompts"]) for task in of["pairs"].values()))

@@ -226,7 +226,7 @@ def draw_heads(numbers: Numbers) -> Figure:
     Args:
         numbers: by model, estimates of the overlaps and of the rank correlations.
     """
-    figure = Figure(figsize=(9.2, 4.6))
+    figure = Figure(figsize=(8.6, 4.6))
     titles = {"embedded": "the embedded model", "SmolLM2-135M": "SmolLM2-135M"}
     for columns, (model, of_model) in zip(
         figure.subplots(2, 2, sharex="row", sharey="row").T, numbers.items(), strict=True
@@ -236,11 +236,11 @@ def draw_heads(numbers: Numbers) -> Figure:
         _dots(above, of_model["overlap"], colours)
         above.set_title(titles[model])
         above.set_xlim(0, 1)
-        above.set_xlabel("overlap of the values that two heads of a layer read")
+        above.set_xlabel("overlap of two heads' values")
         colours = {name: OURS if name == "shares of the secant" else OTHER for name in of_model["prediction"]}
         _dots(below, of_model["prediction"], colours)
         below.axvline(0, color="black", linestyle=":")
-        below.set_xlabel("rank correlation with the interaction of two heads")
+        below.set_xlabel("rank correlation with interactions")
     return figure
 
 

@@ -220,6 +220,31 @@ def draw_families(numbers: Numbers) -> Figure:
 
 
 @styled
+def draw_heads(numbers: Numbers) -> Figure:
+    """Draw how alike what heads read is beside comparisons, and how well interactions of heads are predicted.
+
+    Args:
+        numbers: by model, estimates of the overlaps and of the rank correlations.
+    """
+    figure = Figure(figsize=(8.6, 4.6))
+    titles = {"embedded": "the embedded model", "SmolLM2-135M": "SmolLM2-135M"}
+    for columns, (model, of_model) in zip(
+        figure.subplots(2, 2, sharex="row", sharey="row").T, numbers.items(), strict=True
+    ):
+        above, below = columns
+        colours = {name: OURS if name == "heads" else OTHER for name in of_model["overlap"]}
+        _dots(above, of_model["overlap"], colours)
+        above.set_title(titles[model])
+        above.set_xlim(0, 1)
+        above.set_xlabel("overlap of two heads' values")
+        colours = {name: OURS if name == "shares of the secant" else OTHER for name in of_model["prediction"]}
+        _dots(below, of_model["prediction"], colours)
+        below.axvline(0, color="black", linestyle=":")
+        below.set_xlabel("rank correlation with interactions")
+    return figure
+
+
+@styled
 def draw_papers(numbers: Numbers) -> Figure:
     """Draw four measurements of the papers' claims.
 

@@ -39,6 +39,7 @@ PICTURES = {
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
+    "heads": Picture(numbers.heads, draw.draw_heads),
     "families": Picture(measured, draw.draw_families),
 }
 """The picture of every page of results, by the name of the page."""

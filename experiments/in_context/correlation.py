@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.in_context.reach import _weights
+from duat_jax.in_context.reach import weights_of
 from duat_jax.models.layer_parts import blocks
 from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
@@ -167,7 +167,7 @@ def measure_correlation(model: Transformer, ids: Int[np.ndarray, "texts tokens"]
     draw = np.random.default_rng(seed)
     for block, of_layer in zip(blocks(model), _patterns(model, jnp.asarray(ids)), strict=True):
         patterns = np.asarray(of_layer, float)
-        value, output = (np.asarray(weight, float) for weight in _weights(block.attention))
+        value, output = (np.asarray(weight, float) for weight in weights_of(block.attention))
         for kind in KINDS:
             pair = draw_elements(draw, kind, ids.shape[1], value.shape[1])
             first, second = (values_of(patterns, value, output, elements) for elements in pair)

@@ -12,7 +12,7 @@ from duat_jax.inputs.tasks.vocabulary import NAMES
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-DRAWS = 24
+DRAWS = 16
 PROPERTIES, WORDS = "instruction: capital or language", "instruction: opposite or copy"
 TWO_STEPS, ONE_STEP = "two steps: whose language", "one step: whose country"
 INVENTED = "invented sentence"

@@ -251,13 +251,13 @@ def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
             yield _rank_one_updates, (task, draw)
             for name in (SMOLLM2, EMBEDDED):
                 yield from ((piece, (name, task, draw)) for piece in (_rank_one_identity, _rank_one_form))
-    for piece in (_answers, _answer_ledgers):
-        yield from ((piece, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
-    yield from ((_sentence, (sentence,)) for sentence in SENTENCES)
-    yield from ((_pair, (task, draw)) for draw in range(PROMPTS) for task in TASKS)
+    yield from ((_answers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
     for group in range(GROUPS):
         for name in (SMOLLM2, EMBEDDED):
             yield from ((_correlation, (name, inputs, group)) for inputs in (*INPUTS, UNTRAINED))
+    yield from ((_answer_ledgers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
+    yield from ((_pair, (task, draw)) for draw in range(PROMPTS) for task in TASKS)
+    yield from ((_sentence, (sentence,)) for sentence in SENTENCES)
 
 
 def _measure(results: dict[str, Any], limit: int | None) -> None:

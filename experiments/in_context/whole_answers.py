@@ -19,8 +19,9 @@ from duat_jax.processes import on_host
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-DEMONSTRATIONS, DRAWS, LENGTH = 4, 12, 64
-"""The numbers of demonstrations and of draws, and the length to which texts are padded."""
+DEMONSTRATIONS, DRAWS, LENGTH, PLACES = 4, 12, 64, 6
+"""The numbers of demonstrations and of draws; the length to which texts are padded, and the number of places to which
+those of a ledger are repeated, so that few programs are compiled."""
 
 RIGHT = "right"
 KINDS = (RIGHT, EXCHANGED, REDRAWN)
@@ -58,9 +59,10 @@ class Asked(NamedTuple):
     @property
     def task(self) -> Task:
         """The task for `ledger`: every token of the answer, after the question and the answer's earlier tokens."""
-        ids = np.concatenate([self.question.ids, np.array(self.answer[:-1], np.int32)])
+        text = [*self.question.ids, *self.answer[:-1]]
+        ids = np.pad(np.array(text, np.int32), (0, LENGTH - len(text)))
         places = len(self.question.ids) - 1 + np.arange(len(self.answer))
-        hidden = np.pad(self.question.hidden, (0, len(self.answer) - 1))
+        hidden = np.pad(self.question.hidden, (0, LENGTH - len(self.question.ids)))
         return Task(*map(jnp.asarray, (ids, hidden, places, np.array(self.answer))))
 
 
@@ -106,9 +108,7 @@ def _logs(
 
 def _replies(model: Transformer, asked: Asked, hidden: bool) -> dict[str, Any]:
     task = asked.task
-    padding = (0, LENGTH - len(task.ids))
-    ids, seen = jnp.pad(task.ids, padding), jnp.pad(~(task.hidden & hidden), padding)
-    logs = np.asarray(on_host(_logs(model, ids, seen, task.places)), float)
+    logs = np.asarray(on_host(_logs(model, task.ids, ~(task.hidden & hidden), task.places)), float)
     answers = np.asarray(task.answers)
     right = logs.argmax(-1) == answers
     return {"logs": logs[np.arange(len(answers)), answers].tolist(), "right": right.tolist()}
@@ -133,15 +133,17 @@ def measure_answers(model: Transformer, tokenizer: "Tokenizer", task: str, seed:
 def split(model: Transformer, task: Task, tokens: int | None = None) -> dict[str, Any]:
     """Return the sums of a ledger over the answer's tokens, or over its first ones, in nats.
 
-    A ledger is of the mean over the places, so that its parts times their number are sums over them.
+    A ledger is of the mean over the places, so that its parts times the number of tokens are sums over them; a place
+    that stands there several times, as all do, doesn't change the mean.
 
     Args:
         model: a causal language model.
         task: the two runs and the answer's tokens.
         tokens: how many tokens of the answer are counted; all if absent.
     """
-    account = ledger(model, task._replace(places=task.places[:tokens], answers=task.answers[:tokens]), run_again=False)
     count = len(task.places[:tokens])
+    places, answers = (jnp.tile(of[:tokens], max(1, PLACES // count)) for of in (task.places, task.answers))
+    account = ledger(model, task._replace(places=places, answers=answers), run_again=False)
     parts = {name: count * part for name, part in _parts(account).items()}
     form = account.form
     moved_form = {

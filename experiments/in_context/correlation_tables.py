@@ -31,9 +31,10 @@ def correlation(pieces: Pieces) -> str:
         kinds = {kind: _groups(pieces, model, inputs, kind) for kind in (*KINDS, NULL, WITHIN, BY_THEMSELVES)}
         of_layers = kinds[APART].mean(0)
         columns = [mean(kinds[kind].mean(1), sign="") for kind in (*KINDS, NULL)]
+        beyond_chance = mean((kinds[APART] - kinds[NULL]).mean(1), 3)
         rows.append(
             [
-                *(model, inputs, *columns, f"{of_layers.min():.2f} to {of_layers.max():.2f}"),
+                *(model, inputs, *columns, beyond_chance, f"{of_layers.min():.2f} to {of_layers.max():.2f}"),
                 *(mean(kinds[kind].mean(1), sign="") for kind in (WITHIN, BY_THEMSELVES)),
             ]
         )
@@ -57,13 +58,16 @@ def correlation(pieces: Pieces) -> str:
             "",
             *table(
                 [
-                    *("model", "inputs", *KINDS, f"neither, {NULL}", "neither, by layer"),
-                    *("two blocks of one matrix", "the same, each head dealt out by itself"),
+                    *("model", "inputs", *KINDS, f"neither, {NULL}", "neither − the same exchanged"),
+                    "neither, by layer",
+                    "two blocks of one matrix",
+                    "the same, heads permuted separately",
                 ],
                 rows,
             ),
-            "Text minus each control:",
-            "",
-            *table(["model", "control", SAME_KEY, APART, "two blocks of one matrix"], apart),
+            *table(
+                ["model", "control", *(f"text minus it: {of}" for of in (SAME_KEY, APART, "two blocks of one matrix"))],
+                apart,
+            ),
         ]
     )

@@ -87,11 +87,11 @@ def _sentences(pieces: Pieces) -> list[str]:
         if found := pieces.get(f"sentence, {sentence}"):
             reply = " ".join(found["reply"].split())
             lines += [
-                f"*{sentence}* {found['tokens']} tokens of the reply: “{reply}”",
+                f"The reply to “{sentence}”, {found['tokens']} tokens: “{reply}”",
                 "",
                 *table(
-                    [f"hidden, of “{sentence}”", *found["words"]],
-                    [["nats lost", *(f"{lost:+.2f}" for lost in found["words"].values())]],
+                    ["hidden word", *found["words"]],
+                    [[sentence, *(f"{lost:+.2f}" for lost in found["words"].values())]],
                 ),
             ]
     return lines

@@ -22,7 +22,7 @@ PAIRS = 400
 
 SAME_BLOCK, SAME_QUERY, SAME_KEY, APART = "one block", "one query", "one key", "neither"
 KINDS = (SAME_BLOCK, SAME_QUERY, SAME_KEY, APART)
-"""What both elements share: both tokens that a block joins, one of them, or none."""
+"""The tokens that the blocks of both elements share: query and key, one of them, or none."""
 
 NULL = "texts exchanged"
 TEXT, SHUFFLED, RANDOM = "text", "shuffled tokens", "random tokens"

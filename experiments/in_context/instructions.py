@@ -23,7 +23,7 @@ SINGLE = (ONE_PROPERTY, ONE_WORD, INSIDE)
 TASKS = (ONE_PROPERTY, PROPERTIES, ONE_WORD, WORDS, INSIDE, TWO_STEPS, ONE_STEP, INVENTED)
 
 LAST, FIRST, ALONE = "last", "first", "alone"
-"""Where the deciding words stand: after the others, or before them, every second draw; or without others."""
+"""The place of the deciding words: after the others, or before them, every second draw; or without others."""
 
 AUTHORS = {
     "relativity": "Albert Einstein",

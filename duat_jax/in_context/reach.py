@@ -199,7 +199,7 @@ def measure_reach(
     if len(ids) > LONGEST_STORED:
         raise BadText(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     layers = _layers(model, jnp.asarray(ids), masked, weight)
-    weights = [_weights(attention) for _, attention in standard]
+    weights = [weights_of(attention) for _, attention in standard]
     dense = [density(*on_host((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]
     norms, along = (np.stack(arrays) for arrays in zip(*(parts for _, parts in layers), strict=True))
     return Reach(np.array(dense), norms, along)
@@ -210,8 +210,12 @@ def _standard(model: Transformer) -> list[tuple[Block, Attention]]:
     return [(block, block.attention) for block in blocks(model) if isinstance(block.attention, Attention)]
 
 
-def _weights(attention: Attention) -> tuple[Array, Array]:
-    """Return `W_{V,h}` and `W_{O,h}` of every query head."""
+def weights_of(attention: Attention) -> tuple[Array, Array]:
+    """Return `W_{V,h}` and `W_{O,h}` of every query head.
+
+    Args:
+        attention: a layer's attention.
+    """
     value, output = (
         kernel.astype(computed_in(kernel.dtype))
         for kernel in (attention.value.kernel[...], attention.output.kernel[...])
@@ -252,7 +256,7 @@ def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> lis
 
 
 def _weighed(block: Block, attention: Attention, pattern: Array, x: Array, weight: Weight) -> Written:
-    value, output = _weights(attention)
+    value, output = weights_of(attention)
     norm = None if block.arrangement == "post-norm" else block.norm_1
     values = _of_heads(attention, attention.value(x if norm is None else norm(x)))
     vectors = jnp.einsum("hkd,hdf->hkf", values, output, precision=PRECISION)

@@ -1,6 +1,7 @@
 """Claim: the effect of right against exchanged answers in demonstrations splits exactly over changed parameters.
 
-Beside it stands another claim, of Dherin et al. (2025): that context is a rank-one update of weights.
+Beside it stand another claim, of Dherin et al. (2025), that context is a rank-one update of weights; and the papers'
+on instructions, several steps, and the correlation of the elements of attention's matrix.
 
 Run `make .venv/.smollm2 && python -m experiments.in_context.run`; it writes experiments/results/in_context.json and the
 tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
@@ -32,12 +34,24 @@ from duat_jax.in_context.windows import window, window_losses
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments import smollm2, texts
 from experiments.environment import environment
+from experiments.in_context.contrasts import SENTENCES, measure_pair, measure_sentence
+from experiments.in_context.contrasts_tables import contrasts
+from experiments.in_context.correlation import GROUPS, INPUTS, TEXT, inputs_of, measure_correlation
+from experiments.in_context.correlation import TEXTS as CORRELATED
+from experiments.in_context.correlation import TOKENS as SHORT
+from experiments.in_context.correlation_tables import UNTRAINED, correlation
 from experiments.in_context.gains import count_shared
+from experiments.in_context.instructions import DRAWS as PROMPTS
+from experiments.in_context.instructions import TASKS
 from experiments.in_context.rank_one_identity import measure_closed_form, measure_identity
 from experiments.in_context.rank_one_study import measure_updates
 from experiments.in_context.rank_one_tables import rank_one
 from experiments.in_context.reading import KERNELS, later_half
 from experiments.in_context.report import numbers, page
+from experiments.in_context.whole_answers import DRAWS as ANSWERS
+from experiments.in_context.whole_answers import PAIRS as LONGER
+from experiments.in_context.whole_answers import measure_answers, measure_ledgers
+from experiments.in_context.whole_answers_tables import whole_answers
 from experiments.pages import Fields, cells, write_pages
 
 if TYPE_CHECKING:
@@ -166,6 +180,40 @@ def _rank_one_updates(task: str, draw: int) -> dict[str, Any]:
     return measure_updates(*_model(SMOLLM2), task, _seed(task, draw))
 
 
+def _answers(task: str, draw: int) -> dict[str, Any]:
+    return measure_answers(*_model(SMOLLM2), task, draw)
+
+
+def _answer_ledgers(task: str, draw: int) -> dict[str, Any]:
+    return measure_ledgers(*_model(SMOLLM2), task, draw)
+
+
+def _pair(task: str, draw: int) -> dict[str, Any]:
+    return measure_pair(*_model(SMOLLM2), task, draw)
+
+
+def _sentence(sentence: str) -> dict[str, Any]:
+    return measure_sentence(*_model(SMOLLM2), sentence)
+
+
+@cache
+def _untrained(name: str) -> duat.models.Transformer:
+    return duat.models.Transformer(_model(name)[0].config, rngs=nnx.Rngs(0))
+
+
+@cache
+def _many_texts(name: str) -> np.ndarray:
+    sources = texts.held_out_sources() if name == EMBEDDED else texts.manual()
+    return windows(stream(_model(name)[1], sources), GROUPS * CORRELATED, SHORT, seed=0)
+
+
+def _correlation(name: str, inputs: str, group: int) -> dict[str, list[float]]:
+    model = _untrained(name) if inputs == UNTRAINED else _model(name)[0]
+    ids = _many_texts(name)[group * CORRELATED : (group + 1) * CORRELATED]
+    kind = TEXT if inputs == UNTRAINED else inputs
+    return measure_correlation(model, inputs_of(ids, kind, model.config.vocab, group), group)
+
+
 def _short(account: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the stored fields of a result, with the closed form's parameters summed over its terms."""
     content = account.as_dict()
@@ -203,6 +251,13 @@ def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
             yield _rank_one_updates, (task, draw)
             for name in (SMOLLM2, EMBEDDED):
                 yield from ((piece, (name, task, draw)) for piece in (_rank_one_identity, _rank_one_form))
+    yield from ((_answers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
+    for group in range(GROUPS):
+        for name in (SMOLLM2, EMBEDDED):
+            yield from ((_correlation, (name, inputs, group)) for inputs in (*INPUTS, UNTRAINED))
+    yield from ((_answer_ledgers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
+    yield from ((_pair, (task, draw)) for draw in range(PROMPTS) for task in TASKS)
+    yield from ((_sentence, (sentence,)) for sentence in SENTENCES)
 
 
 def _measure(results: dict[str, Any], limit: int | None) -> None:
@@ -230,8 +285,16 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    tables, updates = page(results), rank_one(results["pieces"])
-    return {"tables": tables, "rank one": updates, **cells(tables), **cells(updates), **numbers(results["pieces"])}
+    pieces = results["pieces"]
+    blocks = {
+        "tables": page(results),
+        "rank one": rank_one(pieces),
+        "whole answers": whole_answers(pieces),
+        "contrasts": contrasts(pieces),
+        "correlation": correlation(pieces),
+    }
+    of_cells = {name: cell for block in blocks.values() for name, cell in cells(block).items()}
+    return blocks | of_cells | numbers(pieces)
 
 
 def main() -> None:

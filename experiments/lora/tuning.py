@@ -50,10 +50,11 @@ class Method(NamedTuple):
 
 ADAPTERS_RATES = 3e-4, 1e-3, 3e-3, 1e-2, 3e-2
 FULL_RATES = 3e-5, 1e-4, 3e-4, 1e-3, 3e-3
+BIASES_RATES = 3e-3, 1e-2, 3e-2, 1e-1, 3e-1
 BIASES, RANKS = "rank 0, biases alone", tuple(f"rank {rank}" for rank in (1, 4, 16, 64))
 IN_MLPS, MATRICES, EVERYTHING = "rank 16, MLPs alone", "full, the same matrices", "full, all parameters"
 METHODS = {
-    BIASES: Method("biases", ADAPTERS_RATES),
+    BIASES: Method("biases", BIASES_RATES),
     **{name: Method("adapters", ADAPTERS_RATES, int(name.removeprefix("rank "))) for name in RANKS},
     IN_MLPS: Method("adapters", ADAPTERS_RATES, 16, MLPS),
     MATRICES: Method("kernels", FULL_RATES),

@@ -6,28 +6,22 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from duat_jax.evaluation.statistics import Estimate
-
-DRAWS = 500
-"""Draws of the bootstrap over texts."""
-
-Resampled = Float[np.ndarray, "draws units"]
-"""The mean ledger over all texts, in the first row, and over each draw of texts."""
+Means = Float[np.ndarray, "rows units"]
+"""The mean ledger over all texts, in the first row, and over all texts but one, for each."""
 
 
-def resampled(ledger: Float[np.ndarray, "texts units"]) -> Resampled:
-    """Return the mean ledger over all texts, and over texts drawn with replacement, the same for all ledgers.
+def means_of(ledger: Float[np.ndarray, "texts units"]) -> Means:
+    """Return the mean ledger over all texts, and without each text.
 
     Args:
         ledger: the part of every unit in each text's change.
     """
-    texts = len(ledger)
-    counts = np.random.default_rng(0).multinomial(texts, np.full(texts, 1 / texts), DRAWS)
-    return np.concatenate([np.ones((1, texts)), counts]) @ ledger / texts
+    mean, texts = ledger.mean(0), len(ledger)
+    return np.concatenate([mean[None], (texts * mean - ledger) / (texts - 1)])
 
 
-def rank_correlation(ledger: Resampled, other: Resampled) -> Float[np.ndarray, "draws"]:
-    """Return Spearman's rank correlation of two ledgers, for every draw.
+def rank_correlation(ledger: Means, other: Means) -> Float[np.ndarray, "rows"]:
+    """Return Spearman's rank correlation of two ledgers, for every row.
 
     Args:
         ledger: the parts of all units.
@@ -38,8 +32,8 @@ def rank_correlation(ledger: Resampled, other: Resampled) -> Float[np.ndarray, "
     return (first * second).sum(1) / np.sqrt((first**2).sum(1) * (second**2).sum(1))
 
 
-def overlap(ledger: Resampled, other: Resampled) -> Float[np.ndarray, "draws"]:
-    """Return the shared fraction of two ledgers, each divided by the sum of its parts' sizes, for every draw.
+def overlap(ledger: Means, other: Means) -> Float[np.ndarray, "rows"]:
+    """Return the shared fraction of two ledgers, each divided by the sum of its parts' sizes, for every row.
 
     It is `1 − ½ Σ |a − b|`: 1 for ledgers that are proportional, 0 if no unit has parts of one sign in both.
 
@@ -51,7 +45,7 @@ def overlap(ledger: Resampled, other: Resampled) -> Float[np.ndarray, "draws"]:
     return 1 - np.abs(first - second).sum(1) / 2
 
 
-def shuffled(ledger: Resampled, layers: int, seed: int = 0) -> Resampled:
+def shuffled(ledger: Means, layers: int, seed: int = 0) -> Means:
     """Return a ledger with its parts in a random order within each layer.
 
     Args:
@@ -64,15 +58,17 @@ def shuffled(ledger: Resampled, layers: int, seed: int = 0) -> Resampled:
     return ledger[:, np.concatenate(order)]
 
 
-def agreements(pairs: Sequence[tuple[Resampled, Resampled]]) -> dict[str, list[float]]:
-    """Return the means over pairs of ledgers of both measures, each with its interval over texts.
+def agreements(pairs: Sequence[tuple[Means, Means]]) -> dict[str, list[float]]:
+    """Return the means over pairs of ledgers of both measures, each with its interval over texts, by the jackknife.
+
+    A bootstrap would draw texts twice, so that resampled ledgers agreed less than the ledgers themselves.
 
     Args:
         pairs: the pairs.
     """
     found = {}
     for name, measure in (("rank correlation", rank_correlation), ("overlap", overlap)):
-        means = np.mean([measure(*pair) for pair in pairs], 0)
-        estimate = Estimate(means[0], *np.quantile(means[1:], (0.025, 0.975)))
-        found[name] = [round(float(number), 4) for number in estimate]
+        value, *without = np.mean([measure(*pair) for pair in pairs], 0)
+        reach = 1.96 * np.std(without) * np.sqrt(len(without) - 1)
+        found[name] = [round(float(number), 4) for number in (value, value - reach, value + reach)]
     return found

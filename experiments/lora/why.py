@@ -21,7 +21,7 @@ from duat_jax.lora.parameters import moved_between
 from duat_jax.models.transformer import Transformer
 from experiments.environment import environment
 from experiments.lora import anatomy, tuning
-from experiments.lora.agreement import Resampled, agreements, resampled, shuffled
+from experiments.lora.agreement import Means, agreements, means_of, shuffled
 from experiments.lora.tuning import EVERYTHING, IN_MLPS, LENGTH, MATRICES, METHODS, RANKS, TASKS, TESTED, Task
 from experiments.lora.why_report import numbers
 from experiments.pages import Fields, write_pages
@@ -94,16 +94,21 @@ class Case:
         at = rates.index(self.rate(name))
         return rates[at - 1] if at else None
 
+    def between(self, name: str) -> list[float]:
+        """Return two learning rates between a method's best one and the one before, in equal ratios."""
+        lower, best = self.lower(name), self.rate(name)
+        return [] if lower is None else [float(f"{lower * (best / lower) ** (i / 3):.2g}") for i in (1, 2)]
+
     def trained(self, name: str, rate: float, seed: int) -> Found:
         """Return everything that is measured on a trained model."""
         return self.journal.once(f"{name}, rate {rate}, seed {seed}", partial(self._measure, name, rate, seed))
 
-    def ledgers(self, name: str, units: str, rate: float | None = None) -> dict[int, Resampled]:
-        """Return the ledgers of the models of all seeds, resampled over texts, at the best rate or another one."""
+    def ledgers(self, name: str, units: str, rate: float | None = None) -> dict[int, Means]:
+        """Return the ledgers of all seeds, as means over texts and without each, at the best rate or another one."""
         found = {}
         for seed in SEEDS:
             with np.load(self._file(name, rate or self.rate(name), seed)) as file:
-                found[seed] = resampled(file[units])
+                found[seed] = means_of(file[units])
         return found
 
     def _rates(self, name: str) -> tuple[float, ...]:
@@ -209,6 +214,10 @@ def measure(case: Case, other: Callable[[], Case] | None) -> Found:
             "tried": case.tried(name),
             "seeds": [case.trained(name, case.rate(name), seed) for seed in SEEDS],
             "lower": [] if lower is None else [case.trained(name, lower, seed) for seed in SEEDS],
+            "between": [
+                [case.trained(name, rate, seed) for seed in SEEDS]
+                for rate in (case.between(name) if name == EVERYTHING else [])
+            ],
         }
     found["agreement"] = {
         units: {
@@ -222,16 +231,19 @@ def measure(case: Case, other: Callable[[], Case] | None) -> Found:
 
 def _compared(
     case: Case, other: Callable[[], Case] | None, units: str
-) -> Iterator[tuple[str, list[tuple[Resampled, Resampled]]]]:
-    """Yield pairs of ledgers, the second one of full fine-tuning of the same matrices by another seed."""
+) -> Iterator[tuple[str, list[tuple[Means, Means]]]]:
+    """Yield pairs of ledgers, all but those named so with full fine-tuning of the same matrices by another seed."""
     full = case.ledgers(MATRICES, units)
     layers, lower = case.model.config.layers, case.lower(MATRICES)
 
-    def with_full(of: dict[int, Resampled]) -> list[tuple[Resampled, Resampled]]:
-        return [(of[seed], full[another]) for seed in SEEDS for another in SEEDS if another != seed]
+    def across(of: dict[int, Means], other: dict[int, Means]) -> list[tuple[Means, Means]]:
+        return [(of[seed], other[another]) for seed in SEEDS for another in SEEDS if another != seed]
 
+    with_full = partial(across, other=full)
     for name in (MATRICES, EVERYTHING, *RANKS):
         yield name, with_full(case.ledgers(name, units))
+    of_rank_16 = case.ledgers(OF_RANK_16, units)
+    yield f"{OF_RANK_16}, with itself (added afterwards)", across(of_rank_16, of_rank_16)
     if lower is not None:
         yield f"{MATRICES}, a lower rate", with_full(case.ledgers(MATRICES, units, lower))
     if other is not None:
@@ -239,7 +251,7 @@ def _compared(
         yield f"{MATRICES}, on the other task", [(one, of) for one in elsewhere.values() for of in full.values()]
     step = anatomy.first_step(case.model, jnp.asarray(case.task.train[:64]), case.counted)[units]
     yield "first step of Adam, no training", [(np.tile(step, (len(of), 1)), of) for of in full.values()]
-    mixed = {seed: shuffled(of, layers) for seed, of in case.ledgers(OF_RANK_16, units).items()}
+    mixed = {seed: shuffled(of, layers) for seed, of in of_rank_16.items()}
     yield f"{OF_RANK_16}, shuffled within layers", with_full(mixed)
 
 

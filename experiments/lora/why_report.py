@@ -56,13 +56,13 @@ def _ratio(of: np.ndarray, to: np.ndarray) -> Estimate:
 
 
 def _of_full_at_equal_learning(measured: Measured, name: str) -> str:
-    """Return what full fine-tuning forgets where it has learned as much, between no training and two learning rates."""
+    """Return what full fine-tuning forgets where it has learned as much, between no training and some rates."""
     full = measured["methods"][EVERYTHING]
     if name == EVERYTHING or not full["lower"]:
         return ""
     base = measured["base"]
     known = [learned(measured, name)]
-    for seeds in (full["lower"], full["seeds"]):
+    for seeds in (full["lower"], *full["between"], full["seeds"]):
         known += [
             np.array(base["loss"]) - _texts(seeds, "loss"),
             _texts(seeds, "original") - np.array(base["original"]),
@@ -70,11 +70,13 @@ def _of_full_at_equal_learning(measured: Measured, name: str) -> str:
 
     def interpolated(means: np.ndarray) -> np.ndarray:
         rows = np.atleast_2d(means)
-        found = [np.interp(at, [0, low, high], [0, lost, most]) for at, low, lost, high, most in rows]
+        found = []
+        for at, *points in rows:
+            reached, lost = zip((0, 0), *sorted(zip(points[::2], points[1::2], strict=True)), strict=True)
+            found.append(np.interp(at, reached, lost))
         return np.array(found) if means.ndim > 1 else found[0]
 
-    low, high = known[1].mean(), known[3].mean()
-    if not 0 < low < high or known[0].mean() > high:
+    if known[0].mean() > max(of.mean() for of in known[1::2]):
         return "it learned less"
     return interval(bootstrap(np.stack(known, -1), interpolated), 3, "+")
 
@@ -246,6 +248,7 @@ def numbers(results: dict[str, Measured]) -> Fields:
             fields |= cells("\n".join([f"# {task}: {title}", "", *lines, ""]))
         seeds = [seed for method in measured["methods"].values() for seed in method["seeds"]]
         texts = len(measured["base"]["loss"])
+        lower = measured["methods"][EVERYTHING]["lower"]
         fields |= {
             f"{task}: texts": str(texts),
             f"{task}: loss before": f"{np.mean(measured['base']['loss']):.3f}",
@@ -255,6 +258,11 @@ def numbers(results: dict[str, Measured]) -> Fields:
             f"{task}: ledgers that hold": f"{sum(seed['ledger holds'] for seed in seeds):,}",
             f"{task}: ledger error": f"{max(seed['ledger error'] for seed in seeds):.0e}",
         }
+        if lower:
+            fall = np.array(measured["base"]["loss"]) - _texts(lower, "loss")
+            rise = _texts(lower, "original") - np.array(measured["base"]["original"])
+            fields[f"{task}: learned at a lower rate"] = interval(_ratio(fall, learned(measured, EVERYTHING)), 1)
+            fields[f"{task}: forgotten at a lower rate"] = interval(rise, 3, "+")
     return fields
 
 

@@ -18,7 +18,7 @@ from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
 from experiments.lora import anatomy, tuning, why
-from experiments.lora.agreement import agreements, overlap, rank_correlation, resampled, shuffled
+from experiments.lora.agreement import agreements, means_of, overlap, rank_correlation, shuffled
 from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, METHODS, Method, Task
 from experiments.lora.why_report import numbers
 
@@ -207,8 +207,9 @@ def test_tasks_keep_what_is_tested_out_of_training():
 def test_agreement_of_ledgers():
     draw = np.random.default_rng(0)
     ledger, other = draw.standard_normal((2, 5, 12))
-    first, second = resampled(ledger), resampled(other)
+    first, second = means_of(ledger), means_of(other)
     near(first[0], ledger.mean(0), within=1e-12)
+    near(first[2], np.delete(ledger, 1, 0).mean(0), within=1e-12)
     near(rank_correlation(first, second)[0], spearmanr(ledger.mean(0), other.mean(0)).statistic, within=1e-12)
     near(overlap(first, 3 * first), 1, within=1e-12)
     near(overlap(first, -first), 0, within=1e-12)

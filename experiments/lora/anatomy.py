@@ -19,8 +19,10 @@ KINDS = "query", "key", "value", "output", "input", "output of the MLP"
 """The matrices of a layer, in their order in a ledger."""
 OTHERS = "biases", "norms", "embeddings"
 RANKS = 1, 2, 4, 8, 16, 32, 64, 128
-TOP, REST, SHRUNK = "largest singular values", "the rest", "all of it, as small"
-CUTS = TOP, REST, SHRUNK
+TOP, REST, SHRUNK, SCALED = "largest singular values", "the rest", "all of it, same norm", "all of it, same projection"
+CUTS = TOP, REST, SHRUNK, SCALED
+"""What is kept of a change: by rank; or the whole, times a factor by which it has the norm of the largest singular
+values' part, or, on itself, the projection of that part."""
 
 
 class Ledger(NamedTuple):
@@ -162,7 +164,7 @@ def truncations(
         for path, (left, values, right) in decomposed.items():
             top, whole = ((left[:, :r] * values[:r]) @ right[:r] for r in (rank, len(values)))
             share = np.linalg.norm(top) / np.linalg.norm(whole)
-            for cut, change in zip(CUTS, (top, whole - top, share * whole), strict=True):
+            for cut, change in zip(CUTS, (top, whole - top, share * whole, share**2 * whole), strict=True):
                 kept[cut][path] = before[path] + jnp.asarray(change, before[path].dtype)
         for cut in CUTS:
             found = text_losses(replaced(base, kept[cut]), jnp.asarray(ids), counted)

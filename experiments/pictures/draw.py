@@ -164,8 +164,8 @@ def draw_lora_why(numbers: Numbers) -> Figure:
     Args:
         numbers: by panel and task, estimates in percent.
     """
-    figure = Figure(figsize=(9.6, 3.2))
-    learned, cut, ladder = figure.subplots(1, 3, width_ratios=[3, 2.4, 3])
+    figure = Figure(figsize=(9.8, 3.2))
+    learned, cut, ladder = figure.subplots(1, 3)
     for i, (task, colour) in enumerate(zip(numbers["learned"], (OURS, OTHER), strict=True)):
         for axes, panel in ((learned, "learned"), (ladder, "ladder")):
             values = np.array(list(numbers[panel][task].values()))

@@ -97,9 +97,16 @@ def test_a_change_of_full_rank_is_cut_to_nothing_and_to_all(monkeypatch):
     tuned = moved(("kernel",))
     monkeypatch.setattr(anatomy, "RANKS", (1, FEATURES))
     found = anatomy.truncations(model(), tuned, IDS, COUNTED)
-    for cut, at in ((anatomy.TOP, losses(tuned)), (anatomy.SHRUNK, losses(tuned)), (anatomy.REST, losses(model()))):
+    for cut in anatomy.CUTS:
+        at = losses(model() if cut == anatomy.REST else tuned)
         near(found[cut][str(FEATURES)], at, within=1e-5)
     assert far(found[anatomy.TOP]["1"], losses(tuned), by=1e-3)
+    before, by_hand = tuning.kernels_of(model()), {}
+    for path, change in anatomy.changes(model(), tuned).items():
+        left, values, right = np.linalg.svd(change)
+        top = values[0] * np.outer(left[:, 0], right[0])
+        by_hand[path] = before[path] + change * (top * change).sum() / (change * change).sum()
+    near(found[anatomy.SCALED]["1"], losses(tuning.replaced(model(), by_hand)), within=1e-5)
     assert max(of["energy"] for of in anatomy.ranks_of(model(), tuned)) <= FEATURES
 
 

@@ -21,7 +21,7 @@ OTHERS = "biases", "norms", "embeddings"
 RANKS = 1, 2, 4, 8, 16, 32, 64, 128
 TOP, REST, SHRUNK, SCALED = "largest singular values", "the rest", "all of it, same norm", "all of it, same projection"
 CUTS = TOP, REST, SHRUNK, SCALED
-"""What is kept of a change: by rank; or the whole, times a factor by which it has the norm of the largest singular
+"""The kept part of a change: by rank; or the whole, times a factor by which it has the norm of the largest singular
 values' part, or, on itself, the projection of that part."""
 
 

@@ -29,7 +29,7 @@ TESTED, TRAINED = 48, 600
 MLPS = ("c_fc", "mlp.c_proj")
 
 Weights = dict[str, Any]
-"""What is trained, by name: arrays, or pairs of factors."""
+"""Trained numbers by name: arrays, or pairs of factors."""
 
 
 class Method(NamedTuple):
@@ -60,7 +60,7 @@ METHODS = {
     MATRICES: Method("kernels", FULL_RATES),
     EVERYTHING: Method("everything", FULL_RATES),
 }
-"""What is compared. Ranks are of the same 24 stored matrices that `MATRICES` trains whole."""
+"""The compared methods. Ranks are of the same 24 stored matrices that `MATRICES` trains whole."""
 
 
 class Task(NamedTuple):

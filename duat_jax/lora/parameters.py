@@ -60,17 +60,35 @@ def moved_parameters(
 
     Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
     """
+    base, adapted = (adapt(model, scaled(adapters, by)) for by in (0, 1))
+    return moved_between(base, adapted, inputs, samples=samples, seed=seed)
+
+
+def moved_between(
+    base: Transformer, changed: Transformer, inputs: "OneInput", *, samples: int = 16, seed: int = 0
+) -> Moved:
+    """Return the relative change of every parameter of a text's closed form from one model to another.
+
+    Args:
+        base: the first model.
+        changed: a model of the same shapes with other weights.
+        inputs: as for `moved_parameters`.
+        samples: as for `moved_parameters`.
+        seed: as for `moved_parameters`.
+
+    Raises:
+        BadText: if the text isn't valid for the model.
+    """
     problems: list[str] = []
-    text = checked_input(model.config, inputs, "the text", problems)
+    text = checked_input(base.config, inputs, "the text", problems)
     if problems:
         raise BadText("; ".join(problems))
-    shape = jax.eval_shape(lambda inputs: model.embed(inputs.given, inputs.segments), text)
+    shape = jax.eval_shape(lambda inputs: base.embed(inputs.given, inputs.segments), text)
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)
-    width = (shape.shape[0], model.config.state_features)
+    width = (shape.shape[0], base.config.state_features)
     u = jax.random.rademacher(keys[1], (samples, *width), shape.dtype)
-    runs = [_applied(adapt(model, scaled(adapters, by)), text, z, u) for by in (0, 1)]
-    return on_host(_moved(*runs))
+    return on_host(_moved(*(_applied(model, text, z, u) for model in (base, changed))))
 
 
 class _Applied(NamedTuple):

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from experiments.pages import fields_of
+from experiments.lora.why_report import curves
+from experiments.pages import fields_of, kept
 
 Numbers = dict[str, Any]
 """Numbers of a picture by name, or estimates with the ends of their intervals."""
@@ -117,6 +118,11 @@ MISSES = "the adapters' column misses", "first order", "each alone, summed"
 def lora() -> Numbers:
     """Return by how much three simpler accounts miss the change that adapters make."""
     return {column: _of("lora", f"What misses the change / {{}} / {column}", ADAPTERS) for column in MISSES}
+
+
+def lora_why() -> Numbers:
+    """Return what methods learn, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
+    return curves(kept("lora_why")["tasks"])
 
 
 PARAMETERS = {

@@ -44,14 +44,17 @@ PICTURES = {
 }
 """The picture of every page of results, by the name of the page."""
 
+FURTHER = {"lora-why": Picture(numbers.lora_why, draw.draw_lora_why)}
+"""Pictures further down on a page, by their own names."""
+
 
 def path(page: str) -> Path:
     """Return the file of a page's picture.
 
     Args:
-        page: the name of the page.
+        page: the name of the page, or of a further picture.
     """
-    return FOLDER / f"{page}-answer.png"
+    return FOLDER / (f"{page}.png" if page in FURTHER else f"{page}-answer.png")
 
 
 def digest(page: str) -> str:
@@ -60,7 +63,7 @@ def digest(page: str) -> str:
     Args:
         page: the name of the page.
     """
-    return hashlib.sha256(json.dumps(PICTURES[page].numbers()).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps((PICTURES | FURTHER)[page].numbers()).encode()).hexdigest()[:16]
 
 
 def kept_digest(page: str) -> str | None:
@@ -77,7 +80,7 @@ def kept_digest(page: str) -> str | None:
 
 def write_pictures() -> None:
     """Draw every picture whose numbers changed."""
-    for page, picture in PICTURES.items():
+    for page, picture in (PICTURES | FURTHER).items():
         if kept_digest(page) != digest(page):
             metadata = {"Source": digest(page), "Software": None}
             picture.draw(picture.numbers()).savefig(path(page), dpi=110, metadata=metadata)

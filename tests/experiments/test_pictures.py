@@ -7,7 +7,7 @@ import yaml
 from shown_pages import ROOT
 
 from experiments.pages import MARK
-from experiments.pictures.run import PICTURES, digest, kept_digest
+from experiments.pictures.run import FURTHER, PICTURES, digest, kept_digest
 
 SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
@@ -32,6 +32,6 @@ def test_every_picture_has_its_page():
     assert sorted(f"{page}.md" for page in PICTURES) == sorted(RESULTS)
 
 
-@pytest.mark.parametrize("page", PICTURES)
+@pytest.mark.parametrize("page", PICTURES | FURTHER)
 def test_a_picture_shows_the_kept_results(page):
     assert kept_digest(page) == digest(page), "`make pages` draws it again"

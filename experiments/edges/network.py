@@ -8,8 +8,11 @@ and the logits. With `h_s` sent by a sender and `c_s` what it sends on the corru
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.models.config import Config
@@ -17,9 +20,13 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.linear import PRECISION, Linear, alike
 from duat_jax.nn.pattern import attention_mask, attention_pattern
+from duat_jax.nn.scanned_stack import ScannedStack
 
-Receive = Callable[[slice, Float[Array, "senders tokens features"]], Float[Array, "receivers tokens features"]]
-"""From the numbers of some receivers, and what the senders before them have sent, to the stream that each reads."""
+STANDARD = ("pre-norm", "standard", False, False)
+"""Arrangement, attention, whether outputs are normalised, and whether heads may attend to nothing."""
+
+Receive = Callable[[Float[Array, "senders tokens features"], Any], Float[Array, "receivers tokens features"]]
+"""From what has been sent so far, zeros for later senders, and what is given for some receivers, to their streams."""
 
 
 def edges_of(config: Config) -> Bool[np.ndarray, "receivers senders"]:
@@ -37,35 +44,40 @@ def edges_of(config: Config) -> Bool[np.ndarray, "receivers senders"]:
 
 
 def run(
-    model: Transformer, x: Float[Array, "tokens features"], receive: Receive
+    model: Transformer, x: Float[Array, "tokens features"], receive: Receive, given: Any
 ) -> tuple[Float[Array, "features"], Float[Array, "senders tokens features"]]:
     """Return the state from which the next token's logits are read, and what every part has sent.
 
     Args:
-        model: a model of pre-norm blocks with standard attention, whose outputs aren't normalised.
+        model: a model whose layers are the steps of one loop: pre-norm blocks with standard attention, whose outputs
+            aren't normalised.
         x: the embeddings of a text.
         receive: gives the streams of receivers.
+        given: what it is given for each receiver, arrays `[receivers, ...]`.
 
     Raises:
         ValueError: if the model has other blocks.
     """
-    for block in model.config.blocks:
-        if (block.arrangement, block.attention, block.output_norms, block.sinks) != (
-            "pre-norm",
-            "standard",
-            False,
-            False,
-        ):
-            raise ValueError("edges are those of pre-norm blocks: give a model such as GPT-2 or Llama")
-    sent, first = model.first(x)[None], 0
-    for block in model.stack.blocks:
-        count = block.attention.heads + 2 * block.attention.key_value_heads
-        read = block.norm_1(receive(slice(first, first + count), sent))
-        sent = jnp.concatenate([sent, block.scale * of_heads(block.attention, read)])
-        read = block.norm_2(receive(slice(first + count, first + count + 1), sent))
-        sent = jnp.concatenate([sent, block.scale * block.mlp(read)])
-        first += count + 1
-    (last,) = receive(slice(first, first + 1), sent)
+    config, layers = model.config.blocks[0], model.config.layers
+    alike = isinstance(model.stack, ScannedStack) and len(model.stack.repeated) == 1 and not model.stack.rest
+    if not alike or (config.arrangement, config.attention, config.output_norms, config.sinks) != STANDARD:
+        raise ValueError("edges are those of equal pre-norm blocks: give a model such as GPT-2, loaded as a loop")
+    structure, state = nnx.split(model.stack.repeated[0])
+    senders = config.heads + 1
+    sent = jnp.zeros((1 + layers * senders, *x.shape), x.dtype).at[0].set(model.first(x))
+
+    def layer(sent: Array, of_layer: Any) -> tuple[Array, None]:
+        number, state, given = of_layer
+        block: Any = nnx.merge(structure, state)
+        first = 1 + number * senders
+        read = block.norm_1(receive(sent, jax.tree.map(lambda rows: rows[:-1], given)))
+        sent = lax.dynamic_update_slice_in_dim(sent, block.scale * of_heads(block.attention, read), first, 0)
+        read = block.norm_2(receive(sent, jax.tree.map(lambda rows: rows[-1:], given)))
+        return lax.dynamic_update_slice_in_dim(sent, block.scale * block.mlp(read), first + senders - 1, 0), None
+
+    of_layers = jax.tree.map(lambda rows: rows[:-1].reshape(layers, -1, *rows.shape[1:]), given)
+    sent, _ = lax.scan(layer, sent, (jnp.arange(layers), state, of_layers))
+    (last,) = receive(sent, jax.tree.map(lambda rows: rows[-1:], given))
     return model.head.states(last if model.final_norm is None else model.final_norm(last))[-1], sent
 
 
@@ -110,6 +122,10 @@ def _difference(model: Transformer, state: Array, right: Any, wrong: Any) -> Flo
     return logits[right] - logits[wrong]
 
 
+def _summed(sent: Array, added: Array) -> Array:
+    return sent.sum(0) + added
+
+
 def sent_by(model: Transformer, x: Float[Array, "tokens features"]) -> Float[Array, "senders tokens features"]:
     """Return what every part sends on a text.
 
@@ -117,11 +133,7 @@ def sent_by(model: Transformer, x: Float[Array, "tokens features"]) -> Float[Arr
         model: the model.
         x: the embeddings of the text.
     """
-    return run(model, x, lambda receivers, sent: _to_each(sent.sum(0), receivers))[1]
-
-
-def _to_each(stream: Array, receivers: slice) -> Array:
-    return jnp.broadcast_to(stream, (receivers.stop - receivers.start, *stream.shape))
+    return run(model, x, _summed, jnp.zeros((len(edges_of(model.config)), *x.shape), x.dtype))[1]
 
 
 def with_mask(
@@ -141,18 +153,21 @@ def with_mask(
         wrong: the wrong answer.
     """
     edges = edges_of(model.config)
+    streams = _weighted(jnp.asarray(edges, x.dtype), corrupted)
+
+    def receive(sent: Array, given: tuple[Array, Array]) -> Array:
+        mask, stream = given
+        return stream + _weighted(mask, sent - corrupted)
 
     def number(mask: Array) -> Array:
         dense = jnp.zeros(edges.shape, mask.dtype).at[np.nonzero(edges)].set(mask)
-
-        def receive(receivers: slice, sent: Array) -> Array:
-            before = corrupted[: len(sent)]
-            live = dense[receivers, : len(sent)]
-            return before.sum(0) + jnp.einsum("rs,std->rtd", live, sent - before, precision=PRECISION)
-
-        return _difference(model, run(model, x, receive)[0], right, wrong)
+        return _difference(model, run(model, x, receive, (dense, streams))[0], right, wrong)
 
     return number
+
+
+def _weighted(weights: Array, sent: Array) -> Float[Array, "receivers tokens features"]:
+    return jnp.einsum("rs,std->rtd", weights, sent, precision=PRECISION)
 
 
 def with_added(model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""]) -> Callable[[Any], Float[Array, ""]]:
@@ -163,11 +178,4 @@ def with_added(model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""])
         right: the right answer.
         wrong: the wrong answer.
     """
-
-    def number(given: tuple[Array, Array]) -> Array:
-        x, added = given
-        return _difference(
-            model, run(model, x, lambda receivers, sent: sent.sum(0) + added[receivers])[0], right, wrong
-        )
-
-    return number
+    return lambda given: _difference(model, run(model, given[0], _summed, given[1])[0], right, wrong)

@@ -40,7 +40,7 @@ RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/result
 NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
 KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
 """Tasks whose circuits of neurons had been seen when the first method was chosen; edges of none had been scored."""
-PROMPTS, SEED, DRAWS = 32, 2, 10_000
+PROMPTS, SEED, DRAWS = 20, 2, 10_000
 DIGITS = 5
 
 Scores = Callable[[Transformer, Prompt], Float[Array, "edges"]]
@@ -255,7 +255,7 @@ def fields(results: dict[str, Any]) -> Fields:
 def main() -> None:
     """Run the tasks that aren't kept, store the results, and write the page."""
     keep_compiled()
-    model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
+    model, tokenizer = duat.load(smollm2.path(), scanned=True), duat.load_tokenizer(smollm2.path())
     WORK.mkdir(parents=True, exist_ok=True)
     asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
     journal = Journal(WORK / "edges", {"asked": asked})

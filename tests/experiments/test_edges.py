@@ -19,7 +19,7 @@ PROMPT = Prompt(jnp.array([5, 9, 14, 3, 8]), jnp.array([5, 30, 14, 3, 8]), jnp.a
 @pytest.fixture(scope="module", params=["gpt2", "llama", "qwen3"])
 def model(request):
     """A model with biases, one with fewer keys than queries, one whose queries and keys are normalised."""
-    return duat.load(GOLDEN / request.param, dtype="float64")
+    return duat.load(GOLDEN / request.param, dtype="float64", scanned=True)
 
 
 def masked(model):
@@ -78,13 +78,13 @@ def test_the_texts_secant_into_the_logits_sums_to_the_difference(model):
 
 
 def test_other_blocks_are_refused():
-    model = duat.load(GOLDEN / "bert")
-    with pytest.raises(ValueError, match="pre-norm"):
-        network.sent_by(model, model.embed(jnp.array([1, 2, 3])))
+    for model in (duat.load(GOLDEN / "bert", scanned=True), duat.load(GOLDEN / "gpt2")):
+        with pytest.raises(ValueError, match="pre-norm"):
+            network.sent_by(model, model.embed(jnp.array([1, 2, 3])))
 
 
 def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
-    model, tokenizer = duat.load(), duat.load_tokenizer()
+    model, tokenizer = duat.load(scanned=True), duat.load_tokenizer()
     with pytest.MonkeyPatch.context() as patch:
         methods = {name: study.METHODS[name] for name in (study.OURS, "gradient x change", "random")}
         patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})

@@ -59,10 +59,14 @@ def run(
         ValueError: if the model has other blocks.
     """
     config, layers = model.config.blocks[0], model.config.layers
-    alike = isinstance(model.stack, ScannedStack) and len(model.stack.repeated) == 1 and not model.stack.rest
-    if not alike or (config.arrangement, config.attention, config.output_norms, config.sinks) != STANDARD:
+    stack = model.stack
+    if (
+        not isinstance(stack, ScannedStack)
+        or len(stack.repeated) + len(stack.rest) > 1
+        or (config.arrangement, config.attention, config.output_norms, config.sinks) != STANDARD
+    ):
         raise ValueError("edges are those of equal pre-norm blocks: give a model such as GPT-2, loaded as a loop")
-    structure, state = nnx.split(model.stack.repeated[0])
+    structure, state = nnx.split(stack.repeated[0])
     senders = config.heads + 1
     sent = jnp.zeros((1 + layers * senders, *x.shape), x.dtype).at[0].set(model.first(x))
 

@@ -1,0 +1,278 @@
+"""Question: which scores of edges find the smallest circuits that keep a task's effect?
+
+Run `make edges`; it writes experiments/results/edges.json and the tables in docs/circuits.md, whose section on edges
+states beforehand what decides.  A task that a killed run has finished isn't run again.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.attribution.masks import FIRST, integrated_gradients, largest, parts_of_secant, scaled_below
+from duat_jax.attribution.unit_values import mean_over_steps
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation import circuit_curve
+from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
+from duat_jax.evaluation.circuits import top
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.statistics import Estimate
+from duat_jax.forms.secant import secant
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import Prompt, differences, draw
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import PRECISION
+from experiments import smollm2
+from experiments.edges.network import edges_of, sent_by, with_added, with_mask
+from experiments.environment import environment
+from experiments.pages import Fields, cells, table, write_pages
+
+RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/results/work")
+NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
+KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
+"""Tasks whose circuits of neurons had been seen when the first method was chosen; edges of none had been scored."""
+PROMPTS, SEED, DRAWS = 20, 2, 10_000
+DIGITS = 5
+
+Scores = Callable[[Transformer, Prompt], Float[Array, "edges"]]
+"""From a model and one prompt to the score of each edge."""
+
+
+def _over_masks(scorer: Callable[[Callable[[Array], Array], Array, Array], Array], *, again: bool = False) -> Scores:
+    """Return the scores by a function of two masks; `again` with the largest live, all others scored once more."""
+
+    def scores(model: Transformer, prompt: Prompt) -> Array:
+        x, corrupted = model.embed(prompt.clean), sent_by(model, model.embed(prompt.corrupted))
+        number = with_mask(model, x, corrupted, prompt.right, prompt.wrong)
+        ones = jnp.ones(np.count_nonzero(edges_of(model.config)), x.dtype)
+        first = scorer(number, ones, jnp.zeros_like(ones))
+        if not again:
+            return first
+        kept = largest(first[None, None], FIRST, jnp.ones(1, bool))[0, 0]
+        smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
+        return jnp.where(kept, first, scaled_below(scorer(number, ones, kept), smallest))
+
+    return scores
+
+
+def _of_texts(coefficient: Callable[[Callable[[Any], Array], Array, Array, Array], Array]) -> Scores:
+    """Return the scores `⟨C_r, h_s - c_s⟩`, with each receiver's coefficient `C_r` from runs on texts."""
+
+    def scores(model: Transformer, prompt: Prompt) -> Array:
+        edges = edges_of(model.config)
+        x, y = model.embed(prompt.clean), model.embed(prompt.corrupted)
+        change = sent_by(model, x) - sent_by(model, y)
+        nothing = jnp.zeros((len(edges), *x.shape), x.dtype)
+        of_receivers = coefficient(with_added(model, prompt.right, prompt.wrong), x, y, nothing)
+        return jnp.einsum("rtd,std->rs", of_receivers, change, precision=PRECISION)[np.nonzero(edges)]
+
+    return scores
+
+
+def _gradient(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array) -> Array:
+    return jax.grad(lambda added: number((x, added)))(nothing)
+
+
+def _mean_gradient(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array, *, steps: int) -> Array:
+    return mean_over_steps(steps, x.dtype, lambda t: _gradient(number, y + t * (x - y), y, nothing))
+
+
+def _multiplier(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array) -> Array:
+    return secant(number)((x, nothing), (y, nothing)).multiplier[1]
+
+
+def _random(model: Transformer, prompt: Prompt) -> Array:
+    key = jax.random.fold_in(jax.random.key(0), jnp.polyval(prompt.clean, 31))
+    return jax.random.normal(key, (np.count_nonzero(edges_of(model.config)),))
+
+
+OURS = "secant over masks, twice"
+METHODS: dict[str, tuple[Scores, int]] = {
+    OURS: (_over_masks(parts_of_secant, again=True), 8),
+    "secant over masks": (_over_masks(parts_of_secant), 5),
+    "integrated gradients over masks, 2 steps": (_over_masks(partial(integrated_gradients, steps=2)), 7),
+    "gradient at half masks, twice": (_over_masks(partial(integrated_gradients, steps=1), again=True), 7),
+    "integrated gradients over masks, 5 steps": (_over_masks(partial(integrated_gradients, steps=5)), 16),
+    "secant": (_of_texts(_multiplier), 4),
+    "gradient x change": (_of_texts(_gradient), 4),
+    "integrated gradients, 2 steps": (_of_texts(partial(_mean_gradient, steps=2)), 8),
+    "integrated gradients, 5 steps": (_of_texts(partial(_mean_gradient, steps=5)), 17),
+    "random": (_random, 0),
+}
+"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
+
+
+@partial(jax.jit, static_argnames="scores")
+def scored(scores: Scores, model: Transformer, prompt: Prompt) -> Float[Array, "edges"]:
+    """Return the score of each edge.
+
+    Args:
+        scores: the scores of a method.
+        model: the model.
+        prompt: one prompt.
+    """
+    return scores(model, prompt)
+
+
+@jax.jit
+def kept(model: Transformer, prompt: Prompt, live: Float[Array, "runs edges"]) -> Float[Array, "runs"]:
+    """Return the logit difference with only some edges live, and what others carry taken from the corrupted text.
+
+    Args:
+        model: the model.
+        prompt: one prompt.
+        live: one where an edge is live, in each run.
+    """
+    x, corrupted = model.embed(prompt.clean), sent_by(model, model.embed(prompt.corrupted))
+    return jax.lax.map(with_mask(model, x, corrupted, prompt.right, prompt.wrong), live)
+
+
+def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
+    """Return the logit differences of every method on one task."""
+    began = time.perf_counter()
+    drawn = draw(model, tokenizer, task, count, seed=SEED)
+    clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, drawn.prompts))
+    runs: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+    for i in range(count):
+        prompt = row(drawn.prompts, i)
+        for method, (scores, _) in METHODS.items():
+            live = jnp.asarray(top(np.asarray(scored(scores, model, prompt))), jnp.float32)
+            runs[method].append(np.round(kept(model, prompt, live), DIGITS).tolist())
+    return {
+        "prompts": count,
+        "tokens": drawn.prompts.clean.shape[1],
+        "example": drawn.cases[0]._asdict(),
+        "seconds": time.perf_counter() - began,
+        "clean": np.round(clean, DIGITS).tolist(),
+        "corrupted": np.round(corrupted, DIGITS).tolist(),
+        "runs": runs,
+    }
+
+
+def _curve(task: dict[str, Any], method: str, read: np.ndarray) -> Float[np.ndarray, "fractions"]:
+    """Return the faithfulness of a method's circuits on some prompts of a task."""
+    clean, corrupted, runs = (np.array(each)[read] for each in (task["clean"], task["corrupted"], task["runs"][method]))
+    return faithfulness(Curve(clean, corrupted, runs, runs), runs)
+
+
+def statistics(
+    tasks: Sequence[dict[str, Any]], statistic: str, draws: int
+) -> dict[str, Float[np.ndarray, "draws_and_all"]]:
+    """Return the mean over tasks of a statistic of each method: first of all prompts, then of each random draw.
+
+    A draw takes tasks with replacement, and of each of them prompts with replacement, the same for every method.
+
+    Args:
+        tasks: the pieces of finished tasks.
+        statistic: a name in `circuit_curve.STATISTICS`.
+        draws: how many draws.
+    """
+    of_curve, random = circuit_curve.STATISTICS[statistic], np.random.default_rng(0)
+
+    def mean(chosen: Sequence[tuple[dict[str, Any], np.ndarray]], method: str) -> float:
+        curves = (_curve(task, method, read) for task, read in chosen)
+        return float(np.mean([of_curve(curve, curve) for curve in curves]))
+
+    everything = [(task, np.arange(task["prompts"])) for task in tasks]
+    drawn = [
+        [(task, random.integers(task["prompts"], size=task["prompts"])) for task in random.choice(tasks, len(tasks))]
+        for _ in range(draws)
+    ]
+    return {method: np.array([mean(chosen, method) for chosen in [everything, *drawn]]) for method in METHODS}
+
+
+def _ahead(found: dict[str, np.ndarray], method: str) -> dict[str, float]:
+    differences = found[OURS] - found[method]
+    low, high = np.quantile(differences[1:], [0.025, 0.975])
+    return Estimate(float(differences[0]), float(low), float(high))._asdict()
+
+
+def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
+    """Return of each method its statistics on the new tasks and on the known ones, and by how much ours is ahead.
+
+    Args:
+        tasks: the pieces of finished tasks.
+        draws: how many random draws an interval is made of.
+    """
+    groups = {"new": [tasks[name] for name in tasks if name in NEW], "known": [tasks[n] for n in tasks if n in KNOWN]}
+    found = {
+        (group, statistic): statistics(of_group, statistic, draws)
+        for group, of_group in groups.items()
+        for statistic in ("logf", "CPR", "CMD")
+        if of_group
+    }
+    return {
+        method: {
+            "passes": passes,
+            "by task": {name: statistics([task], "logf", 0)[method][0] for name, task in tasks.items()},
+            "statistics": {
+                f"{group}, {statistic}": {"value": values[method][0], "ahead": _ahead(values, method)}
+                for (group, statistic), values in found.items()
+            },
+        }
+        for method, (_, passes) in METHODS.items()
+    }
+
+
+def _row(method: str, found: dict[str, Any]) -> list[str]:
+    def cell(statistic: str) -> str:
+        of = found["statistics"][statistic]
+        ahead = "" if method == OURS else f" ({Estimate(**of['ahead']).written(sign='+')})"
+        return f"{of['value']:.3f}{ahead}"
+
+    others = [f"{found['statistics'][name]['value']:.3f}" for name in ("new, CPR", "new, CMD")]
+    return [method, str(found["passes"]), cell("new, logf"), cell("known, logf"), *others]
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation pages.
+
+    Args:
+        results: what was kept.
+    """
+    methods, tasks = results["methods"], results["tasks"]
+    ranked = sorted(methods, key=lambda name: -methods[name]["statistics"]["new, logf"]["value"])
+    head = ["scores", "passes", "logf, new tasks (ahead by)", "logf, known tasks (ahead by)", "CPR, new", "CMD, new"]
+    by_task = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
+    blocks = [
+        *table(head, [_row(name, methods[name]) for name in ranked]),
+        "",
+        *table(["logf", *tasks], by_task),
+    ]
+    text = "\n".join(blocks)
+    return {"tables": text, **cells(text)}
+
+
+def main() -> None:
+    """Run the tasks that aren't kept, store the results, and write the page."""
+    keep_compiled()
+    model, tokenizer = duat.load(smollm2.path(), scanned=True), duat.load_tokenizer(smollm2.path())
+    WORK.mkdir(parents=True, exist_ok=True)
+    asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
+    journal = Journal(WORK / "edges", {"asked": asked})
+    tasks = {
+        task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS))
+        for task in track([*NEW, *KNOWN], "Tasks")
+    }
+    results = {
+        "environment": environment(),
+        "asked": asked,
+        "edges": int(np.count_nonzero(edges_of(model.config))),
+        "methods": summary(tasks, DRAWS),
+        "tasks": tasks,
+    }
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

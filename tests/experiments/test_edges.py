@@ -1,0 +1,97 @@
+"""The network of edges against the model, its masks, single edges by hand, and methods that must agree."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import GOLDEN
+from helpers import close, near
+
+import duat_jax as duat
+from duat_jax.evaluation.circuits import FRACTIONS
+from duat_jax.inputs.prompts import Prompt, logit_difference
+from experiments.edges import network
+from experiments.edges import run as study
+
+PROMPT = Prompt(jnp.array([5, 9, 14, 3, 8]), jnp.array([5, 30, 14, 3, 8]), jnp.array(11), jnp.array(7))
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama", "qwen3"])
+def model(request):
+    """A model with biases, one with fewer keys than queries, one whose queries and keys are normalised."""
+    return duat.load(GOLDEN / request.param, dtype="float64", scanned=True)
+
+
+def masked(model):
+    x, corrupted = model.embed(PROMPT.clean), network.sent_by(model, model.embed(PROMPT.corrupted))
+    return network.with_mask(model, x, corrupted, PROMPT.right, PROMPT.wrong), corrupted
+
+
+def test_all_edges_are_the_model_and_none_the_corrupted_text(model):
+    number, corrupted = masked(model)
+    edges = network.edges_of(model.config)
+    ones = jnp.ones(edges.sum())
+    for mask, ids in ((ones, PROMPT.clean), (0 * ones, PROMPT.corrupted)):
+        close(number(mask), logit_difference(model, model.embed(ids), PROMPT.right, PROMPT.wrong), layers=2)
+    close(corrupted.sum(0), model.stream(model.embed(PROMPT.corrupted), model.config.layers), layers=2)
+    assert corrupted.shape[0] == edges.shape[1] and edges[-1].all()
+
+
+def test_a_single_edge_is_that_of_the_streams_changed_by_hand(model):
+    """Without the edges into the last MLP the block is its own parts on streams that are put together here."""
+    number, corrupted = masked(model)
+    edges = network.edges_of(model.config)
+    mask = np.ones(edges.shape)
+    mask[-2] = 0
+    block, x = model.stack.blocks[-1], model.embed(PROMPT.clean)
+    before = model.stream(x, model.config.layers - 1)
+    before = before + block.attention(block.norm_1(before))
+    of_corrupted = corrupted[: edges[-2].sum()].sum(0)
+    state = model.head.states(model.final_norm(before + block.mlp(block.norm_2(of_corrupted))))[-1]
+    logits = model.head.logits(state, model.unembedding)
+    close(number(jnp.asarray(mask[edges])), logits[PROMPT.right] - logits[PROMPT.wrong], layers=2)
+
+
+def test_scores_over_masks_sum_to_the_difference(model):
+    number, _ = masked(model)
+    ones = jnp.ones(network.edges_of(model.config).sum())
+    parts = study.scored(study.METHODS["secant over masks"][0], model, PROMPT)
+    close(parts.sum(), number(ones) - number(0 * ones), layers=2)
+    many = study._over_masks(lambda *given: study.integrated_gradients(*given, steps=400))
+    near(study.scored(many, model, PROMPT).sum(), number(ones) - number(0 * ones), within=1e-4)
+
+
+def test_the_gradient_is_that_of_the_mask(model):
+    number, _ = masked(model)
+    ones = jnp.ones(network.edges_of(model.config).sum())
+    found = study.scored(study.METHODS["gradient x change"][0], model, PROMPT)
+    close(found, jax.grad(number)(ones), layers=2)
+
+
+def test_the_texts_secant_into_the_logits_sums_to_the_difference(model):
+    """Whatever reaches the logits has come through an edge into them."""
+    number, _ = masked(model)
+    ones = jnp.ones(network.edges_of(model.config).sum())
+    found = study.scored(study.METHODS["secant"][0], model, PROMPT)
+    into_the_logits = found[-network.edges_of(model.config).shape[1] :]
+    close(into_the_logits.sum(), number(ones) - number(0 * ones), layers=2)
+
+
+def test_other_blocks_are_refused():
+    for model in (duat.load(GOLDEN / "bert", scanned=True), duat.load(GOLDEN / "gpt2")):
+        with pytest.raises(ValueError, match="pre-norm"):
+            network.sent_by(model, model.embed(jnp.array([1, 2, 3])))
+
+
+def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
+    model, tokenizer = duat.load(scanned=True), duat.load_tokenizer()
+    with pytest.MonkeyPatch.context() as patch:
+        methods = {name: study.METHODS[name] for name in (study.OURS, "gradient x change", "random")}
+        patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
+        patch.setattr(study, "NEW", ("parameter",))
+        piece = study._piece(model, tokenizer, "parameter", 3)
+        found = study.summary({"parameter": piece}, 50)
+    assert np.shape(piece["runs"]["random"]) == (3, len(FRACTIONS))
+    assert found["the same"]["statistics"]["new, logf"]["ahead"] == {"value": 0, "low": 0, "high": 0}
+    ahead = found["random"]["statistics"]["new, logf"]["ahead"]
+    assert 0 < ahead["low"] <= ahead["value"] <= ahead["high"]

@@ -8,31 +8,69 @@ import jax.numpy as jnp
 import duat_jax as duat
 from duat_jax.display.result import Displayed
 from duat_jax.in_context import ledger, question_of
+from duat_jax.in_context.result import Ledger
 from duat_jax.lora import lora_change, new_adapters
+from duat_jax.lora.result import LoraChange
 
 TEXT, OTHER = "for i in range(10", "for j in range(10"
 
 
+CHANGES = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
+
+
 @cache
+def _loaded():
+    return duat.load(tokenizer=True)
+
+
+def _asked(question, *given, **options):
+    """Return a maker of the answer to a question about the embedded model."""
+
+    def make():
+        model, tokenizer = _loaded()
+        return question(model, *given, tokenizer=tokenizer, **options)
+
+    return make
+
+
+def _lora_change():
+    model, tokenizer = _loaded()
+    return lora_change(model, new_adapters(model, rank=1), tokenizer.encode(TEXT).ids, tokenizer=tokenizer)
+
+
+def _ledger():
+    model, tokenizer = _loaded()
+    return ledger(model, question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1").task)
+
+
+def _image_maps():
+    pixels = jnp.arange(24.0).reshape(3, 4, 2)
+    return duat.image_maps(_network, pixels, 0 * pixels)
+
+
+MAKERS = {
+    duat.results.Explanation: _asked(duat.explain, TEXT),
+    duat.results.Graph: _asked(duat.graph, TEXT, neurons=3),
+    duat.results.Contrast: _asked(duat.contrast, TEXT, [OTHER, "mean"]),
+    duat.results.Attribution: _asked(duat.attribute, TEXT, OTHER, unit="head"),
+    duat.results.Intervention: _asked(duat.intervene, TEXT, CHANGES),
+    duat.results.AttentionScore: _asked(duat.explain_attention, TEXT, layer=1, head=0, key=0),
+    LoraChange: _lora_change,
+    Ledger: _ledger,
+    duat.results.ImageMaps: _image_maps,
+}
+"""What makes the result of each class."""
+
+
+@cache
+def result_of(kind):
+    """Return the result of a class."""
+    return MAKERS[kind]()
+
+
 def every_result():
     """Return the results by their class."""
-    model, tokenizer = duat.load(tokenizer=True)
-    known = {"tokenizer": tokenizer}
-    question = question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1")
-    pixels = jnp.arange(24.0).reshape(3, 4, 2)
-    changes = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
-    made = [
-        duat.explain(model, TEXT, **known),
-        duat.graph(model, TEXT, neurons=3, **known),
-        duat.contrast(model, TEXT, [OTHER, "mean"], **known),
-        duat.attribute(model, TEXT, OTHER, unit="head", **known),
-        duat.intervene(model, TEXT, changes, **known),
-        duat.explain_attention(model, TEXT, layer=1, head=0, key=0, **known),
-        lora_change(model, new_adapters(model, rank=1), tokenizer.encode(TEXT).ids, **known),
-        ledger(model, question.task),
-        duat.image_maps(_network, pixels, 0 * pixels),
-    ]
-    return {type(result): result for result in made}
+    return {kind: result_of(kind) for kind in MAKERS}
 
 
 def _network(x):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 LIST = Path(__file__).with_suffix(".txt")
-LIMIT, LIMIT_OF_THE_QUICKEST = 1.0, 3.0
+LIMIT, LIMIT_OF_THE_QUICKEST = 0.7, 2.0
 """Seconds of a case; of the quickest case of a test, which stands for the others in `make test`."""
 
 

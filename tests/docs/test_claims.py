@@ -4,10 +4,10 @@ import re
 from collections import Counter
 
 import pytest
+from audited import findings
 from shown_pages import ROOT
 
 from experiments.pages import MARK
-from symbolic.papers import audit
 
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 HEAD = "| where |"
@@ -19,7 +19,7 @@ ROWS = [
 STATUSES = ("tested", "theorem", "not tested yet", "out of scope")
 MATHEMATICS = {"derivations.md", "blocks.md", "how-it-works.md"}
 """Pages with what is proved."""
-VERDICTS = {(finding.equation, finding.source): finding.verdict for finding in audit()}
+VERDICTS = {(finding.equation, finding.source): finding.verdict for finding in findings()}
 _LONGEST_FIRST = "|".join(sorted(set(VERDICTS.values()), key=len, reverse=True))
 NAMED = re.compile(rf"((?:`[^`]+`(?: of `00\d`)?(?:, )?)+): ({_LONGEST_FIRST})")
 NAME = re.compile(r"`(?:Eq\. )?([^`]+)`(?: of `(00\d)`)?")

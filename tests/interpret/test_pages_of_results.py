@@ -13,12 +13,12 @@ import duat_jax as duat
 from duat_jax.display.page.document import module_of_page
 from duat_jax.display.page.view import TOP, largest_units, numbers
 from duat_jax.display.result import Paged
-from tests.every_result import every_result
+from tests.every_result import MAKERS, result_of
 from tests.helpers import near
 
 ROOT = Path(__file__).parent.parent.parent
 MODULE = ROOT / "duat_jax" / "display" / "page"
-PAGES = [kind for kind in every_result() if issubclass(kind, Paged)]
+PAGES = [kind for kind in MAKERS if issubclass(kind, Paged)]
 OF_LAYERS = [kind for kind in PAGES if kind is not duat.results.Intervention]
 
 
@@ -31,7 +31,7 @@ def read(html):
 
 @pytest.mark.parametrize("kind", PAGES)
 def test_rows_and_what_is_added_sum_to_the_value(kind):
-    result = every_result()[kind]
+    result = result_of(kind)
     view = read(result.to_html())
     sums = [sum(row["parts"]) for row in view["rows"]]
     added = sum(part for each in view["added"] for _, part in each["entries"])
@@ -45,7 +45,7 @@ def test_rows_and_what_is_added_sum_to_the_value(kind):
 
 
 def test_a_changes_units_sum_to_its_cell():
-    result = every_result()[duat.results.Intervention]
+    result = result_of(duat.results.Intervention)
     view = read(result.to_html())
     assert [each["name"] for each in view["effects"]] == [effect.change for effect in result.effects]
     for row, effect in zip(view["rows"], result.effects, strict=True):
@@ -61,7 +61,7 @@ def test_a_changes_units_sum_to_its_cell():
 
 @pytest.mark.parametrize("kind", OF_LAYERS)
 def test_neurons_and_their_rest_sum_to_the_cell(kind):
-    result = every_result()[kind]
+    result = result_of(kind)
     view = read(result.to_html())
     place = [each["name"] for each in view["kinds"]].index("neuron")
     found = [row["units"][place] for row in view["rows"] if row["units"][place]]

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from audited import findings
 
 import symbolic.audit.checks as checks
 import symbolic.audit.counterexample as numbers
@@ -25,7 +26,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import ResidualStack
 
-FINDINGS = audit()
+FINDINGS = findings()
 HOLDS = (PROVED, CHECKED, DEFINED, CITED)
 BY_NAME = {(f.equation, f.source): f for f in FINDINGS}
 

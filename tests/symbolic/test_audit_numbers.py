@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from audited import findings
 from helpers import close
 
-from symbolic.audit.audit import audit
 from symbolic.audit.claim import FAILS
 
-BY_NAME = {(f.equation, f.source): f for f in audit()}
+BY_NAME = {(f.equation, f.source): f for f in findings()}
 LAYERS, WIDTH, NEURONS = 5, 3, 4
 
 rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """The rule for a softmax, a log-softmax or a logsumexp: logarithmic means of its probabilities."""
 
+from functools import reduce
 from math import factorial
 from typing import Any
 
@@ -67,7 +68,9 @@ def _logarithmic_means(distance: Array, values: Array) -> Array:
     # Of near ones `p (1 − exp(−t)) / t` by its series: another exponential of every score would take longer.
     terms = 15 if jnp.finfo(distance.dtype).bits > 32 else 9
     series = [(-1) ** k / factorial(k + 1) for k in reversed(range(terms))]
-    decay = jnp.polyval(jnp.array(series, distance.dtype), jnp.where(near, distance, 0))
+    t = jnp.where(near, distance, 0)
+    # Written out: a loop, as in `jnp.polyval`, can't be batched over an explicitly sharded axis.
+    decay = reduce(lambda total, term: total * t + term, series, jnp.zeros_like(t))
     return jnp.where(near, larger * decay, (larger - smaller) / jnp.where(near, 1, distance))
 
 

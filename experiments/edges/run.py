@@ -6,7 +6,7 @@ states beforehand what decides.  A task that a killed run has finished isn't run
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ import duat_jax as duat
 from duat_jax.attribution.masks import FIRST, integrated_gradients, largest, parts_of_secant, scaled_below
 from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.cli.compiled import keep_compiled
-from duat_jax.evaluation import circuit_curve
-from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
+from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import top
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
@@ -32,6 +31,7 @@ from duat_jax.inputs.prompts import Prompt, differences, draw
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from experiments import smollm2
+from experiments.circuit_draws import ahead, statistics
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
@@ -158,44 +158,6 @@ def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[st
     }
 
 
-def _curve(task: dict[str, Any], method: str, read: np.ndarray) -> Float[np.ndarray, "fractions"]:
-    """Return the faithfulness of a method's circuits on some prompts of a task."""
-    clean, corrupted, runs = (np.array(each)[read] for each in (task["clean"], task["corrupted"], task["runs"][method]))
-    return faithfulness(Curve(clean, corrupted, runs, runs), runs)
-
-
-def statistics(
-    tasks: Sequence[dict[str, Any]], statistic: str, draws: int
-) -> dict[str, Float[np.ndarray, "draws_and_all"]]:
-    """Return the mean over tasks of a statistic of each method: first of all prompts, then of each random draw.
-
-    A draw takes tasks with replacement, and of each of them prompts with replacement, the same for every method.
-
-    Args:
-        tasks: the pieces of finished tasks.
-        statistic: a name in `circuit_curve.STATISTICS`.
-        draws: how many draws.
-    """
-    of_curve, random = circuit_curve.STATISTICS[statistic], np.random.default_rng(0)
-
-    def mean(chosen: Sequence[tuple[dict[str, Any], np.ndarray]], method: str) -> float:
-        curves = (_curve(task, method, read) for task, read in chosen)
-        return float(np.mean([of_curve(curve, curve) for curve in curves]))
-
-    everything = [(task, np.arange(task["prompts"])) for task in tasks]
-    drawn = [
-        [(task, random.integers(task["prompts"], size=task["prompts"])) for task in random.choice(tasks, len(tasks))]
-        for _ in range(draws)
-    ]
-    return {method: np.array([mean(chosen, method) for chosen in [everything, *drawn]]) for method in METHODS}
-
-
-def _ahead(found: dict[str, np.ndarray], method: str) -> dict[str, float]:
-    differences = found[OURS] - found[method]
-    low, high = np.quantile(differences[1:], [0.025, 0.975])
-    return Estimate(float(differences[0]), float(low), float(high))._asdict()
-
-
 def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
     """Return of each method its statistics on the new tasks and on the known ones, and by how much ours is ahead.
 
@@ -215,7 +177,7 @@ def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
             "passes": passes,
             "by task": {name: statistics([task], "logf", 0)[method][0] for name, task in tasks.items()},
             "statistics": {
-                f"{group}, {statistic}": {"value": values[method][0], "ahead": _ahead(values, method)}
+                f"{group}, {statistic}": {"value": values[method][0], "ahead": ahead(values, OURS, method)}
                 for (group, statistic), values in found.items()
             },
         }
@@ -226,8 +188,8 @@ def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
 def _row(method: str, found: dict[str, Any]) -> list[str]:
     def cell(statistic: str) -> str:
         of = found["statistics"][statistic]
-        ahead = "" if method == OURS else f" ({Estimate(**of['ahead']).written(sign='+')})"
-        return f"{of['value']:.3f}{ahead}"
+        lead = "" if method == OURS else f" ({Estimate(**of['ahead']).written(sign='+')})"
+        return f"{of['value']:.3f}{lead}"
 
     others = [f"{found['statistics'][name]['value']:.3f}" for name in ("new, CPR", "new, CMD")]
     return [method, str(found["passes"]), cell("new, logf"), cell("known, logf"), *others]

@@ -1,0 +1,179 @@
+"""A pre-norm Transformer written out, whose nonlinear parts and products are given: for other ways back than `grad`."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.attribution.unit_values import Scores
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import Attention
+from duat_jax.nn.config import BlockConfig
+from duat_jax.nn.linear import PRECISION, alike
+from duat_jax.nn.mlp import ACTIVATIONS, MLP, GatedMLP
+from duat_jax.nn.norm import LayerNorm
+from duat_jax.nn.pattern import attention_mask
+
+
+class Rules(NamedTuple):
+    """The parts of a network that aren't linear, with their ways back.
+
+    Args:
+        activation: from a name in `ACTIVATIONS` to an elementwise function.
+        scale: from a token's centred features and the norm's epsilon to the factor that normalises them.
+        softmax: over the last axis.
+        scores: the product of queries and keys, `[..., heads, queries, keys]`.
+        mixed: the product of pattern and values, `[..., queries, heads, head_features]`.
+        product: the product of two arrays of one shape, or with one that broadcasts.
+    """
+
+    activation: Callable[[str], Callable[[Array], Array]]
+    scale: Callable[[Array, float], Array]
+    softmax: Callable[[Array], Array]
+    scores: Callable[[Array, Array], Array]
+    mixed: Callable[[Array, Array], Array]
+    product: Callable[[Array, Array], Array]
+
+
+def scale(x: Array, epsilon: float) -> Array:
+    """Return `1/√(mean(x²) + ε)` of each token.
+
+    Args:
+        x: features.
+        epsilon: `ε`.
+    """
+    return jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
+
+
+def scores(queries: Array, keys: Array) -> Array:
+    """Return the products of queries and keys.
+
+    Args:
+        queries: `[..., tokens, heads, head_features]`.
+        keys: `[..., tokens, heads, head_features]`.
+    """
+    return jnp.einsum("...qhd,...khd->...hqk", queries, keys, precision=PRECISION)
+
+
+def mixed(pattern: Array, values: Array) -> Array:
+    """Return the heads' outputs.
+
+    Args:
+        pattern: `[..., heads, queries, keys]`.
+        values: `[..., tokens, heads, head_features]`.
+    """
+    return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
+
+
+PLAIN = Rules(ACTIVATIONS.__getitem__, scale, jax.nn.softmax, scores, mixed, jnp.multiply)
+"""The model itself, with its gradient."""
+
+Added = tuple[Float[Array, "layers ... tokens neurons"], Float[Array, "layers ... tokens heads head_features"]]
+"""What is added to every neuron and to every head's output."""
+
+
+def nothing(model: Transformer, x: Float[Array, "... tokens features"]) -> Added:
+    """Return zeros to be added.
+
+    Args:
+        model: the model.
+        x: embeddings.
+    """
+    block, before = model.config.blocks[0], (model.config.layers, *x.shape[:-1])
+    first: Any = model.stack.blocks[0]
+    attention = first.attention
+    of_heads = (attention.heads, attention.head_features)
+    return jnp.zeros((*before, block.neurons), x.dtype), jnp.zeros((*before, *of_heads), x.dtype)
+
+
+def run(
+    model: Transformer, rules: Rules, x: Float[Array, "... tokens features"], added: Added
+) -> tuple[Float[Array, "... tokens features"], Added]:
+    """Return the states from which logits are read, and the values of all neurons and heads.
+
+    Args:
+        model: a model of pre-norm blocks with standard attention, without norms of queries, soft caps or sinks.
+        rules: its nonlinear parts and products.
+        x: embeddings.
+        added: what is added to neurons and heads.
+
+    Raises:
+        ValueError: if the model has other blocks.
+    """
+    blocks: list[Any] = list(model.stack.blocks)
+    if any(map(_is_other, blocks, model.config.blocks)):
+        raise ValueError("the network is one of plain pre-norm blocks: give a model such as GPT-2 or Llama")
+    x, seen = model.first(x), []
+    for block, neurons, heads in zip(blocks, *added, strict=True):
+        y, head_values = _attention(block.attention, rules, _normed(block.norm_1, rules, x), heads)
+        x = x + block.scale * y
+        y, neuron_values = _mlp(block.mlp, rules, _normed(block.norm_2, rules, x), neurons)
+        x = x + block.scale * y
+        seen.append((neuron_values, head_values))
+    neurons, heads = (jnp.stack(values) for values in zip(*seen, strict=True))
+    return model.head.states(_normed(model.final_norm, rules, x)), (neurons, heads)
+
+
+def _is_other(block: Any, config: BlockConfig) -> bool:
+    attention = block.attention
+    if not isinstance(attention, Attention) or config.arrangement != "pre-norm" or config.output_norms:
+        return True
+    parts = attention.query_norm, attention.key_norm, attention.cap, attention.sinks
+    return any(part is not None for part in parts) or not isinstance(block.mlp, MLP | GatedMLP)
+
+
+def _normed(norm: Any, rules: Rules, x: Array) -> Array:
+    if norm is None:
+        return x
+    if isinstance(norm, LayerNorm):
+        x = x - x.mean(-1, keepdims=True)
+        y = rules.product(x, rules.scale(x, norm.epsilon)) * alike(norm.scale[...], x)
+        return y if norm.bias is None else y + alike(norm.bias[...], x)
+    return rules.product(x, rules.scale(x, norm.epsilon)) * (norm.weight_offset + alike(norm.scale[...], x))
+
+
+def _attention(attention: Attention, rules: Rules, x: Array, added: Array) -> tuple[Array, Array]:
+    queries = attention._heads(attention.query(x), None, None)
+    keys = attention._heads(attention.key(x), None, None)
+    values = attention.value(x).reshape(*x.shape[:-1], -1, attention.head_features)
+    keys, values = (jnp.repeat(z, attention.heads // attention.key_value_heads, axis=-2) for z in (keys, values))
+    visible = attention_mask(x.shape[-2], causal=attention.causal, window=attention.window)
+    products = attention.scale * rules.scores(queries, keys)
+    if visible is not None:
+        products = jnp.where(visible, products, jnp.finfo(x.dtype).min / 2)
+    heads = rules.mixed(rules.softmax(products), values) + added
+    return attention.output(heads.reshape(*x.shape[:-1], -1)), heads
+
+
+def _mlp(mlp: Any, rules: Rules, x: Array, added: Array) -> tuple[Array, Array]:
+    neurons = rules.activation(mlp.activation)(mlp.input(x))
+    if isinstance(mlp, GatedMLP):
+        neurons = rules.product(neurons, mlp.factor(x))
+    neurons = neurons + added
+    return mlp.output(neurons), neurons
+
+
+def difference(model: Transformer, state: Array, right: Array, wrong: Array) -> Float[Array, ""]:
+    """Return the difference between two tokens' logits.
+
+    Args:
+        model: the model.
+        state: the state of the last token.
+        right: the one token.
+        wrong: the other.
+    """
+    logits = model.head.logits(state, model.unembedding)
+    return logits[right] - logits[wrong]
+
+
+def of_units(coefficients: Added, change: Added) -> Scores:
+    """Return the scores of neurons and heads from coefficients and changes of their entries.
+
+    Args:
+        coefficients: of every entry.
+        change: of every entry.
+    """
+    neurons, heads = jax.tree.map(jnp.multiply, coefficients, change)
+    return Scores(neurons, heads.sum(-1), None)

@@ -1,0 +1,69 @@
+"""Scores from gradients at more than one input: at both texts, and along a path that the model's own output gives."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from duat_jax.attribution.unit_values import Read, Units, values_of
+from duat_jax.attribution.units import _gradient, _minus, _times
+from duat_jax.models.transformer import Transformer
+
+
+def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> Units:
+    """Score units by the mean of the gradients at both texts, times the change.
+
+    Args:
+        model: the model.
+        read: the number that the model computes.
+        x: the embeddings of the text.
+        y: the embeddings of its reference.
+    """
+    at_text, at_reference = _gradient(read, x), _gradient(read, y)
+    return jax.tree.map(
+        lambda g, g_reference, h, c: (g + g_reference) / 2 * (h - c),
+        at_text[0],
+        at_reference[0],
+        at_text[1],
+        at_reference[1],
+    )
+
+
+def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) -> Units:
+    """Score units by the mean of the gradients on the path of `eap_gp_path`, times the change.
+
+    Args:
+        model: the model.
+        read: the number that the model computes.
+        x: the embeddings of the text.
+        y: the embeddings of its reference.
+        steps: how many points of the path are taken; with one it is gradient x change.
+
+    Source: Zhang et al., "EAP-GP", 2025 (arXiv 2502.06852), for units instead of edges.
+    """
+    gradients = jax.lax.map(lambda z: _gradient(read, z)[0], eap_gp_path(model, x, y, steps=steps))
+    return _times(jax.tree.map(lambda g: g.mean(0), gradients), _minus(values_of(read, x), values_of(read, y)))
+
+
+def eap_gp_path(model: Transformer, x: Array, y: Array, *, steps: int) -> Array:
+    """Return the points `z_0 = x`, `z_{j+1} = z_j - η g_j / ‖g_j‖`, with `g_j` the gradient of `‖f(z_j) - f(y)‖²`.
+
+    The paper leaves open the size of a step: here `η = ‖x - y‖ / steps`, so that the path is as long as the straight
+    line.  `f` are the logits of the next token.
+
+    Args:
+        model: the model.
+        x: the embeddings of the text.
+        y: the embeddings of its reference.
+        steps: how many points.
+    """
+
+    def logits(z: Array) -> Array:
+        return model.head.logits(model.states(z)[-1], model.unembedding)
+
+    of_reference, length = logits(y), jnp.linalg.norm(x - y) / steps
+
+    def step(z: Array, _: None) -> tuple[Array, Array]:
+        g = jax.grad(lambda z: jnp.square(logits(z) - of_reference).sum())(z)
+        return z - length * g / jnp.maximum(jnp.linalg.norm(g), jnp.finfo(g.dtype).tiny), z
+
+    return jax.lax.scan(step, x, None, length=steps)[1]

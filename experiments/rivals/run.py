@@ -1,0 +1,180 @@
+"""Question: do the secant and the secant over masks find smaller circuits than the field's other methods?
+
+Run `make rivals`; it writes experiments/results/rivals.json and the tables in docs/circuits.md, whose section on other
+methods states beforehand what decides.  A task that a killed run has finished isn't run again.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.attribution import units as of_texts
+from duat_jax.attribution.masks import parts_of_secant, twice
+from duat_jax.attribution.unit_values import Read, Scores, Units
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation import circuits
+from duat_jax.evaluation.circuit_curve import FRACTIONS
+from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.statistics import Estimate, agreement
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import differences, draw
+from duat_jax.models.transformer import Transformer
+from experiments import smollm2
+from experiments.circuit_draws import ahead, statistics
+from experiments.environment import environment
+from experiments.pages import Fields, cells, table, write_pages
+from experiments.rivals.atp import atp_star
+from experiments.rivals.backward import deeplift, gim
+from experiments.rivals.patching import effects, sampled
+from experiments.rivals.paths import eap_gp, mean_of_gradients
+
+RESULTS, WORK = Path("experiments/results/rivals.json"), Path("experiments/results/work")
+TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
+PROMPTS, SEED, DRAWS = 20, 3, 10_000
+SAMPLE = 128
+"""The number of units of each prompt that are patched one at a time."""
+OURS = "secant over masks, twice", "secant"
+KIND = UNITS["neuron x position"]
+DIGITS = 5
+
+
+def of_rule(rule: Callable[[Transformer, Read, Array, Array], Units]) -> Method:
+    """Return the method on prompts of a rule that scores the entries of units.
+
+    Args:
+        rule: from a model, a number that it computes, and the embeddings of both texts.
+    """
+
+    def scores(model: Transformer, read: Read, x: Array, y: Array, real: Array) -> Scores:
+        found = rule(model, read, x, y)
+        return Scores(found.neurons, found.heads.sum(-1), None)
+
+    return on_prompts(scores)
+
+
+METHODS: dict[str, tuple[Method, int]] = {
+    OURS[0]: (on_prompts(twice(parts_of_secant)), 8),
+    **{
+        name: (on_prompts(of_texts.METHODS[name].rule), passes)
+        for name, passes in {
+            OURS[1]: 4,
+            "gradient x change": 4,
+            "integrated gradients, 2 steps": 8,
+            "integrated gradients, 5 steps": 17,
+            "integrated gradients, 10 steps": 32,
+            "integrated gradients, layer by layer": 452,
+        }.items()
+    },
+    "mean of both gradients": (of_rule(mean_of_gradients), 6),
+    "EAP-GP, 5 steps": (of_rule(partial(eap_gp, steps=5)), 33),
+    "AtP*": (of_rule(atp_star), 65),
+    "GIM": (gim, 4),
+    "DeepLIFT": (deeplift, 6),
+    "random": (circuits.METHODS["random"], 0),
+}
+"""The scores of each method, and its cost by counting, in forward passes over one text for the scores of neurons of
+SmolLM2's 30 layers, a gradient's way back being two."""
+
+
+def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
+    """Return the logit differences of every method on one task, and its scores' rank correlation with exact effects."""
+    began = time.perf_counter()
+    drawn = draw(model, tokenizer, task, count, seed=SEED)
+    clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, drawn.prompts))
+    runs: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+    correlations: dict[str, list[float]] = {method: [] for method in METHODS}
+    for i in range(count):
+        prompt = row(drawn.prompts, i)
+        alone = jax.tree.map(lambda leaf: leaf[None], prompt)
+        replaced = values(model, prompt.corrupted, KIND)
+        sample = sampled(values(model, prompt.clean, KIND) - replaced, SAMPLE, seed=i)
+        exact = np.abs(effects(model, prompt, KIND, sample))
+        for method, (scorer, _) in METHODS.items():
+            (found,) = scores_of(scorer, model, alone, (KIND,))
+            scores = np.asarray(found)[0]
+            kept = run(model, prompt, KIND, jnp.asarray(top(scores)), replaced)
+            runs[method].append(np.round(np.asarray(kept, np.float64), DIGITS).tolist())
+            of_sample = np.abs(scores.ravel()[np.asarray(sample)])
+            correlations[method].append(round(agreement(of_sample, exact)[0], DIGITS))
+    return {
+        "prompts": count,
+        "tokens": drawn.prompts.clean.shape[1],
+        "example": drawn.cases[0]._asdict(),
+        "seconds": time.perf_counter() - began,
+        "clean": np.round(clean, DIGITS).tolist(),
+        "corrupted": np.round(corrupted, DIGITS).tolist(),
+        "runs": runs,
+        "correlations": correlations,
+    }
+
+
+def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
+    """Return of each method its statistics over tasks, and by how much each of ours is ahead.
+
+    Args:
+        tasks: the pieces of finished tasks.
+        draws: how many random draws an interval is made of.
+    """
+    pieces = list(tasks.values())
+    found = {name: statistics(pieces, name, draws) for name in ("logf", "CPR", "CMD")}
+    return {
+        method: {
+            "passes": passes,
+            "by task": {name: statistics([task], "logf", 0)[method][0] for name, task in tasks.items()},
+            "statistics": {name: of_methods[method][0] for name, of_methods in found.items()},
+            "ahead": {ours: ahead(found["logf"], ours, method) for ours in OURS},
+            "correlation": float(np.mean([np.mean(task["correlations"][method]) for task in pieces])),
+        }
+        for method, (_, passes) in METHODS.items()
+    }
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation pages.
+
+    Args:
+        results: what was kept.
+    """
+    methods = results["methods"]
+    ranked = sorted(methods, key=lambda name: -methods[name]["statistics"]["logf"])
+
+    def cells_of(name: str) -> list[str]:
+        of = methods[name]
+        leads = ["" if name == ours else Estimate(**of["ahead"][ours]).written(sign="+") for ours in OURS]
+        numbers = [f"{of['statistics'][statistic]:.3f}" for statistic in ("logf", "CPR", "CMD")]
+        return [name, str(of["passes"]), numbers[0], *leads, *numbers[1:], f"{of['correlation']:.2f}"]
+
+    head = ["scores", "passes", "logf", *(f"{ours} is ahead by" for ours in OURS), "CPR", "CMD", "rank correlation"]
+    by_task = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
+    text = "\n".join([*table(head, map(cells_of, ranked)), "", *table(["logf", *results["tasks"]], by_task)])
+    return {"tables": text, **cells(text)}
+
+
+def main() -> None:
+    """Run the tasks that aren't kept, store the results, and write the page."""
+    keep_compiled()
+    model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
+    WORK.mkdir(parents=True, exist_ok=True)
+    asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "sample": SAMPLE, "fractions": FRACTIONS}
+    journal = Journal(WORK / "rivals", {"asked": asked})
+    tasks = {
+        task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS)) for task in track(TASKS, "Tasks")
+    }
+    results = {"environment": environment(), "asked": asked, "methods": summary(tasks, DRAWS), "tasks": tasks}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

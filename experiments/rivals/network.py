@@ -71,7 +71,7 @@ PLAIN = Rules(ACTIVATIONS.__getitem__, scale, jax.nn.softmax, scores, mixed, jnp
 """The model itself, with its gradient."""
 
 Added = tuple[Float[Array, "layers ... tokens neurons"], Float[Array, "layers ... tokens heads head_features"]]
-"""What is added to every neuron and to every head's output."""
+"""Summands of every neuron and of every head's output."""
 
 
 def nothing(model: Transformer, x: Float[Array, "... tokens features"]) -> Added:

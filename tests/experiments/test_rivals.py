@@ -126,14 +126,13 @@ def test_an_elementwise_functions_multiplier_is_its_slope_where_nothing_changes(
     close(found, [[2.0, 3.0, 6.0], [0.0, 0.0, 0.0]])
 
 
-def test_the_mean_of_gradients_is_exact_for_a_square(model):
-    """The mean of both texts' gradients: of the number's square it is the mean of `m(x) ∇` and `m(y) ∇`, twice."""
+def test_the_mean_of_gradients_is_half_the_difference_of_both_directions(model):
+    """The written-out network's gradient x change from one text to the other, minus the same with texts exchanged."""
     read, x, y = texts(model)
-    found = paths.mean_of_gradients(model, read, x, y)
-    change = ours._minus(values_of(read, x), values_of(read, y))
-    both = [ours._times(ours._gradient(read, z)[0], change) for z in (x, y)]
-    for part, a, b in zip(found, *both, strict=True):
-        close(part, a / 2 + b / 2, layers=2)
+    found, scored = paths.mean_of_gradients(model, read, x, y), backward.with_rules(network.PLAIN)
+    there, back = scored(model, *PROMPT), scored(model, PROMPT.corrupted, PROMPT.clean, PROMPT.right, PROMPT.wrong)
+    close(found.neurons, (there.neurons - back.neurons) / 2, layers=2)
+    close(found.heads.sum(-1), (there.heads - back.heads) / 2, layers=2)
 
 
 def test_eap_gp_with_one_step_is_gradient_x_change(model):

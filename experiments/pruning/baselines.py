@@ -166,6 +166,7 @@ def seconds(draws: Draws, kept: float) -> dict[str, float]:
         kept: the share of the layers' parameters.
     """
     calibrated = Calibrated(draws, 0)
+    # Magnitudes don't change the time: of models of one shape one is timed.
     models = {"whole": draws.model} | {
         method: calibrated.pruned(method, kept, resize=True) for method in (OURS, "FLAP-like", SLICEGPT, SHARED)
     }
@@ -193,7 +194,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
         "### Loss at equal budgets",
         "",
         *table(
-            ["method", *(f"{share} kept" for share in shares), *(f"{share} kept, less ours" for share in shares)],
+            ["method", *(f"{share} kept" for share in shares), *(f"difference, {share} kept" for share in shares)],
             [
                 [
                     method,

@@ -60,7 +60,7 @@ def test_tables_have_the_paired_differences(draws, monkeypatch):
     ours, wanda = (np.array([draw[f"{name}, 0.75"]["loss"] for draw in drawn]) for name in methods[:2])
     near(float(found["Loss at equal budgets / Wanda-like / 75% kept / value"]), wanda.mean() - loss, within=6e-4)
     near(
-        float(found["Loss at equal budgets / Wanda-like / 75% kept, less ours / value"]),
+        float(found["Loss at equal budgets / Wanda-like / difference, 75% kept / value"]),
         (wanda - ours).mean(),
         within=6e-4,
     )

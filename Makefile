@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends circuits edges faithfulness ground-truth heads images in_context lora lora_why masks pruning pruning_layers rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends circuits edges faithfulness ground-truth heads images in_context lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -95,6 +95,12 @@ $(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
 
 pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the size of their parameters and by other rankings; goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.layers
+
+pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequality permits at a stated error; ten minutes, goes on where it was stopped
+	$(BIN)/python -m experiments.pruning.inequality
+
+pruning_baselines: $(VENV)/.test  ## prune and slice the embedded model at equal budgets, by three published methods too; ten minutes, goes on where it was stopped
+	$(BIN)/python -m experiments.pruning.baselines
 
 lora_why: $(VENV)/.test  ## compare adapters with full fine-tuning: what is learned, forgotten and which weights do it; half an hour, goes on where it was stopped
 	$(BIN)/python -m experiments.lora.why

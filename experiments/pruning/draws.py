@@ -1,0 +1,46 @@
+"""The embedded model, draws of calibration windows, and windows of text that it was not trained on."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+import duat_jax as duat
+from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.models.transformer import Transformer
+from experiments.pruning.run import SOME
+from experiments.texts import held_out_sources, trained_sources
+
+DRAWS, TEXTS, LENGTH, HELD_OUT = range(5), 64, 128, 128
+"""Draws of calibration text, windows of each, tokens of a window, and windows of held-out text."""
+
+
+class Draws(NamedTuple):
+    """A model with the texts that it is pruned and measured on.
+
+    Args:
+        model: a language model.
+        tokens: the text that calibration windows are drawn from.
+        held_out: windows of other text.
+        texts: how many windows a draw has.
+    """
+
+    model: Transformer
+    tokens: Int[np.ndarray, "tokens"]
+    held_out: Int[np.ndarray, "windows length"]
+    texts: int = TEXTS
+
+    def ids(self, draw: int) -> Int[np.ndarray, "windows length"]:
+        """Return the calibration windows of a draw.
+
+        Args:
+            draw: its seed.
+        """
+        return windows(self.tokens, self.texts, self.held_out.shape[1], seed=draw)
+
+
+def embedded() -> Draws:
+    """Return the embedded model with the texts of the study of neurons."""
+    model, tokenizer = duat.load(tokenizer=True)
+    held_out = windows(stream(tokenizer, held_out_sources()), HELD_OUT, LENGTH, seed=0)
+    return Draws(model, stream(tokenizer, trained_sources()[::SOME]), held_out)

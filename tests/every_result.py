@@ -13,8 +13,6 @@ from duat_jax.lora import lora_change, new_adapters
 from duat_jax.lora.result import LoraChange
 
 TEXT, OTHER = "for i in range(10", "for j in range(10"
-
-
 CHANGES = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
 
 
@@ -59,7 +57,7 @@ MAKERS = {
     Ledger: _ledger,
     duat.results.ImageMaps: _image_maps,
 }
-"""What makes the result of each class."""
+"""A function of each class of results that makes one."""
 
 
 @cache

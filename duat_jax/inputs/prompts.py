@@ -68,7 +68,21 @@ def logit_difference(
         right: the one token.
         wrong: the other.
     """
-    logits = model.head.logits(model.states(x)[-1], model.unembedding)
+    return difference_at(model, model.states(x)[-1], right, wrong)
+
+
+def difference_at(
+    model: Transformer, state: Float[Array, "features"], right: Int[Array, ""], wrong: Int[Array, ""]
+) -> Float[Array, ""]:
+    """Return by how much a model prefers one token to another at a state.
+
+    Args:
+        model: a language model.
+        state: the state from which logits are read, `[features]`.
+        right: the one token.
+        wrong: the other.
+    """
+    logits = model.head.logits(state, model.unembedding)
     return logits[right] - logits[wrong]
 
 

@@ -4,7 +4,6 @@ Run `make attends`; it writes experiments/results/attends.json and the tables in
 measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.attends.replaced import MOVING, RESAMPLED, ZERO, Place, Sources, runs, written
 from experiments.attends.report import numbers
-from experiments.environment import environment
+from experiments.kept_models import measure_models
 from experiments.pages import Fields, write_pages
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
@@ -235,17 +234,7 @@ def fields(results: dict[str, Any]) -> Fields:
 def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
-    results = (
-        json.loads(RESULTS.read_text(encoding="utf-8"))
-        if RESULTS.exists()
-        else {"environment": environment(), "models": {}}
-    )
-    for name, settings in SETTINGS.items():
-        asked = json.loads(json.dumps(settings._asdict()))
-        if results["models"].get(name, {}).get("settings") == asked:
-            continue
-        results["models"][name] = {"settings": asked, "units": units_of(name)}
-        RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    measure_models(RESULTS, SETTINGS, lambda name: {"units": units_of(name)})
     write_pages()
 
 

@@ -15,6 +15,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from duat_jax.inputs.prompts import difference_at
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.attention import Attention
@@ -121,11 +122,6 @@ def _projected(linear: Linear, streams: Array, size: int) -> Float[Array, "token
     return y if linear.bias is None else y + alike(linear.bias[...], streams).reshape(-1, size)
 
 
-def _difference(model: Transformer, state: Array, right: Any, wrong: Any) -> Float[Array, ""]:
-    logits = model.head.logits(state, model.unembedding)
-    return logits[right] - logits[wrong]
-
-
 def _summed(sent: Array, added: Array) -> Array:
     return sent.sum(0) + added
 
@@ -165,7 +161,7 @@ def with_mask(
 
     def number(mask: Array) -> Array:
         dense = jnp.zeros(edges.shape, mask.dtype).at[np.nonzero(edges)].set(mask)
-        return _difference(model, run(model, x, receive, (dense, streams))[0], right, wrong)
+        return difference_at(model, run(model, x, receive, (dense, streams))[0], right, wrong)
 
     return number
 
@@ -182,4 +178,4 @@ def with_added(model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""])
         right: the right answer.
         wrong: the wrong answer.
     """
-    return lambda given: _difference(model, run(model, given[0], _summed, given[1])[0], right, wrong)
+    return lambda given: difference_at(model, run(model, given[0], _summed, given[1])[0], right, wrong)

@@ -5,7 +5,6 @@ states beforehand what decides.  A task that a killed run has finished isn't run
 """
 
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,22 +25,20 @@ from duat_jax.evaluation.circuits import top
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.forms.secant import secant
-from duat_jax.inputs.batching import row
-from duat_jax.inputs.prompts import Prompt, differences, draw
+from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 from experiments import smollm2
-from experiments.circuit_draws import ahead, statistics
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
+from experiments.task_curves import AHEAD, by_task, compared, measured
 
 RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/results/work")
 NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
 KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
 """Tasks whose circuits of neurons had been seen when the first method was chosen; edges of none had been scored."""
-PROMPTS, SEED, DRAWS = 20, 2, 10_000
-DIGITS = 5
+PROMPTS, SEED = 20, 2
 
 Scores = Callable[[Transformer, Prompt], Float[Array, "edges"]]
 """From a model and one prompt to the score of each edge."""
@@ -138,61 +135,43 @@ def kept(model: Transformer, prompt: Prompt, live: Float[Array, "runs edges"]) -
 
 def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
     """Return the logit differences of every method on one task."""
-    began = time.perf_counter()
-    drawn = draw(model, tokenizer, task, count, seed=SEED)
-    clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, drawn.prompts))
-    runs: dict[str, list[list[float]]] = {method: [] for method in METHODS}
-    for i in range(count):
-        prompt = row(drawn.prompts, i)
-        for method, (scores, _) in METHODS.items():
-            live = jnp.asarray(top(np.asarray(scored(scores, model, prompt))), jnp.float32)
-            runs[method].append(np.round(kept(model, prompt, live), DIGITS).tolist())
-    return {
-        "prompts": count,
-        "tokens": drawn.prompts.clean.shape[1],
-        "example": drawn.cases[0]._asdict(),
-        "seconds": time.perf_counter() - began,
-        "clean": np.round(clean, DIGITS).tolist(),
-        "corrupted": np.round(corrupted, DIGITS).tolist(),
-        "runs": runs,
-    }
+
+    def of_prompt(i: int, prompt: Prompt) -> dict[str, Any]:
+        def run(scores: Scores) -> Array:
+            return kept(model, prompt, jnp.asarray(top(np.asarray(scored(scores, model, prompt))), jnp.float32))
+
+        return {method: run(scores) for method, (scores, _) in METHODS.items()}
+
+    return measured(model, tokenizer, task, count, SEED, of_prompt)
 
 
-def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
+def summary(tasks: dict[str, Any]) -> dict[str, Any]:
     """Return of each method its statistics on the new tasks and on the known ones, and by how much ours is ahead.
 
     Args:
-        tasks: the pieces of finished tasks.
-        draws: how many random draws an interval is made of.
+        tasks: the measurements on each task.
     """
     groups = {"new": [tasks[name] for name in tasks if name in NEW], "known": [tasks[n] for n in tasks if n in KNOWN]}
-    found = {
-        (group, statistic): statistics(of_group, statistic, draws)
-        for group, of_group in groups.items()
-        for statistic in ("logf", "CPR", "CMD")
-        if of_group
-    }
+    found = {group: compared(of_group, OURS) for group, of_group in groups.items() if of_group}
+    alone = by_task(tasks)
     return {
         method: {
             "passes": passes,
-            "by task": {name: statistics([task], "logf", 0)[method][0] for name, task in tasks.items()},
-            "statistics": {
-                f"{group}, {statistic}": {"value": values[method][0], "ahead": ahead(values, OURS, method)}
-                for (group, statistic), values in found.items()
-            },
+            "by task": alone[method],
+            **{group: of_methods[method] for group, of_methods in found.items()},
         }
         for method, (_, passes) in METHODS.items()
     }
 
 
 def _row(method: str, found: dict[str, Any]) -> list[str]:
-    def cell(statistic: str) -> str:
-        of = found["statistics"][statistic]
-        lead = "" if method == OURS else f" ({Estimate(**of['ahead']).written(sign='+')})"
-        return f"{of['value']:.3f}{lead}"
+    def cell(group: str) -> str:
+        of = found[group]
+        lead = "" if method == OURS else f" ({Estimate(**of[AHEAD]).written(sign='+')})"
+        return f"{of['logf']['value']:.3f}{lead}"
 
-    others = [f"{found['statistics'][name]['value']:.3f}" for name in ("new, CPR", "new, CMD")]
-    return [method, str(found["passes"]), cell("new, logf"), cell("known, logf"), *others]
+    others = [f"{found['new'][name]['value']:.3f}" for name in ("CPR", "CMD")]
+    return [method, str(found["passes"]), cell("new"), cell("known"), *others]
 
 
 def fields(results: dict[str, Any]) -> Fields:
@@ -202,15 +181,12 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     methods, tasks = results["methods"], results["tasks"]
-    ranked = sorted(methods, key=lambda name: -methods[name]["statistics"]["new, logf"]["value"])
+    ranked = sorted(methods, key=lambda name: -methods[name]["new"]["logf"]["value"])
     head = ["scores", "passes", "logf, new tasks (ahead by)", "logf, known tasks (ahead by)", "CPR, new", "CMD, new"]
-    by_task = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
-    blocks = [
-        *table(head, [_row(name, methods[name]) for name in ranked]),
-        "",
-        *table(["logf", *tasks], by_task),
-    ]
-    text = "\n".join(blocks)
+    of_tasks = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
+    text = "\n".join(
+        [*table(head, [_row(name, methods[name]) for name in ranked]), "", *table(["logf", *tasks], of_tasks)]
+    )
     return {"tables": text, **cells(text)}
 
 
@@ -229,7 +205,7 @@ def main() -> None:
         "environment": environment(),
         "asked": asked,
         "edges": int(np.count_nonzero(edges_of(model.config))),
-        "methods": summary(tasks, DRAWS),
+        "methods": summary(tasks),
         "tasks": tasks,
     }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")

@@ -4,7 +4,6 @@ Run `make heads`; it writes experiments/results/heads.json and the tables in doc
 experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
-import json
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.circuits.run import OF_LANGUAGE
-from experiments.environment import environment
 from experiments.heads.pairs import (
     Heads,
     all_heads,
@@ -36,6 +34,7 @@ from experiments.heads.pairs import (
 )
 from experiments.heads.reading import Words, layer_numbers, streams_and_mixed
 from experiments.heads.report import ANOTHER, UNTRAINED, numbers
+from experiments.kept_models import measure_models
 from experiments.pages import Fields, write_pages
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
@@ -229,22 +228,15 @@ def fields(results: Plain) -> Fields:
     return numbers(results["models"])
 
 
+def _measured(name: str) -> Plain:
+    return {"fragments": _fragments(name, SETTINGS[name]), "pairs": _pairs(name, SETTINGS[name])}
+
+
 def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
     WORK.mkdir(parents=True, exist_ok=True)
-    results = (
-        json.loads(RESULTS.read_text(encoding="utf-8"))
-        if RESULTS.exists()
-        else {"environment": environment(), "models": {}}
-    )
-    for name, settings in SETTINGS.items():
-        asked = json.loads(json.dumps(settings._asdict()))
-        if results["models"].get(name, {}).get("settings") == asked:
-            continue
-        parts = {"fragments": _fragments(name, settings), "pairs": _pairs(name, settings)}
-        results["models"][name] = {"settings": asked, **parts}
-        RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    measure_models(RESULTS, SETTINGS, _measured)
     write_pages()
 
 

@@ -228,8 +228,7 @@ def tables(task: str, measured: Measured) -> Iterator[tuple[str, list[str]]]:
         task: the name of the task.
         measured: the measurements.
     """
-    answers = bool(np.mean(measured["base"]["loss"])) and task != "English"
-    yield "Learned and forgotten", _learning(measured, answers=answers)
+    yield "Learned and forgotten", _learning(measured, answers=task != "English")
     yield "Learning rates that were tried", _rates(measured)
     for title, make in SECTIONS.items():
         yield title, make(measured)

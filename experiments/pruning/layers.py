@@ -4,7 +4,6 @@ Run `make pruning_layers`; it writes experiments/results/pruning_layers.json and
 measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.layers import remove_layers
 from experiments import smollm2
-from experiments.environment import environment
+from experiments.kept_models import measure_models
 from experiments.pages import Fields, write_pages
 from experiments.pruning import rankings
 from experiments.pruning.layers_report import FIRST_KEPT, RANDOM, numbers, quarter, tables
@@ -277,17 +276,7 @@ def fields(results: dict[str, Any]) -> Fields:
 def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
-    results = (
-        json.loads(RESULTS.read_text(encoding="utf-8"))
-        if RESULTS.exists()
-        else {"environment": environment(), "models": {}}
-    )
-    for name, settings in SETTINGS.items():
-        asked = json.loads(json.dumps(settings._asdict()))
-        if results["models"].get(name, {}).get("settings") == asked:
-            continue
-        results["models"][name] = {"settings": asked, **measure(case_of(name))}
-        RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    measure_models(RESULTS, SETTINGS, lambda name: measure(case_of(name)))
     write_pages()
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from duat_jax.attribution.unit_values import Scores
+from duat_jax.inputs.prompts import difference_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.mlp import ACTIVATIONS
 from experiments.rivals import network
@@ -85,7 +86,7 @@ def with_rules(rules: Rules) -> Callable[[Transformer, Array, Array, Array, Arra
 
         def number(added: Any) -> tuple[Array, Any]:
             states, values = network.run(model, rules, x, added)
-            return network.difference(model, states[-1], right, wrong), values
+            return difference_at(model, states[-1], right, wrong), values
 
         gradient, values = jax.grad(number, has_aux=True)(nothing)
         reference = network.run(model, rules, y, nothing)[1]
@@ -189,7 +190,7 @@ def multipliers(
 
     def number(added: Any, pair: Array) -> tuple[Array, Any]:
         states, values = network.run(model, DEEPLIFT, pair, added)
-        return network.difference(model, states[0, -1], right, wrong), values
+        return difference_at(model, states[0, -1], right, wrong), values
 
     (of_units, of_pair), values = jax.grad(number, argnums=(0, 1), has_aux=True)(network.nothing(model, pair), pair)
     first = jax.tree.map(lambda m: m[:, 0], of_units)

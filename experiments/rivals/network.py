@@ -155,19 +155,6 @@ def _mlp(mlp: Any, rules: Rules, x: Array, added: Array) -> tuple[Array, Array]:
     return mlp.output(neurons), neurons
 
 
-def difference(model: Transformer, state: Array, right: Array, wrong: Array) -> Float[Array, ""]:
-    """Return the difference between two tokens' logits.
-
-    Args:
-        model: the model.
-        state: the state of the last token.
-        right: the one token.
-        wrong: the other.
-    """
-    logits = model.head.logits(state, model.unembedding)
-    return logits[right] - logits[wrong]
-
-
 def of_units(coefficients: Added, change: Added) -> Scores:
     """Return the scores of neurons and heads from coefficients and changes of their entries.
 

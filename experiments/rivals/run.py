@@ -5,7 +5,6 @@ methods states beforehand what decides.  A task that a killed run has finished i
 """
 
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,26 +26,24 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate, agreement
-from duat_jax.inputs.batching import row
-from duat_jax.inputs.prompts import differences, draw
+from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.circuit_draws import ahead, statistics
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
 from experiments.rivals.atp import atp_star
 from experiments.rivals.backward import deeplift, gim
 from experiments.rivals.patching import effects, sampled
 from experiments.rivals.paths import eap_gp, mean_of_gradients
+from experiments.task_curves import AHEAD, DIGITS, by_task, compared, measured
 
 RESULTS, WORK = Path("experiments/results/rivals.json"), Path("experiments/results/work")
 TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
-PROMPTS, SEED, DRAWS = 20, 3, 10_000
+PROMPTS, SEED = 20, 3
 SAMPLE = 128
 """The number of units of each prompt that are patched one at a time."""
 OURS = "secant over masks, twice", "secant"
 KIND = UNITS["neuron x position"]
-DIGITS = 5
 
 
 def of_rule(rule: Callable[[Transformer, Read, Array, Array], Units]) -> Method:
@@ -89,51 +86,39 @@ SmolLM2's 30 layers, a gradient's way back being two."""
 
 def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
     """Return the logit differences of every method on one task, and its scores' rank correlation with exact effects."""
-    began = time.perf_counter()
-    drawn = draw(model, tokenizer, task, count, seed=SEED)
-    clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, drawn.prompts))
-    runs: dict[str, list[list[float]]] = {method: [] for method in METHODS}
     correlations: dict[str, list[float]] = {method: [] for method in METHODS}
-    for i in range(count):
-        prompt = row(drawn.prompts, i)
+
+    def of_prompt(i: int, prompt: Prompt) -> dict[str, Any]:
         alone = jax.tree.map(lambda leaf: leaf[None], prompt)
         replaced = values(model, prompt.corrupted, KIND)
         sample = sampled(values(model, prompt.clean, KIND) - replaced, SAMPLE, seed=i)
         exact = np.abs(effects(model, prompt, KIND, sample))
+        runs = {}
         for method, (scorer, _) in METHODS.items():
             (found,) = scores_of(scorer, model, alone, (KIND,))
             scores = np.asarray(found)[0]
-            kept = run(model, prompt, KIND, jnp.asarray(top(scores)), replaced)
-            runs[method].append(np.round(np.asarray(kept, np.float64), DIGITS).tolist())
+            runs[method] = run(model, prompt, KIND, jnp.asarray(top(scores)), replaced)
             of_sample = np.abs(scores.ravel()[np.asarray(sample)])
             correlations[method].append(round(agreement(of_sample, exact)[0], DIGITS))
-    return {
-        "prompts": count,
-        "tokens": drawn.prompts.clean.shape[1],
-        "example": drawn.cases[0]._asdict(),
-        "seconds": time.perf_counter() - began,
-        "clean": np.round(clean, DIGITS).tolist(),
-        "corrupted": np.round(corrupted, DIGITS).tolist(),
-        "runs": runs,
-        "correlations": correlations,
-    }
+        return runs
+
+    return {**measured(model, tokenizer, task, count, SEED, of_prompt), "correlations": correlations}
 
 
-def summary(tasks: dict[str, Any], draws: int) -> dict[str, Any]:
+def summary(tasks: dict[str, Any]) -> dict[str, Any]:
     """Return of each method its statistics over tasks, and by how much each of ours is ahead.
 
     Args:
-        tasks: the pieces of finished tasks.
-        draws: how many random draws an interval is made of.
+        tasks: the measurements on each task.
     """
-    pieces = list(tasks.values())
-    found = {name: statistics(pieces, name, draws) for name in ("logf", "CPR", "CMD")}
+    pieces, alone = list(tasks.values()), by_task(tasks)
+    found = {ours: compared(pieces, ours) for ours in OURS}
     return {
         method: {
             "passes": passes,
-            "by task": {name: statistics([task], "logf", 0)[method][0] for name, task in tasks.items()},
-            "statistics": {name: of_methods[method][0] for name, of_methods in found.items()},
-            "ahead": {ours: ahead(found["logf"], ours, method) for ours in OURS},
+            "by task": alone[method],
+            **{name: found[OURS[0]][method][name] for name in ("logf", "CPR", "CMD")},
+            "ahead": {ours: found[ours][method][AHEAD] for ours in OURS},
             "correlation": float(np.mean([np.mean(task["correlations"][method]) for task in pieces])),
         }
         for method, (_, passes) in METHODS.items()
@@ -147,17 +132,17 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     methods = results["methods"]
-    ranked = sorted(methods, key=lambda name: -methods[name]["statistics"]["logf"])
+    ranked = sorted(methods, key=lambda name: -methods[name]["logf"]["value"])
 
     def cells_of(name: str) -> list[str]:
         of = methods[name]
         leads = ["" if name == ours else Estimate(**of["ahead"][ours]).written(sign="+") for ours in OURS]
-        numbers = [f"{of['statistics'][statistic]:.3f}" for statistic in ("logf", "CPR", "CMD")]
+        numbers = [f"{of[statistic]['value']:.3f}" for statistic in ("logf", "CPR", "CMD")]
         return [name, str(of["passes"]), numbers[0], *leads, *numbers[1:], f"{of['correlation']:.2f}"]
 
     head = ["scores", "passes", "logf", *(f"{ours} is ahead by" for ours in OURS), "CPR", "CMD", "rank correlation"]
-    by_task = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
-    text = "\n".join([*table(head, map(cells_of, ranked)), "", *table(["logf", *results["tasks"]], by_task)])
+    of_tasks = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
+    text = "\n".join([*table(head, map(cells_of, ranked)), "", *table(["logf", *results["tasks"]], of_tasks)])
     return {"tables": text, **cells(text)}
 
 
@@ -171,7 +156,7 @@ def main() -> None:
     tasks = {
         task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS)) for task in track(TASKS, "Tasks")
     }
-    results = {"environment": environment(), "asked": asked, "methods": summary(tasks, DRAWS), "tasks": tasks}
+    results = {"environment": environment(), "asked": asked, "methods": summary(tasks), "tasks": tasks}
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()
 

@@ -90,8 +90,12 @@ def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
         patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
         patch.setattr(study, "NEW", ("parameter",))
         piece = study._piece(model, tokenizer, "parameter", 3)
-        found = study.summary({"parameter": piece}, 50)
+        found = study.summary({"parameter": piece})
     assert np.shape(piece["runs"]["random"]) == (3, len(FRACTIONS))
-    assert found["the same"]["statistics"]["new, logf"]["ahead"] == {"value": 0, "low": 0, "high": 0}
-    ahead = found["random"]["statistics"]["new, logf"]["ahead"]
+    assert found["the same"]["new"]["first_ahead"] == {"value": 0, "low": 0, "high": 0}
+    ahead = found["random"]["new"]["first_ahead"]
     assert 0 < ahead["low"] <= ahead["value"] <= ahead["high"]
+    clean, corrupted = np.mean(piece["clean"]), np.mean(piece["corrupted"])
+    shares = (np.mean(piece["runs"]["random"], 0) - corrupted) / (clean - corrupted)
+    sizes = np.log(FRACTIONS)
+    near(found["random"]["by task"]["parameter"], np.trapezoid(shares, sizes) / np.ptp(sizes), within=1e-9)

@@ -1,4 +1,4 @@
-"""What heads read and how pairs of them interact: the measures, the predictions and the tables, on a small model."""
+"""The study of heads on a small model: measures of what they read, interactions of pairs, predictions and tables."""
 
 from functools import cache
 

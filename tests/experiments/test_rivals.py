@@ -13,7 +13,7 @@ import duat_jax as duat
 from duat_jax.attribution import units as ours
 from duat_jax.attribution.unit_values import sites_of, values_of
 from duat_jax.evaluation.circuits import FRACTIONS, UNITS
-from duat_jax.inputs.prompts import Prompt, logit_difference
+from duat_jax.inputs.prompts import Prompt, difference_at, logit_difference
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.program import trace
 from duat_jax.transform.recording import record_kinds
@@ -42,7 +42,7 @@ def gradient_x_change(model):
 def test_the_network_is_the_model(model):
     read, x, _ = texts(model)
     states, (neurons, heads) = network.run(model, network.PLAIN, x, network.nothing(model, x))
-    close(network.difference(model, states[-1], PROMPT.right, PROMPT.wrong), read(x), layers=2)
+    close(difference_at(model, states[-1], PROMPT.right, PROMPT.wrong), read(x), layers=2)
     values = values_of(read, x)
     close(neurons, values.neurons, layers=2)
     close(heads, values.heads, layers=2)
@@ -239,7 +239,7 @@ def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
         patch.setattr(study, "METHODS", methods | {"the same": study.METHODS["secant"]})
         patch.setattr(study, "SAMPLE", 20)
         piece = study._piece(model, tokenizer, "parameter", 2)
-        found = study.summary({"parameter": piece}, 50)
+        found = study.summary({"parameter": piece})
         text = study.fields({"methods": found, "tasks": {"parameter": piece}})["tables"]
     assert np.shape(piece["runs"]["random"]) == (2, len(FRACTIONS))
     assert found["the same"]["ahead"]["secant"] == {"value": 0, "low": 0, "high": 0}

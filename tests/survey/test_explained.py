@@ -1,4 +1,4 @@
-"""What surveys explain: margins, given targets, differences from a baseline; against the model and single tables."""
+"""Surveys of margins, given targets and differences from a baseline, beside the model and explanations of one place."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,6 @@
 """Changes of the closed form's parameters with the prompt, and the effect of each source of change."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -38,14 +39,14 @@ SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
 """The label of each kind, with its layer's number."""
 
 
-def parameters(network: Network, x: Float[Array, "tokens features"]) -> Parameters:
+def parameters(states: Callable[[Array], Array], x: Float[Array, "tokens features"]) -> Parameters:
     """Return the parameters of a network's closed form at one input.
 
     Args:
-        network: the network.
+        states: the network, from its embeddings on.
         x: its embeddings `x_0`, `[tokens, features]`.
     """
-    form = unroll(network.states, x)
+    form = unroll(states, x)
     layers = range(1, len(form.terms) + 1)
     return Parameters(
         [form.input_map(j).dense() for j in layers],
@@ -82,7 +83,7 @@ def changes(network: Network, content: Float[Array, "number content"]) -> dict[s
     """
 
     def of_one(content: Array) -> Parameters:
-        by_prompt = jax.vmap(partial(parameters, network))(_embedded(network, content))
+        by_prompt = jax.vmap(partial(parameters, network.states))(_embedded(network, content))
         return jax.tree.map(lambda a: jax.vmap(jax.vmap(_apart, (None, 0)), (0, None))(a, a), by_prompt)
 
     mean = jax.tree.map(lambda change: change.mean(0), jax.lax.map(of_one, content))
@@ -167,7 +168,7 @@ def exchange(network: Network, content: Float[Array, "number content"]) -> Excha
 
     def of_one(content: Array) -> tuple[Array, Array, Array]:
         x = _embedded(network, content)
-        by_prompt = jax.vmap(partial(parameters, network))(x)
+        by_prompt = jax.vmap(partial(parameters, network.states))(x)
         over_others = jax.vmap(of_pair, (None, None, 0, 0))
         return jax.vmap(over_others, (0, 0, None, None))(x, by_prompt, x, by_prompt)
 

@@ -1,0 +1,274 @@
+"""Six networks of equal size that read a prompt: a perceptron, and five that mix tokens, each in another way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float
+
+import duat_jax as duat
+from duat_jax.errors import DuatError
+from duat_jax.nn import MLP, Attention, Block, Linear, RMSNorm, Stack
+from duat_jax.nn.linear import PRECISION
+from experiments.generalization.tasks import Task
+
+HEADS, REACH = 4, 4
+"""The number of heads, and how many tokens a convolution reads to either side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The sizes of a network.
+
+    Args:
+        kind: a name in `MIXERS`.
+        norms: whether each attention and MLP reads its input normalised.
+        layers: number of blocks.
+        features: width of the residual stream.
+        neurons: hidden units of a block's MLP.
+    """
+
+    kind: str
+    norms: bool
+    layers: int
+    features: int
+    neurons: int
+
+
+@final
+class LinearAttention(nnx.Module):
+    """Attention without a softmax: token `i` reads token `j` with the held weight `q_i · k_j / n` of `n` tokens.
+
+    Args:
+        features: width of the residual stream.
+        heads: number of heads.
+    """
+
+    def __init__(self, features: int, heads: int) -> None:
+        self.heads = heads
+        self.query, self.key, self.value, self.output = (
+            Linear(features, features, f"attention.{name}", bias=False, rngs=None)
+            for name in ("query", "key", "value", "output")
+        )
+
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`; all are if absent.
+        """
+        queries, keys, values = (part(x).reshape(len(x), self.heads, -1) for part in (self.query, self.key, self.value))
+        scores = jnp.einsum("qhd,khd->hqk", queries, keys, precision=PRECISION) * queries.shape[-1] ** -0.5
+        visible = jnp.ones(len(x), bool) if mask is None else mask
+        pattern = duat.hold(jnp.where(visible, scores, 0) / visible.sum(), "attention.pattern")
+        return self.output(_mixed(pattern, values))
+
+
+@final
+class FixedPattern(nnx.Module):
+    """Mix tokens by a learned softmax that no input changes: `Σ_h softmax(S_h) x W_{V,h} W_{O,h}`.
+
+    Args:
+        features: width of the residual stream.
+        heads: number of heads.
+        tokens: length of the longest sequence.
+    """
+
+    def __init__(self, features: int, heads: int, tokens: int) -> None:
+        self.scores = nnx.Param(jnp.zeros((heads, tokens, tokens)))
+        self.value, self.output = (
+            Linear(features, features, f"attention.{name}", bias=False, rngs=None) for name in ("value", "output")
+        )
+
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`.
+        """
+        pattern = jax.nn.softmax(self.scores[...], where=mask)
+        return self.output(_mixed(pattern, self.value(x).reshape(len(x), len(pattern), -1)))
+
+
+@final
+class Convolution(nnx.Module):
+    """Convolve along the tokens: `y_t = Σ_s x_{t+s} W_s`, `|s| ≤ reach`, where absent tokens are zero.
+
+    Args:
+        features: width of the residual stream.
+        reach: how many tokens it reads to either side.
+    """
+
+    def __init__(self, features: int, reach: int) -> None:
+        self.reach = reach
+        self.kernel = nnx.Param(jnp.zeros((2 * reach + 1, features, features)))
+
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`.
+        """
+        present = x if mask is None else jnp.where(mask[:, None], x, 0)
+        present = jnp.pad(present, ((self.reach, self.reach), (0, 0)))
+        # One product with all shifts is faster on a CPU than the convolution of a small batch.
+        shifts = jnp.stack([present[s : s + len(x)] for s in range(2 * self.reach + 1)], 1)
+        return jnp.einsum("tsi,sio->to", shifts, self.kernel[...], precision=PRECISION)
+
+
+def _mixed(pattern: Float[Array, "heads queries keys"], values: Float[Array, "keys heads _"]) -> Array:
+    return jnp.einsum("hqk,khd->qhd", pattern, values, precision=PRECISION).reshape(len(values), -1)
+
+
+def _alone(x: Array, mask: Array | None) -> Array:
+    return x
+
+
+MIXERS: dict[str, Callable[[int, int], Any]] = {
+    "perceptron": lambda features, tokens: _alone,
+    "fixed pattern": lambda features, tokens: FixedPattern(features, HEADS, tokens),
+    "convolution": lambda features, tokens: Convolution(features, REACH),
+    "linear attention": lambda features, tokens: LinearAttention(features, HEADS),
+    "transformer": lambda features, tokens: Attention(
+        features, HEADS, causal=False, bias=False, output_bias=False, rngs=None
+    ),
+}
+"""How tokens are mixed in a network of `features` that reads `tokens`; a perceptron reads all in one vector."""
+
+KINDS, MOVING = tuple(MIXERS), ("linear attention", "transformer")
+"""The networks, and those whose mixing of tokens depends on the input."""
+
+
+@final
+class Network(nnx.Module):
+    """Write numbers at the last tokens: `y = W_out x_L + b`, `x_i = block_i(x_{i−1})`.
+
+    All parameters are zero, or one in norms, until they are drawn.
+
+    Args:
+        sizes: its sizes.
+        task: the task whose tokens it reads.
+    """
+
+    def __init__(self, sizes: Sizes, task: Task) -> None:
+        self.whole, self.outputs = sizes.kind == "perceptron", task.outputs
+        tokens, inputs, outputs = task.tokens, task.inputs, 1
+        if self.whole:
+            tokens, inputs, outputs = 1, task.tokens * task.inputs, task.outputs
+        self.embedding = Linear(inputs, sizes.features, "embedding", bias=False, rngs=None)
+        # Demonstrations have no order.
+        self.places = nnx.Param(jnp.zeros((tokens, sizes.features))) if task.ordered else None
+        self.stack = Stack(_block(sizes, tokens) for _ in range(sizes.layers))
+        self.readout = Linear(sizes.features, outputs, "readout", rngs=None)
+
+    def embed(self, inputs: Float[Array, "tokens inputs"]) -> Float[Array, "tokens features"]:
+        """Return the residual stream before the first layer, `x_0`.
+
+        Args:
+            inputs: the numbers of each token, `[tokens, inputs]`.
+        """
+        x = self.embedding(inputs.reshape(1, -1) if self.whole else inputs)
+        return x if self.places is None else x + self.places[...]
+
+    def states(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None = None
+    ) -> Float[Array, "outputs"]:
+        """Return the output of the network from its embeddings.
+
+        Args:
+            x: the stream before the first layer, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`; all are if absent.
+        """
+        return self.read(self.stack(x, mask))
+
+    def read(self, x: Float[Array, "tokens features"]) -> Float[Array, "outputs"]:
+        """Return the output from the residual stream after the last layer.
+
+        Args:
+            x: the stream, `[tokens, features]`.
+        """
+        y = self.readout(x)
+        return y[0] if self.whole else y[-self.outputs :, 0]
+
+    def __call__(
+        self, inputs: Float[Array, "tokens inputs"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "outputs"]:
+        """Return the output of the network.
+
+        Args:
+            inputs: the numbers of each token, `[tokens, inputs]`.
+            mask: true for real tokens, `[tokens]`.
+        """
+        return self.states(self.embed(inputs), None if self.whole else mask)
+
+
+def _block(sizes: Sizes, tokens: int) -> Block:
+    features = sizes.features
+    alone = sizes.kind == "perceptron"
+    return Block(
+        "paper" if alone else "pre-norm",
+        attention=MIXERS[sizes.kind](features, tokens),
+        mlp=MLP(features, sizes.neurons, "gelu", rngs=None),
+        norm_1=RMSNorm(features, "norm_1") if sizes.norms and not alone else None,
+        norm_2=RMSNorm(features, "norm_2") if sizes.norms else None,
+    )
+
+
+def count(sizes: Sizes, task: Task) -> int:
+    """Return the number of a network's parameters.
+
+    Args:
+        sizes: its sizes.
+        task: the task whose tokens it reads.
+    """
+    return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(Network, sizes, task))))
+
+
+def matched(sizes: Sizes, task: Task, parameters: int) -> Sizes:
+    """Return the sizes with the number of neurons that brings the number of parameters closest to a target.
+
+    Args:
+        sizes: its sizes.
+        task: the task whose tokens it reads.
+        parameters: the target.
+
+    Raises:
+        DuatError: if even one neuron in each layer is too many.
+    """
+    fewest, more = (count(replace(sizes, neurons=neurons), task) for neurons in (1, 2))
+    neurons = 1 + round((parameters - fewest) / (more - fewest))
+    if neurons < 1:
+        raise DuatError(
+            f"{parameters} parameters are too few for {sizes}: even with one neuron a layer it has {fewest}"
+        )
+    return replace(sizes, neurons=neurons)
+
+
+def drawn(sizes: Sizes, task: Task, key: Array) -> Network:
+    """Return a network with random weights of variance one over the number of inputs, and zero biases.
+
+    Args:
+        sizes: its sizes.
+        task: the task whose tokens it reads.
+        key: which weights.
+    """
+    leaves, tree = jax.tree.flatten(Network(sizes, task))
+    keys = jax.random.split(key, len(leaves))
+    weights = [
+        jax.random.normal(key, leaf.shape) * (leaf.size / leaf.shape[-1]) ** -0.5 if leaf.ndim > 1 else leaf
+        for key, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(tree, weights)

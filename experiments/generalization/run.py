@@ -1,0 +1,187 @@
+"""Claim: a network whose parameters move with the prompt fits many functions and follows new ones, a fixed one doesn't.
+
+Run `make generalization`; it writes experiments/results/generalization.json, and the tables and pictures of
+docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
+again.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from rich.progress import track
+
+from duat_jax.evaluation.journal import Journal
+from experiments.environment import environment
+from experiments.generalization.measures import TESTED, measure
+from experiments.generalization.networks import KINDS, Sizes, count, matched
+from experiments.generalization.picture import draw_errors
+from experiments.generalization.report import tables_of
+from experiments.generalization.tasks import FAMILIES, Demonstrated, Named, Task
+from experiments.generalization.training import Budget, error, outputs, train
+from experiments.pages import Fields, cells, write_pages
+
+RESULTS, WORK = Path("experiments/results/generalization.json"), Path("experiments/results/work")
+PICTURE = "docs/generalization.png"
+LAYERS, SEEDS, BUDGET, TUNING = 2, 5, Budget(3000, 64), Budget(1500, 64)
+RATES, NORMS = (1e-3, 3e-3, 1e-2), (False, True)
+DEMONSTRATIONS = 16
+
+
+class Study(NamedTuple):
+    """A task, and the widths of the Transformers on it, which other networks are as large as.
+
+    Args:
+        task: the task.
+        widths: of the residual stream; the middle one is that of tuning.
+    """
+
+    task: Task
+    widths: tuple[int, ...]
+
+
+STUDIES: dict[str, Study] = {
+    **{
+        f"{base**digits} functions, {digits} digits": Study(Named(digits=digits, base=base), (8, 16, 32))
+        for digits, base in ((1, 4), (1, 16), (2, 4), (4, 2), (3, 4), (4, 4))
+    },
+    "16 functions, unequal": Study(Named(digits=2, base=4, rarest=0.01), (32,)),
+    **{family: Study(Demonstrated(family=family, demonstrations=DEMONSTRATIONS), (32,)) for family in FAMILIES},
+    **{
+        f"linear, {pool} in training": Study(
+            Demonstrated(family="linear", demonstrations=DEMONSTRATIONS, pool=pool), (32,)
+        )
+        for pool in (16, 256)
+    },
+}
+
+
+def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
+    """Return the sizes of a network with as many parameters as the Transformer of a width.
+
+    Args:
+        task: the task.
+        kind: the network's name.
+        width: of the residual stream.
+        norms: whether it has norms.
+    """
+    transformer = Sizes(kind="transformer", norms=norms, layers=LAYERS, features=width, neurons=4 * width)
+    sizes = Sizes(kind=kind, norms=norms, layers=LAYERS, features=width, neurons=1)
+    return matched(sizes, task, count(transformer, task))
+
+
+def _tuned(task: Task, sizes: Sizes, rate: float, budget: Budget) -> dict[str, Any]:
+    """Return the error of a network that was trained for choosing its rate and norms."""
+    network = train(sizes, task, budget, jax.random.key(SEEDS), rate)
+    examples = task.draw(jax.random.key(SEEDS + 1), TESTED)
+    return {"error": float(error(outputs(network, examples), examples))}
+
+
+def _trained(task: Task, sizes: Sizes, rate: float, budget: Budget, seed: int) -> dict[str, Any]:
+    network = train(sizes, task, budget, jax.random.key(seed), rate)
+    measured = measure(task, network, sizes, jax.random.key(SEEDS + 2))
+    return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, **measured}
+
+
+Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
+"""The name of a network in the journal, and what trains and measures it."""
+
+
+def tuning() -> Iterator[Unit]:
+    """Yield the networks that are trained for choosing rates and norms."""
+    for name, (task, widths) in STUDIES.items():
+        for kind in KINDS:
+            for norms in NORMS:
+                for rate in RATES:
+                    sizes = sizes_of(task, kind, widths[len(widths) // 2], norms)
+                    yield f"{name}; {kind}; {norms}; {rate}", _tuned, (task, sizes, rate, TUNING)
+
+
+def chosen(tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
+    """Return the norms and the rate with the smallest error on examples like those of training.
+
+    Args:
+        tuned: the errors of tuning.
+        name: the study's name.
+        kind: the network's name.
+    """
+    choices = [(norms, rate) for norms in NORMS for rate in RATES]
+    return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}; {choice[1]}"]["error"])
+
+
+def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
+    """Yield the networks that are measured.
+
+    Args:
+        tuned: the errors of tuning.
+    """
+    for name, (task, widths) in STUDIES.items():
+        for kind in KINDS:
+            norms, rate = chosen(tuned, name, kind)
+            for width in widths:
+                for seed in range(SEEDS):
+                    sizes = sizes_of(task, kind, width, norms)
+                    yield f"{name}; {kind}; {width}; {seed}", _trained, (task, sizes, rate, BUDGET, seed)
+
+
+def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
+    """Train and measure networks, one on every core, and return the results by name.
+
+    Args:
+        journal: of finished ones, which aren't trained again.
+        units: the networks.
+        title: what the progress shows.
+    """
+    # So small a network is the fastest on one core, and a process of its own sees these settings before JAX starts.
+    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        futures: dict[str, Future | None] = {
+            name: None if name in journal else pool.submit(compute, *given) for name, compute, given in units
+        }
+        return {
+            name: journal.once(name, lambda future=future: future.result())
+            for name, future in track(futures.items(), title)
+        }
+
+
+def main() -> None:
+    """Train the networks that aren't kept, store the results, and write the page."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "studies": {name: [asdict(task), widths] for name, (task, widths) in STUDIES.items()},
+        "layers": LAYERS,
+        "seeds": SEEDS,
+        "budget": BUDGET._asdict(),
+        "tuning": TUNING._asdict(),
+        "rates": RATES,
+        "norms": NORMS,
+        "tested": TESTED,
+    }
+    journal = Journal(WORK / "generalization", settings)
+    tuned = run(journal, tuning(), "Tuning")
+    measured = run(journal, networks(tuned), "Networks")
+    blind = {name: task.blind() for name, (task, _) in STUDIES.items() if isinstance(task, Named)}
+    results = {"environment": environment(), "settings": settings, "tuned": tuned, "blind": blind, "networks": measured}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    draw_errors(results).savefig(PICTURE, dpi=110)
+    write_pages()
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    text = tables_of(results)
+    return {"tables": text, **cells(text)}
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,12 @@ RARE, TARGET = "16 functions, unequal", 0.05
 Results = dict[str, Any]
 
 
+def _network(results: Results, study: str, kind: str, width: int | None = None) -> dict[str, Any]:
+    width = max(results["settings"]["studies"][study][1]) if width is None else width
+    network: dict[str, Any] = results["networks"][f"{study}; {kind}; {width}"]
+    return network
+
+
 def of_networks(results: Results, study: str, kind: str, width: int | None = None) -> list[dict[str, Any]]:
     """Return the measurements of every seed of a network.
 
@@ -23,8 +29,7 @@ def of_networks(results: Results, study: str, kind: str, width: int | None = Non
         kind: the network's name.
         width: of the Transformer that it is as large as; the largest if absent.
     """
-    width = max(results["settings"]["studies"][study][1]) if width is None else width
-    return [results["networks"][f"{study}; {kind}; {width}; {seed}"] for seed in range(results["settings"]["seeds"])]
+    return _network(results, study, kind, width)["seeds"]
 
 
 def errors(results: Results, study: str, kind: str, width: int | None = None) -> Float[np.ndarray, "seeds"]:
@@ -81,7 +86,7 @@ def sizes_needed(results: Results, study: str, kind: str) -> Float[np.ndarray, "
         kind: the network's name.
     """
     widths = results["settings"]["studies"][study][1]
-    parameters = np.array([of_networks(results, study, kind, width)[0]["parameters"] for width in widths], float)
+    parameters = np.array([_network(results, study, kind, width)["parameters"] for width in widths], float)
     by_seed = np.array([errors(results, study, kind, width) for width in widths]).T
     return np.array([needed(parameters, of_seed, TARGET) for of_seed in by_seed])
 
@@ -104,7 +109,7 @@ def _many(results: Results) -> list[str]:
         for kind in KINDS:
             widths = results["settings"]["studies"][study][1]
             of_sizes = [interval(errors(results, study, kind, width)) for width in widths]
-            least = of_networks(results, study, kind, widths[0])[0]["parameters"]
+            least = _network(results, study, kind, widths[0])["parameters"]
             rows.append(
                 [
                     study,
@@ -215,10 +220,10 @@ def _tuned(results: Results) -> list[str]:
     rows = []
     for study in results["settings"]["studies"]:
         for kind in KINDS:
-            network = of_networks(results, study, kind)[0]
+            network = _network(results, study, kind)
             rates = results["settings"]["rates"]
             without, with_norms = (
-                " / ".join(f"{results['tuned'][f'{study}; {kind}; {norms}; {rate}']['error']:.3f}" for rate in rates)
+                " / ".join(f"{results['tuned'][f'{study}; {kind}; {norms}'][str(rate)]:.3f}" for rate in rates)
                 for norms in results["settings"]["norms"]
             )
             norms = "yes" if network["sizes"]["norms"] else "no"

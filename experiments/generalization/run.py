@@ -76,21 +76,23 @@ def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
     return matched(sizes, task, count(transformer, task))
 
 
-def _tuned(task: Task, sizes: Sizes, rate: float, budget: Budget) -> dict[str, Any]:
-    """Return the error of a network that was trained for choosing its rate and norms."""
-    network = train(sizes, task, budget, jax.random.key(SEEDS), rate)
+def _tuned(task: Task, sizes: Sizes, budget: Budget) -> dict[str, Any]:
+    """Return the errors of networks that are trained for choosing the rate and the norms, by rate."""
     examples = task.draw(jax.random.key(SEEDS + 1), TESTED)
-    return {"error": float(error(outputs(network, examples), examples))}
+    networks = {str(rate): train(sizes, task, budget, jax.random.key(SEEDS), rate) for rate in RATES}
+    return {rate: float(error(outputs(network, examples), examples)) for rate, network in networks.items()}
 
 
-def _trained(task: Task, sizes: Sizes, rate: float, budget: Budget, seed: int) -> dict[str, Any]:
-    network = train(sizes, task, budget, jax.random.key(seed), rate)
-    measured = measure(task, network, sizes, jax.random.key(SEEDS + 2))
-    return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, **measured}
+def _trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) -> dict[str, Any]:
+    measured = [
+        measure(task, train(sizes, task, budget, jax.random.key(seed), rate), sizes, jax.random.key(SEEDS + 2))
+        for seed in range(seeds)
+    ]
+    return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
 
 
 Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
-"""The name of a network in the journal, and what trains and measures it."""
+"""A name in the journal, and what trains networks, which one program trains for all rates or seeds."""
 
 
 def tuning() -> Iterator[Unit]:
@@ -98,9 +100,8 @@ def tuning() -> Iterator[Unit]:
     for name, (task, widths) in STUDIES.items():
         for kind in KINDS:
             for norms in NORMS:
-                for rate in RATES:
-                    sizes = sizes_of(task, kind, widths[len(widths) // 2], norms)
-                    yield f"{name}; {kind}; {norms}; {rate}", _tuned, (task, sizes, rate, TUNING)
+                sizes = sizes_of(task, kind, widths[len(widths) // 2], norms)
+                yield f"{name}; {kind}; {norms}", _tuned, (task, sizes, TUNING)
 
 
 def chosen(tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
@@ -112,7 +113,7 @@ def chosen(tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool
         kind: the network's name.
     """
     choices = [(norms, rate) for norms in NORMS for rate in RATES]
-    return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}; {choice[1]}"]["error"])
+    return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
 
 
 def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
@@ -125,9 +126,14 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
         for kind in KINDS:
             norms, rate = chosen(tuned, name, kind)
             for width in widths:
-                for seed in range(SEEDS):
-                    sizes = sizes_of(task, kind, width, norms)
-                    yield f"{name}; {kind}; {width}; {seed}", _trained, (task, sizes, rate, BUDGET, seed)
+                sizes = sizes_of(task, kind, width, norms)
+                yield f"{name}; {kind}; {width}", _trained, (task, sizes, BUDGET, rate, SEEDS)
+
+
+def _on_one_core() -> None:
+    """Set up a process in which one core trains networks, which are too small for more, or for a GPU."""
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    jax.config.update("jax_platforms", "cpu")
 
 
 def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
@@ -138,9 +144,7 @@ def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[s
         units: the networks.
         title: what the progress shows.
     """
-    # So small a network is the fastest on one core, and a process of its own sees these settings before JAX starts.
-    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _on_one_core) as pool:
         futures: dict[str, Future | None] = {
             name: None if name in journal else pool.submit(compute, *given) for name, compute, given in units
         }

@@ -1,0 +1,225 @@
+"""Functions that a prompt gives: the tasks, the networks that mix tokens in five ways, and frozen parameters."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import close, near, relative
+
+from duat_jax.errors import DuatError
+from duat_jax.evaluation.journal import Journal
+from duat_jax.verification.networks import randomised
+from experiments.approximation.moved_parameters import parameters
+from experiments.generalization import run
+from experiments.generalization.frozen import GROUPS, frozen, spread
+from experiments.generalization.networks import KINDS, MIXERS, Sizes, count, drawn, matched
+from experiments.generalization.report import needed
+from experiments.generalization.tasks import CONTENT, FAMILIES, Demonstrated, Named, least_squares, nearest
+from experiments.generalization.training import Budget, error, outputs, train
+
+NAMED, LINEAR = Named(digits=2, base=3), Demonstrated(family="linear", demonstrations=5)
+MIXING = [kind for kind in KINDS if kind != "perceptron"]
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(autouse=True)
+def as_optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def sizes_of(kind, norms=True):
+    return Sizes(kind=kind, norms=norms, layers=2, features=8, neurons=6)
+
+
+def network_of(kind, task, norms=True):
+    return randomised(drawn(sizes_of(kind, norms), task, KEY), 3, scale=0.5)
+
+
+def test_each_function_moves_numbers_and_changes_signs_as_no_other_does():
+    matrices = np.asarray(NAMED.matrices())
+    assert len({matrix.tobytes() for matrix in matrices}) == NAMED.functions == 9
+    close(np.abs(matrices).sum(1), np.ones((9, CONTENT)))
+    close(np.abs(matrices).sum(2), np.ones((9, CONTENT)))
+
+
+def test_a_prompt_names_its_function_in_digits():
+    """Seven is two threes and a one."""
+    contents = jax.random.normal(KEY, (1, CONTENT))
+    inputs, mask, targets = NAMED.named(jnp.array([7]), contents)
+    assert inputs[0, :2].tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]] and mask.all()
+    close(inputs[0, 2:, 3], contents[0])
+    close(targets[0], NAMED.matrices()[7] @ contents[0])
+
+
+def test_rarest_function_has_its_share():
+    shares = np.asarray(Named(digits=2, base=3, rarest=0.01).shares())
+    close(shares.sum(), 1.0)
+    close(shares[1:] / shares[:-1], np.full(8, 0.01 ** (1 / 8)))
+    close(shares[-1] / shares[0], 0.01)
+
+
+def test_blind_error_is_that_of_the_mean_of_all_targets():
+    contents = jax.random.uniform(KEY, (4000, CONTENT), minval=-1.0)
+    targets = np.einsum("fij,nj->fni", NAMED.matrices(), contents)
+    relative(NAMED.blind(), np.sqrt(((targets - targets.mean(0)) ** 2).mean()), within=0.02)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_have_variance_one(family):
+    targets = Demonstrated(family=family, demonstrations=2).draw(KEY, 20_000).targets
+    near((targets**2).mean(), 1.0, within=0.06)
+
+
+def test_the_value_that_is_asked_for_is_hidden_and_absent_demonstrations_are_zero():
+    inputs, mask, targets = LINEAR.draw_shown(KEY, 4, 3)
+    assert mask.tolist() == [[False, False, True, True, True, True]] * 4
+    assert not inputs[:, :2].any() and not inputs[:, -1, -2].any()
+    assert inputs[..., -1].tolist() == [[0, 0, 0, 0, 0, 1]] * 4
+    close(least_squares(LINEAR.draw_shown(KEY, 4, 5)), LINEAR.draw_shown(KEY, 4, 5).targets, layers=30)
+
+
+def test_functions_of_a_pool_come_again():
+    """Of two linear functions of three numbers, each example's five demonstrations determine which one it is."""
+    inputs, mask, _ = replace(LINEAR, pool=2).draw(KEY, 200)
+    weights = {
+        tuple(np.linalg.lstsq(x[:-1, :-2], x[:-1, -2])[0].round(3))
+        for x, m in zip(inputs, mask, strict=True)
+        if m.all()
+    }
+    assert len(weights) == 2
+
+
+def test_other_functions_have_the_same_points():
+    inputs = LINEAR.other_functions(KEY, 3).inputs
+    close(inputs[:, :, :-2], jnp.broadcast_to(inputs[:1, :, :-2], inputs[:, :, :-2].shape))
+    assert len(set(inputs[:, 0, -2].tolist())) == 3
+
+
+def test_nearest_demonstration_is_found():
+    examples = LINEAR.draw_shown(KEY, 6, 4)
+    for x, mask, y in zip(examples.inputs, examples.mask, nearest(examples), strict=True):
+        distances = [np.linalg.norm(x[i, :-2] - x[-1, :-2]) if mask[i] else np.inf for i in range(len(x) - 1)]
+        close(y[0], x[int(np.argmin(distances)), -2])
+
+
+@pytest.mark.parametrize("kind", MIXING)
+def test_absent_tokens_are_not_read(kind):
+    network = network_of(kind, LINEAR)
+    examples = LINEAR.draw_shown(KEY, 3, 3)
+    noise = jnp.where(examples.mask[..., None], 0, 7.0)
+    close(outputs(network, examples._replace(inputs=examples.inputs + noise)), outputs(network, examples))
+
+
+def test_linear_attention_is_a_double_sum():
+    mixer = randomised(MIXERS["linear attention"](8, 4), 1, scale=1.0)
+    x, mask = np.asarray(jax.random.normal(KEY, (4, 8))), np.array([False, True, True, True])
+    query, key, value = (x @ np.asarray(part.kernel[...]) for part in (mixer.query, mixer.key, mixer.value))
+    y = np.zeros_like(x)
+    for i in range(4):
+        for j in range(1, 4):
+            for head in range(mixer.heads):
+                of = slice(2 * head, 2 * head + 2)
+                y[i, of] += query[i, of] @ key[j, of] / 2**0.5 / 3 * value[j, of]
+    close(mixer(jnp.asarray(x), jnp.asarray(mask)), y @ np.asarray(mixer.output.kernel[...]))
+
+
+def test_convolution_is_a_band_of_matrices():
+    mixer = randomised(MIXERS["convolution"](3, 7), 1, scale=1.0)
+    x, kernel = np.asarray(jax.random.normal(KEY, (7, 3))), np.asarray(mixer.kernel[...])
+    dense = np.zeros((7, 3, 7, 3))
+    for t in range(7):
+        for s in range(7):
+            if abs(s - t) <= 4:
+                dense[t, :, s, :] = kernel[s - t + 4].T
+    close(mixer(jnp.asarray(x), None), np.einsum("tosi,si->to", dense, x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_networks_have_as_many_parameters(kind):
+    transformer = Sizes(kind="transformer", norms=False, layers=2, features=16, neurons=64)
+    like = matched(replace(transformer, kind=kind), NAMED, count(transformer, NAMED))
+    relative(count(like, NAMED), count(transformer, NAMED), within=0.01)
+
+
+def test_too_few_parameters_are_refused():
+    with pytest.raises(DuatError, match="even with one neuron a layer"):
+        matched(sizes_of("convolution"), NAMED, 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_frozen_at_their_own_values_change_nothing(kind):
+    network, examples = network_of(kind, NAMED), NAMED.draw(KEY, 1)
+    for written in frozen(network, examples.inputs).values():
+        close(written, outputs(network, examples), layers=30)
+
+
+def test_frozen_patterns_are_the_mean_of_those_of_all_examples():
+    """One layer of linear attention without an MLP's effect, written out."""
+    sizes = Sizes(kind="linear attention", norms=False, layers=1, features=8, neurons=1)
+    network, inputs = randomised(drawn(sizes, LINEAR, KEY), 3, scale=0.5), LINEAR.draw_shown(KEY, 5, 5).inputs
+    block = network.stack.blocks[0]
+    block.mlp.output.kernel[...] *= 0
+    mixer, x = block.attention, np.asarray(jax.vmap(network.embed)(inputs))
+    query, key, value = (
+        (x @ np.asarray(part.kernel[...])).reshape(5, 6, 4, 2) for part in (mixer.query, mixer.key, mixer.value)
+    )
+    pattern = (np.einsum("nqhd,nkhd->nhqk", query, key) / 2**0.5 / 6).mean(0)
+    mixed = np.einsum("hqk,nkhd->nqhd", pattern, value).reshape(5, 6, 8) @ np.asarray(mixer.output.kernel[...])
+    y = np.asarray(jax.vmap(network.read)(jnp.asarray(x + mixed) + block.mlp.output.bias[...]))
+    close(frozen(network, inputs)["patterns"], y, layers=30)
+
+
+@pytest.mark.parametrize("kind", ["perceptron", "fixed pattern", "convolution"])
+def test_without_norms_only_biases_move_where_mixing_is_fixed(kind):
+    network, examples = network_of(kind, NAMED, norms=False), NAMED.draw(KEY, 6)
+    written = frozen(network, examples.inputs)
+    close(written["weights"], outputs(network, examples), layers=30)
+    assert float(jnp.abs(written["biases"] - outputs(network, examples)).max()) > 1e-3
+    moved = {symbol for symbol, spread_of in spread(network, examples.inputs).items() if spread_of > 1e-6}
+    assert moved == {"c2"}
+
+
+def test_spread_is_the_share_of_the_mean_square_about_the_mean():
+    network, inputs = network_of("transformer", NAMED), NAMED.draw(KEY, 4).inputs
+    dense = [np.asarray(parameters(network.states, network.embed(x)).inners[1]) for x in inputs]
+    about = sum(((a - np.mean(dense, 0)) ** 2).sum() for a in dense)
+    relative(spread(network, inputs)["W'2,2"], (about / sum((a**2).sum() for a in dense)) ** 0.5, within=1e-4)
+
+
+def test_parameters_needed_are_within_the_sizes_that_were_tried():
+    sizes = np.array([10.0, 100.0, 1000.0])
+    assert needed(sizes, np.array([0.9, 0.5, 0.2]), 0.1) == np.inf
+    assert needed(sizes, np.array([0.1, 0.5, 0.2]), 0.1) == 10.0
+    relative(needed(sizes, np.array([0.9, 0.4, 0.1]), 0.2), 10**2.5, within=1e-9)
+
+
+def test_training_learns():
+    sizes = Sizes(kind="linear attention", norms=True, layers=2, features=32, neurons=32)
+    network = train(sizes, LINEAR, Budget(150, 32), KEY, 1e-2)
+    examples = LINEAR.draw_shown(jax.random.key(1), 500, 5)
+    assert error(outputs(network, examples), examples) < 0.8 * error(0 * examples.targets, examples)
+
+
+@pytest.mark.slow
+def test_networks_are_tuned_trained_and_measured(monkeypatch):
+    """Two tasks and two networks, from the choice of a rate on, each in a process of its own."""
+    studies = {"9 functions": run.Study(NAMED, (8,)), "linear": run.Study(replace(LINEAR, demonstrations=16), (8,))}
+    kinds = ("perceptron", "transformer")
+    for name, value in {"STUDIES": studies, "KINDS": kinds, "BUDGET": Budget(3, 4), "TUNING": Budget(2, 4)}.items():
+        monkeypatch.setattr(run, name, value)
+    tuned = run.run(Journal(None, {}), run.tuning(), "Tuning")
+    for study in studies:
+        for kind in kinds:
+            norms, rate = run.chosen(tuned, study, kind)
+            assert tuned[f"{study}; {kind}; {norms}"][str(rate)] == min(
+                number for norms in (False, True) for number in tuned[f"{study}; {kind}; {norms}"].values()
+            )
+    networks = run.run(Journal(None, {}), run.networks(tuned), "Networks")
+    assert list(networks) == [f"{study}; {kind}; 8" for study in studies for kind in kinds]
+    for network in networks.values():
+        assert len({seed["error"] for seed in network["seeds"]}) == run.SEEDS
+        for seed in network["seeds"]:
+            assert set(seed["frozen"]) == {"none", *GROUPS}

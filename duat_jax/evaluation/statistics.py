@@ -57,6 +57,21 @@ def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
     return Estimate(float(value), float(low), float(high))
 
 
+def students_mean(values: Float[np.ndarray, "units"]) -> Estimate:
+    """Return the mean over a few units with its 95 % interval by Student's t.
+
+    Args:
+        values: one number of each unit.
+
+    Example:
+        >>> students_mean(np.array([1.0, 2.0, 3.0])).written(2)
+        '2.00 [-0.48, 4.48]'
+    """
+    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    mean = float(np.mean(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
 def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1) -> Estimate:
     """Return an estimate with its percentile bootstrap interval of `1 − 0.05 / comparisons`.
 

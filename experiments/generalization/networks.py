@@ -1,6 +1,5 @@
-"""Six networks of equal size that read a prompt: a perceptron, and five that mix tokens, each in another way."""
+"""Networks of equal size that read a prompt: two perceptrons, and five that mix tokens, each in another way."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -14,10 +13,11 @@ import duat_jax as duat
 from duat_jax.errors import DuatError
 from duat_jax.nn import MLP, Attention, Block, Linear, RMSNorm, Stack
 from duat_jax.nn.linear import PRECISION
+from duat_jax.nn.mlp import ACTIVATIONS
 from experiments.generalization.tasks import Task
 
-HEADS, REACH = 4, 4
-"""The number of heads, and how many tokens a convolution reads to either side."""
+HEADS, REACH, DILATIONS = 4, 3, (1, 5)
+"""The number of heads; how many tokens a convolution reads to either side, and their distance in each layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Sizes:
     """The sizes of a network.
 
     Args:
-        kind: a name in `MIXERS`.
+        kind: a name in `KINDS`.
         norms: whether each attention and MLP reads its input normalised.
         layers: number of blocks.
         features: width of the residual stream.
@@ -72,6 +72,33 @@ class LinearAttention(nnx.Module):
 
 
 @final
+class Mean(nnx.Module):
+    """Mix tokens by their mean: `mean_j(x_j) W_V W_O` at every token.
+
+    Args:
+        features: width of the residual stream.
+    """
+
+    def __init__(self, features: int) -> None:
+        self.value, self.output = (
+            Linear(features, features, f"attention.{name}", bias=False, rngs=None) for name in ("value", "output")
+        )
+
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the residual stream, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`; all are if absent.
+        """
+        where = None if mask is None else mask[:, None]
+        mean = self.value(x).mean(0, keepdims=True, where=where)
+        return jnp.broadcast_to(self.output(mean), x.shape)
+
+
+@final
 class FixedPattern(nnx.Module):
     """Mix tokens by a learned softmax that no input changes: `Σ_h softmax(S_h) x W_{V,h} W_{O,h}`.
 
@@ -102,15 +129,16 @@ class FixedPattern(nnx.Module):
 
 @final
 class Convolution(nnx.Module):
-    """Convolve along the tokens: `y_t = Σ_s x_{t+s} W_s`, `|s| ≤ reach`, where absent tokens are zero.
+    """Convolve along the tokens: `y_t = Σ_s x_{t+ds} W_s`, `|s| ≤ reach`, where absent tokens are zero.
 
     Args:
         features: width of the residual stream.
         reach: how many tokens it reads to either side.
+        dilation: `d`, the distance between two of them.
     """
 
-    def __init__(self, features: int, reach: int) -> None:
-        self.reach = reach
+    def __init__(self, features: int, reach: int, dilation: int) -> None:
+        self.reach, self.dilation = reach, dilation
         self.kernel = nnx.Param(jnp.zeros((2 * reach + 1, features, features)))
 
     def __call__(
@@ -123,9 +151,10 @@ class Convolution(nnx.Module):
             mask: true for real tokens, `[tokens]`.
         """
         present = x if mask is None else jnp.where(mask[:, None], x, 0)
-        present = jnp.pad(present, ((self.reach, self.reach), (0, 0)))
+        border, starts = self.reach * self.dilation, range(0, 2 * self.reach * self.dilation + 1, self.dilation)
+        present = jnp.pad(present, ((border, border), (0, 0)))
         # One product with all shifts is faster on a CPU than the convolution of a small batch.
-        shifts = jnp.stack([present[s : s + len(x)] for s in range(2 * self.reach + 1)], 1)
+        shifts = jnp.stack([present[start : start + len(x)] for start in starts], 1)
         return jnp.einsum("tsi,sio->to", shifts, self.kernel[...], precision=PRECISION)
 
 
@@ -137,19 +166,55 @@ def _alone(x: Array, mask: Array | None) -> Array:
     return x
 
 
-MIXERS: dict[str, Callable[[int, int], Any]] = {
-    "perceptron": lambda features, tokens: _alone,
-    "fixed pattern": lambda features, tokens: FixedPattern(features, HEADS, tokens),
-    "convolution": lambda features, tokens: Convolution(features, REACH),
-    "linear attention": lambda features, tokens: LinearAttention(features, HEADS),
-    "transformer": lambda features, tokens: Attention(
-        features, HEADS, causal=False, bias=False, output_bias=False, rngs=None
-    ),
-}
-"""How tokens are mixed in a network of `features` that reads `tokens`; a perceptron reads all in one vector."""
+@final
+class OneLayer(nnx.Module):
+    """Apply `y = W_3 σ(W_2 x + b_2) + W_1 x + b_3`, in which no input moves a parameter.
 
-KINDS, MOVING = tuple(MIXERS), ("linear attention", "transformer")
-"""The networks, and those whose mixing of tokens depends on the input."""
+    Args:
+        inputs: length of `x`.
+        neurons: number of hidden units.
+        outputs: length of `y`.
+    """
+
+    def __init__(self, inputs: int, neurons: int, outputs: int) -> None:
+        self.skip = Linear(inputs, outputs, "skip", bias=False, rngs=None)
+        self.input = Linear(inputs, neurons, "mlp.input", rngs=None)
+        self.output = Linear(neurons, outputs, "mlp.output", rngs=None)
+
+    def __call__(self, x: Float[Array, "1 inputs"], mask: None) -> Float[Array, "1 outputs"]:
+        """Return the output.
+
+        Args:
+            x: all numbers of the input, `[1, inputs]`.
+            mask: there is none.
+        """
+        term = duat.term(ACTIVATIONS["gelu"], self.input(x), "mlp", outer=self.output.multiply)
+        return self.skip(x) + self.output.add_bias(term)
+
+
+WHOLE, FIXED, MOVING = (
+    ("one layer",),
+    ("perceptron", "mean", "fixed pattern", "convolution"),
+    ("linear attention", "transformer"),
+)
+"""The network in which nothing moves with the prompt; those in which biases do, and norms' scales; and those whose
+mixing of tokens does, too."""
+KINDS = WHOLE + FIXED + MOVING
+
+
+def _mixer(sizes: Sizes, tokens: int, layer: int) -> Any:
+    match sizes.kind:
+        case "mean":
+            return Mean(sizes.features)
+        case "fixed pattern":
+            return FixedPattern(sizes.features, HEADS, tokens)
+        case "convolution":
+            return Convolution(sizes.features, REACH, DILATIONS[layer])
+        case "linear attention":
+            return LinearAttention(sizes.features, HEADS)
+        case "transformer":
+            return Attention(sizes.features, HEADS, causal=False, bias=False, output_bias=False, rngs=None)
+    return _alone
 
 
 @final
@@ -164,14 +229,19 @@ class Network(nnx.Module):
     """
 
     def __init__(self, sizes: Sizes, task: Task) -> None:
-        self.whole, self.outputs = sizes.kind == "perceptron", task.outputs
+        self.whole, self.outputs = sizes.kind in ("one layer", "perceptron"), task.outputs
         tokens, inputs, outputs = task.tokens, task.inputs, 1
         if self.whole:
             tokens, inputs, outputs = 1, task.tokens * task.inputs, task.outputs
+        self.embedding = self.places = self.readout = None
+        if sizes.kind == "one layer":
+            self.stack = Stack([OneLayer(inputs, sizes.neurons, outputs)])
+            return
         self.embedding = Linear(inputs, sizes.features, "embedding", bias=False, rngs=None)
         # Demonstrations have no order.
-        self.places = nnx.Param(jnp.zeros((tokens, sizes.features))) if task.ordered else None
-        self.stack = Stack(_block(sizes, tokens) for _ in range(sizes.layers))
+        if task.ordered and not self.whole:
+            self.places = nnx.Param(jnp.zeros((tokens, sizes.features)))
+        self.stack = Stack(_block(sizes, tokens, layer) for layer in range(sizes.layers))
         self.readout = Linear(sizes.features, outputs, "readout", rngs=None)
 
     def embed(self, inputs: Float[Array, "tokens inputs"]) -> Float[Array, "tokens features"]:
@@ -180,7 +250,9 @@ class Network(nnx.Module):
         Args:
             inputs: the numbers of each token, `[tokens, inputs]`.
         """
-        x = self.embedding(inputs.reshape(1, -1) if self.whole else inputs)
+        x = inputs.reshape(1, -1) if self.whole else inputs
+        if self.embedding is not None:
+            x = self.embedding(x)
         return x if self.places is None else x + self.places[...]
 
     def states(
@@ -200,7 +272,7 @@ class Network(nnx.Module):
         Args:
             x: the stream, `[tokens, features]`.
         """
-        y = self.readout(x)
+        y = x if self.readout is None else self.readout(x)
         return y[0] if self.whole else y[-self.outputs :, 0]
 
     def __call__(
@@ -215,12 +287,12 @@ class Network(nnx.Module):
         return self.states(self.embed(inputs), None if self.whole else mask)
 
 
-def _block(sizes: Sizes, tokens: int) -> Block:
+def _block(sizes: Sizes, tokens: int, layer: int) -> Block:
     features = sizes.features
     alone = sizes.kind == "perceptron"
     return Block(
         "paper" if alone else "pre-norm",
-        attention=MIXERS[sizes.kind](features, tokens),
+        attention=_mixer(sizes, tokens, layer),
         mlp=MLP(features, sizes.neurons, "gelu", rngs=None),
         norm_1=RMSNorm(features, "norm_1") if sizes.norms and not alone else None,
         norm_2=RMSNorm(features, "norm_2") if sizes.norms else None,
@@ -258,17 +330,26 @@ def matched(sizes: Sizes, task: Task, parameters: int) -> Sizes:
 
 
 def drawn(sizes: Sizes, task: Task, key: Array) -> Network:
-    """Return a network with random weights of variance one over the number of inputs, and zero biases.
+    """Return a network with random weights of variance one over the number of inputs that aren't zero, and zero biases.
 
     Args:
         sizes: its sizes.
         task: the task whose tokens it reads.
         key: which weights.
     """
-    leaves, tree = jax.tree.flatten(Network(sizes, task))
+    empty = Network(sizes, task)
+    leaves, tree = jax.tree.flatten(empty)
     keys = jax.random.split(key, len(leaves))
     weights = [
         jax.random.normal(key, leaf.shape) * (leaf.size / leaf.shape[-1]) ** -0.5 if leaf.ndim > 1 else leaf
         for key, leaf in zip(keys, leaves, strict=True)
     ]
-    return jax.tree.unflatten(tree, weights)
+    network: Network = jax.tree.unflatten(tree, weights)
+    reading = (
+        [network.embedding] if network.embedding else [network.stack.blocks[0].skip, network.stack.blocks[0].input]
+    )
+    for part in reading:
+        part.kernel[...] *= (task.inputs / task.nonzero) ** 0.5
+    if network.places is not None:
+        network.places[...] *= 0.02 * task.tokens**0.5
+    return network

@@ -32,14 +32,15 @@ class Examples(NamedTuple):
 class Named:
     """Prompts that name one of many functions: a number in digits, a token each, before a sequence of numbers.
 
-    Each function moves the numbers to other places and changes signs, both drawn at random, so that no function
-    follows from the others.
+    Each function is an orthogonal matrix drawn at random, so that none follows from the others: it moves the numbers to
+    other places and changes signs, or, if dense, mixes all numbers.
 
     Args:
         digits: number of digits of a name, the prompt's length.
         base: number of values of a digit.
-        rarest: the probability of the last function relative to the first in training, where the logarithm falls
-            evenly between them.
+        rarest: the probability of the rarest function relative to the most frequent one in training, where the
+            logarithm falls evenly between them, in an order that names don't tell.
+        dense: whether functions mix all numbers.
 
     Example:
         >>> Named(digits=2, base=4).functions
@@ -49,6 +50,7 @@ class Named:
     digits: int
     base: int
     rarest: float = 1.0
+    dense: bool = False
 
     @property
     def functions(self) -> int:
@@ -70,16 +72,20 @@ class Named:
         """The number of last tokens whose output is read."""
         return CONTENT
 
-    ordered = True
+    ordered, nonzero = True, 1
+    """Whether tokens have an order, and how many numbers of a token aren't zero."""
 
     def shares(self) -> Float[Array, "functions"]:
         """Return the probability of each function in training."""
-        weights = self.rarest ** (jnp.arange(self.functions) / (self.functions - 1))
+        places = jax.random.permutation(jax.random.key(1), self.functions)
+        weights = self.rarest ** (places / (self.functions - 1))
         return weights / weights.sum()
 
     def matrices(self) -> Float[Array, "functions content content"]:
-        """Return the matrix of each function, with one sign in every row and every column."""
-        places_key, signs_key = jax.random.split(jax.random.key(0))
+        """Return the matrix of each function, the same in every network."""
+        places_key, signs_key = jax.random.split(jax.random.key(1000))
+        if self.dense:
+            return jnp.linalg.qr(jax.random.normal(places_key, (self.functions, CONTENT, CONTENT)))[0]
         shape = self.functions, CONTENT
         places = jax.random.permutation(places_key, jnp.tile(jnp.arange(CONTENT), (shape[0], 1)), 1, independent=True)
         return jax.random.rademacher(signs_key, shape, float)[..., None] * jax.nn.one_hot(places, CONTENT)
@@ -189,6 +195,11 @@ class Demonstrated:
 
     ordered = False
 
+    @property
+    def nonzero(self) -> int:
+        """The number of numbers of a token that aren't zero."""
+        return FAMILIES[self.family][1] + 1
+
     def shown(self, key: Array, count: Array) -> Examples:
         """Draw an example of a new function with a number of demonstrations, without an axis of examples.
 
@@ -219,7 +230,7 @@ class Demonstrated:
         function_keys = jax.random.split(functions, number)
         if self.pool is not None:
             members = jax.random.randint(functions, (number,), 0, self.pool)
-            function_keys = jax.random.split(jax.random.key(0), self.pool)[members]
+            function_keys = jax.random.split(jax.random.key(1000), self.pool)[members]
         count = jax.random.randint(counts, (number,), 1, self.demonstrations + 1)
         return jax.vmap(self._example)(function_keys, jax.random.split(points, number), count)
 

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from rich.progress import track
-from scipy.stats import t as students_t
 
 import duat_jax as duat
 from duat_jax.attribution import units as of_texts
@@ -25,7 +24,7 @@ from duat_jax.evaluation import circuit_curve
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.circuits import UNITS, batches, on_prompts, run, scores_of, top, values
 from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import Estimate, students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import differences, draw
 from experiments import smollm2
@@ -143,17 +142,6 @@ STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
 against a circuit."""
 
 
-def over_tasks(numbers: Float[np.ndarray, "tasks"]) -> Estimate:
-    """Return the mean over tasks with its 95 % interval by Student's t.
-
-    Args:
-        numbers: one number of each task.
-    """
-    half = students_t.ppf(0.975, len(numbers) - 1) * np.std(numbers, ddof=1) / np.sqrt(len(numbers))
-    mean = float(np.mean(numbers))
-    return Estimate(mean, mean - half, mean + half)
-
-
 def _of_method(tasks: dict[str, Any], method: str, test: str, statistic: str) -> np.ndarray:
     return np.array([STATISTICS[statistic](_faithfulness(task, method, test)) for task in tasks.values()])
 
@@ -167,7 +155,7 @@ def summary(tasks: dict[str, Any]) -> dict[str, Any]:
 
     def of_test(method: str, test: str, statistic: str) -> dict[str, Any]:
         own, first = (_of_method(tasks, name, test, statistic) for name in (method, FIRST))
-        return {"value": own.mean(), "by task": own.tolist(), "ahead": over_tasks(first - own)._asdict()}
+        return {"value": own.mean(), "by task": own.tolist(), "ahead": students_mean(first - own)._asdict()}
 
     return {
         method: {

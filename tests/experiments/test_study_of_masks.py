@@ -6,6 +6,7 @@ from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.evaluation.circuits import METHODS, UNITS, corrupted_values, kept_and_removed, measure, run, scores_of
+from duat_jax.evaluation.statistics import students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import draw
 from experiments.masks import run as study
@@ -56,7 +57,7 @@ def test_the_tests_that_no_score_is_made_for(case):
 
 
 def test_the_interval_over_tasks_is_students():
-    found = study.over_tasks(np.array([1.0, 2.0, 3.0]))
+    found = students_mean(np.array([1.0, 2.0, 3.0]))
     close(found.value, 2.0)
     near(found.high - found.value, 4.302653 / np.sqrt(3), within=1e-5)
     near(found.value - found.low, 4.302653 / np.sqrt(3), within=1e-5)

@@ -14,6 +14,7 @@ from duat_jax.attribution import units as ours
 from duat_jax.attribution.unit_values import sites_of, values_of
 from duat_jax.evaluation.circuits import FRACTIONS, UNITS
 from duat_jax.inputs.prompts import Prompt, difference_at, logit_difference
+from duat_jax.nn.mlp import GatedMLP
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.program import trace
 from duat_jax.transform.recording import record_kinds
@@ -83,6 +84,20 @@ def test_gim_divides_products_and_holds_norms():
     for part, whole, share in zip(found, plain, (0.25, 0.25, 0.5), strict=True):
         close(part, share * whole)
     close(jax.grad(lambda x: (x * rules.scale(x, 1e-5)).sum())(v), jnp.broadcast_to(network.scale(v, 1e-5), v.shape))
+
+
+def test_gim_halves_what_passes_a_gated_mlp(model):
+    """The neurons' own gradient is whole; that of the MLP's input is halved where two factors make a neuron."""
+    _, x, _ = texts(model)
+    mlp = model.stack.blocks[0].mlp
+    nothing = network.nothing(model, x)[0][0]
+
+    def output(x, added):
+        return jnp.sin(network._mlp(mlp, backward.gim_rules(1.0), x, added)[0]).sum()
+
+    found, of_neurons = jax.grad(output, (0, 1))(x, nothing)
+    close(found, jax.grad(lambda x: jnp.sin(mlp(x)).sum())(x) * (0.5 if isinstance(mlp, GatedMLP) else 1))
+    close(of_neurons, jnp.cos(mlp(x)) @ mlp.output.kernel[...].T, layers=2)
 
 
 def test_deeplifts_contributions_sum_to_the_difference(model):

@@ -150,30 +150,38 @@ def test_the_mean_of_gradients_is_half_the_difference_of_both_directions(model):
     close(found.heads.sum(-1), (there.heads - back.heads) / 2, layers=2)
 
 
-def test_eap_gp_with_one_step_is_gradient_x_change(model):
+def test_eap_gp_is_the_mean_gradient_on_its_path_times_the_change(model):
+    """The gradients are those of the written-out network at each point of the path."""
     read, x, y = texts(model)
-    for part, expected in zip(paths.eap_gp(model, read, x, y, steps=1), gradient_x_change(model), strict=True):
-        close(part, expected, layers=2)
+    nothing = network.nothing(model, x)
+
+    def number(added, z):
+        return difference_at(model, network.run(model, network.PLAIN, z, added)[0][-1], PROMPT.right, PROMPT.wrong)
+
+    points = paths.eap_gp_path(model, x, y, steps=3)
+    gradients = [jax.grad(number)(nothing, z) for z in points]
+    found, values, reference = paths.eap_gp(model, read, x, y, steps=3), values_of(read, x), values_of(read, y)
+    for i in range(2):
+        mean = sum(gradient[i] for gradient in gradients) / 3
+        close(found[i], mean * (values[i] - reference[i]), layers=4)
 
 
-def test_a_step_of_eap_gp_goes_down_the_distance(model):
-    """The direction of a step is that of finite differences, its length a share of the straight line's."""
+def test_a_step_of_eap_gp_has_length_one_and_goes_down_the_distance(model):
+    """The first step starts at the text; its direction is that of finite differences of all tokens' logits."""
     _, x, y = texts(model)
-    path = paths.eap_gp_path(model, x, y, steps=3)
-    close(path[0], x)
+    path = jnp.stack([x, *paths.eap_gp_path(model, x, y, steps=3)])
     steps = path[1:] - path[:-1]
-    close(jnp.linalg.norm(steps, axis=(1, 2)), jnp.full(2, jnp.linalg.norm(x - y) / 3), layers=2)
+    close(jnp.linalg.norm(steps, axis=(1, 2)), jnp.ones(3), layers=2)
 
     def distance(z):
-        states = model.states(jnp.stack([z, y]))[:, -1]
-        logits = model.head.logits(states, model.unembedding)
+        logits = model.head.logits(model.states(jnp.stack([z, y])), model.unembedding)
         return float(jnp.square(logits[0] - logits[1]).sum())
 
     direction = np.zeros(x.shape)
     for place in np.ndindex(*x.shape):
         moved = 1e-5 * np.eye(x.size)[np.ravel_multi_index(place, x.shape)].reshape(x.shape)
         direction[place] = (distance(x - moved) - distance(x + moved)) / 2e-5
-    near(steps[0] / jnp.linalg.norm(steps[0]), direction / np.linalg.norm(direction), within=1e-6)
+    near(steps[0], direction / np.linalg.norm(direction), within=1e-6)
 
 
 def test_atp_where_attention_does_not_move_is_gradient_x_change():

@@ -70,8 +70,9 @@ def gim_rules(temperature: float, *, held: bool = True, divided: bool = True) ->
     if held:
         rules = rules._replace(scale=_held_scale)
     if divided:
-        products = {"scores": network.scores, "mixed": network.mixed, "gated": jnp.multiply}
-        rules = rules._replace(**{name: _divided(product) for name, product in products.items()})
+        rules = rules._replace(
+            scores=_divided(network.scores), mixed=_divided(network.mixed), gated=_divided(jnp.multiply)
+        )
     return rules
 
 

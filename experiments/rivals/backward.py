@@ -25,8 +25,8 @@ TEMPERATURE = 2.0
 def softmax_at(x: Array, temperature: float) -> Array:
     """Return the softmax, whose way back is that of the pattern at a higher temperature.
 
-    `dx = p ⊙ (dy - ⟨p, dy⟩)` with `p = softmax(x / temperature)`; the constant factor `1 / temperature` is left out, so
-    that the gradient isn't made smaller everywhere.
+    `dx = p ⊙ (dy - ⟨p, dy⟩)` with `p = softmax(x / temperature)`, without the constant factor `1 / temperature`, as in
+    the code of GIM's authors.
 
     Args:
         x: scores.
@@ -63,13 +63,16 @@ def gim_rules(temperature: float, *, held: bool = True, divided: bool = True) ->
     Args:
         temperature: of the softmax's way back.
         held: whether the scales of norms are constants on the way back.
-        divided: whether the gradients of the products of queries and keys and of patterns and values are halved.
+        divided: whether the gradients of the products of queries and keys, of patterns and values, and of the factors
+            of gated MLPs are halved.
     """
     rules = PLAIN._replace(softmax=partial(softmax_at, temperature=temperature))
     if held:
         rules = rules._replace(scale=_held_scale)
     if divided:
-        rules = rules._replace(scores=_divided(network.scores), mixed=_divided(network.mixed))
+        rules = rules._replace(
+            scores=_divided(network.scores), mixed=_divided(network.mixed), gated=_divided(jnp.multiply)
+        )
     return rules
 
 
@@ -96,9 +99,11 @@ def with_rules(rules: Rules) -> Callable[[Transformer, Array, Array, Array, Arra
 
 
 gim = with_rules(gim_rules(TEMPERATURE))
-"""GIM: the softmax of attention back at a temperature of 2, norms held, and the products of attention divided.
+"""GIM: the softmax of attention back at a temperature of 2, norms held, and the products of attention and of gated MLPs
+divided: queries and keys get a quarter of their gradient, values and the factors of gated MLPs a half.
 
-Source: Edin et al., "GIM: Improved Interpretability for Large Language Models", 2025 (arXiv 2505.17630).
+Source: Edin et al., "GIM: Improved Interpretability for Large Language Models", 2025 (arXiv 2505.17630), as their
+experiments run it (`JoakimEdin/gim`) and their package does (`corticph/gim`, after version 0.1.4).
 """
 
 
@@ -166,6 +171,7 @@ DEEPLIFT = Rules(
     _softmax,
     between(network.scores),
     between(network.mixed),
+    _product,
     _product,
 )
 """The rescale rule at every elementwise function, and products divided evenly."""

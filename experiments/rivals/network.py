@@ -26,7 +26,8 @@ class Rules(NamedTuple):
         softmax: over the last axis.
         scores: the product of queries and keys, `[..., heads, queries, keys]`.
         mixed: the product of pattern and values, `[..., queries, heads, head_features]`.
-        product: the product of two arrays of one shape, or with one that broadcasts.
+        product: the product of a token's features and the factor that normalises them.
+        gated: the product of the two factors of a gated MLP's neurons.
     """
 
     activation: Callable[[str], Callable[[Array], Array]]
@@ -35,6 +36,7 @@ class Rules(NamedTuple):
     scores: Callable[[Array, Array], Array]
     mixed: Callable[[Array, Array], Array]
     product: Callable[[Array, Array], Array]
+    gated: Callable[[Array, Array], Array]
 
 
 def scale(x: Array, epsilon: float) -> Array:
@@ -67,7 +69,7 @@ def mixed(pattern: Array, values: Array) -> Array:
     return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
 
 
-PLAIN = Rules(ACTIVATIONS.__getitem__, scale, jax.nn.softmax, scores, mixed, jnp.multiply)
+PLAIN = Rules(ACTIVATIONS.__getitem__, scale, jax.nn.softmax, scores, mixed, jnp.multiply, jnp.multiply)
 """The model itself, with its gradient."""
 
 Added = tuple[Float[Array, "layers ... tokens neurons"], Float[Array, "layers ... tokens heads head_features"]]
@@ -150,7 +152,7 @@ def _attention(attention: Attention, rules: Rules, x: Array, added: Array) -> tu
 def _mlp(mlp: Any, rules: Rules, x: Array, added: Array) -> tuple[Array, Array]:
     neurons = rules.activation(mlp.activation)(mlp.input(x))
     if isinstance(mlp, GatedMLP):
-        neurons = rules.product(neurons, mlp.factor(x))
+        neurons = rules.gated(neurons, mlp.factor(x))
     neurons = neurons + added
     return mlp.output(neurons), neurons
 

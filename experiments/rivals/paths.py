@@ -36,7 +36,7 @@ def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) ->
         read: the number that the model computes.
         x: the embeddings of the text.
         y: the embeddings of its reference.
-        steps: how many points of the path are taken; with one it is gradient x change.
+        steps: how many steps the path has.
 
     Source: Zhang et al., "EAP-GP", 2025 (arXiv 2502.06852), for units instead of edges.
     """
@@ -45,10 +45,9 @@ def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) ->
 
 
 def eap_gp_path(model: Transformer, x: Array, y: Array, *, steps: int) -> Array:
-    """Return the points `z_0 = x`, `z_{j+1} = z_j - η g_j / ‖g_j‖`, with `g_j` the gradient of `‖f(z_j) - f(y)‖²`.
+    """Return the points `z_1, z_2, ...` with `z_0 = x`, `z_{j+1} = z_j - g_j / ‖g_j‖`, `g_j = ∇ ‖f(z_j) - f(y)‖²`.
 
-    The paper leaves open the size of a step: here `η = ‖x - y‖ / steps`, so that the path is as long as the straight
-    line.  `f` are the logits of the next token.
+    `f` are the logits at all tokens, and each step has length one, whatever the scale of the embeddings.
 
     Args:
         model: the model.
@@ -58,12 +57,13 @@ def eap_gp_path(model: Transformer, x: Array, y: Array, *, steps: int) -> Array:
     """
 
     def logits(z: Array) -> Array:
-        return model.head.logits(model.states(z)[-1], model.unembedding)
+        return model.head.logits(model.states(z), model.unembedding)
 
-    of_reference, length = logits(y), jnp.linalg.norm(x - y) / steps
+    of_reference = logits(y)
 
     def step(z: Array, _: None) -> tuple[Array, Array]:
         g = jax.grad(lambda z: jnp.square(logits(z) - of_reference).sum())(z)
-        return z - length * g / jnp.maximum(jnp.linalg.norm(g), jnp.finfo(g.dtype).tiny), z
+        after = z - g / jnp.maximum(jnp.linalg.norm(g), jnp.finfo(g.dtype).tiny)
+        return after, after
 
     return jax.lax.scan(step, x, None, length=steps)[1]

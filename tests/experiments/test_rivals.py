@@ -14,6 +14,7 @@ from duat_jax.attribution import units as ours
 from duat_jax.attribution.unit_values import sites_of, values_of
 from duat_jax.evaluation.circuits import FRACTIONS, UNITS
 from duat_jax.inputs.prompts import Prompt, difference_at, logit_difference
+from duat_jax.nn.mlp import GatedMLP
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.program import trace
 from duat_jax.transform.recording import record_kinds
@@ -85,6 +86,20 @@ def test_gim_divides_products_and_holds_norms():
     close(jax.grad(lambda x: (x * rules.scale(x, 1e-5)).sum())(v), jnp.broadcast_to(network.scale(v, 1e-5), v.shape))
 
 
+def test_gim_halves_what_passes_a_gated_mlp(model):
+    """The neurons' own gradient is whole; that of the MLP's input is halved where two factors make a neuron."""
+    _, x, _ = texts(model)
+    mlp = model.stack.blocks[0].mlp
+    nothing = network.nothing(model, x)[0][0]
+
+    def output(x, added):
+        return jnp.sin(network._mlp(mlp, backward.gim_rules(1.0), x, added)[0]).sum()
+
+    found, of_neurons = jax.grad(output, (0, 1))(x, nothing)
+    close(found, jax.grad(lambda x: jnp.sin(mlp(x)).sum())(x) * (0.5 if isinstance(mlp, GatedMLP) else 1))
+    close(of_neurons, jnp.cos(mlp(x)) @ mlp.output.kernel[...].T, layers=2)
+
+
 def test_deeplifts_contributions_sum_to_the_difference(model):
     read, x, y = texts(model)
     _, _, coefficients, change = backward.multipliers(model, *PROMPT)
@@ -135,30 +150,38 @@ def test_the_mean_of_gradients_is_half_the_difference_of_both_directions(model):
     close(found.heads.sum(-1), (there.heads - back.heads) / 2, layers=2)
 
 
-def test_eap_gp_with_one_step_is_gradient_x_change(model):
+def test_eap_gp_is_the_mean_gradient_on_its_path_times_the_change(model):
+    """The gradients are those of the written-out network at each point of the path."""
     read, x, y = texts(model)
-    for part, expected in zip(paths.eap_gp(model, read, x, y, steps=1), gradient_x_change(model), strict=True):
-        close(part, expected, layers=2)
+    nothing = network.nothing(model, x)
+
+    def number(added, z):
+        return difference_at(model, network.run(model, network.PLAIN, z, added)[0][-1], PROMPT.right, PROMPT.wrong)
+
+    points = paths.eap_gp_path(model, x, y, steps=3)
+    gradients = [jax.grad(number)(nothing, z) for z in points]
+    found, values, reference = paths.eap_gp(model, read, x, y, steps=3), values_of(read, x), values_of(read, y)
+    for i in range(2):
+        mean = sum(gradient[i] for gradient in gradients) / 3
+        close(found[i], mean * (values[i] - reference[i]), layers=4)
 
 
-def test_a_step_of_eap_gp_goes_down_the_distance(model):
-    """The direction of a step is that of finite differences, its length a share of the straight line's."""
+def test_a_step_of_eap_gp_has_length_one_and_goes_down_the_distance(model):
+    """The first step starts at the text; its direction is that of finite differences of all tokens' logits."""
     _, x, y = texts(model)
-    path = paths.eap_gp_path(model, x, y, steps=3)
-    close(path[0], x)
+    path = jnp.stack([x, *paths.eap_gp_path(model, x, y, steps=3)])
     steps = path[1:] - path[:-1]
-    close(jnp.linalg.norm(steps, axis=(1, 2)), jnp.full(2, jnp.linalg.norm(x - y) / 3), layers=2)
+    close(jnp.linalg.norm(steps, axis=(1, 2)), jnp.ones(3), layers=2)
 
     def distance(z):
-        states = model.states(jnp.stack([z, y]))[:, -1]
-        logits = model.head.logits(states, model.unembedding)
+        logits = model.head.logits(model.states(jnp.stack([z, y])), model.unembedding)
         return float(jnp.square(logits[0] - logits[1]).sum())
 
     direction = np.zeros(x.shape)
     for place in np.ndindex(*x.shape):
         moved = 1e-5 * np.eye(x.size)[np.ravel_multi_index(place, x.shape)].reshape(x.shape)
         direction[place] = (distance(x - moved) - distance(x + moved)) / 2e-5
-    near(steps[0] / jnp.linalg.norm(steps[0]), direction / np.linalg.norm(direction), within=1e-6)
+    near(steps[0], direction / np.linalg.norm(direction), within=1e-6)
 
 
 def test_atp_where_attention_does_not_move_is_gradient_x_change():

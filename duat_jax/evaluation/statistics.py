@@ -67,6 +67,8 @@ def students_mean(values: Float[np.ndarray, "units"]) -> Estimate:
         >>> students_mean(np.array([1.0, 2.0, 3.0])).written(2)
         '2.00 [-0.48, 4.48]'
     """
+    from scipy.stats import t  # JAX brings it, but loads it only when it is needed
+
     half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     mean = float(np.mean(values))
     return Estimate(mean, mean - half, mean + half)

@@ -57,7 +57,8 @@ def frozen(
 
     Args:
         network: the network.
-        inputs: examples of one length without absent tokens, `[examples, tokens, inputs]`.
+        inputs: examples of one length without absent tokens, such as all prompts before one content,
+            `[examples, tokens, inputs]`.
 
     Returns:
         Outputs by group, `[examples, outputs]`.

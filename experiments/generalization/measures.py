@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from experiments.generalization.frozen import frozen, spread
-from experiments.generalization.networks import MOVING, Network, Sizes
-from experiments.generalization.tasks import CONTENT, Demonstrated, Examples, Named, least_squares, nearest
+from experiments.generalization.networks import WHOLE, Network, Sizes
+from experiments.generalization.tasks import CONTENT, Demonstrated, Examples, Named, Task, least_squares, nearest
 from experiments.generalization.training import error, outputs
 
-TESTED, MEAN_OF, PROMPTS = 4096, 256, 16
-"""The numbers of examples that errors are taken on, that frozen parameters are means of, and whose spread is taken."""
+TESTED, CONTENTS, PROMPTS = 4096, 16, 16
+"""The numbers of examples that errors are taken on; of contents, and of prompts before each, that are taken apart."""
 COUNTS, UNSEEN_COUNTS = (1, 2, 4, 8, 16), (24, 32)
 """The numbers of demonstrations of trained prompts, and of prompts longer than all of them."""
 
@@ -24,14 +24,9 @@ def _apart(y: Float[Array, "functions contents outputs"]) -> Array:
     return jnp.sqrt(2 * y.var(0, ddof=1).mean())
 
 
-def _frozen(network: Network, examples: Examples) -> dict[str, float]:
-    of_groups = {"none": outputs(network, examples), **frozen(network, examples.inputs)}
-    return {group: float(error(y, examples)) for group, y in of_groups.items()}
-
-
 @singledispatch
 def measure(task: Any, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
-    """Measure the errors of a network, with its parameters and with each group frozen, and what moves.
+    """Measure the errors of a network.
 
     Args:
         task: the task that it was trained on.
@@ -50,14 +45,12 @@ def _(task: Named, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]
     by_function = (task.functions, len(contents), CONTENT)
     y, targets = outputs(network, examples).reshape(by_function), examples.targets.reshape(by_function)
     of_function = jnp.sqrt(((y - targets) ** 2).mean((1, 2)))
-    some = jax.tree.map(lambda leaf: leaf[jax.random.permutation(key, len(leaf))[:MEAN_OF]], examples)
-    same_content = task.named(jnp.arange(PROMPTS) % task.functions, jnp.tile(contents[:1], (PROMPTS, 1)))
+    rarest = jnp.argsort(task.shares())[: max(2, task.functions // 4)]
     return {
         "error": float(jnp.sqrt((of_function**2).mean())),
         "by function": np.asarray(of_function).tolist(),
         "apart": float(_apart(y) / _apart(targets)),
-        "frozen": _frozen(network, some),
-        "spread": spread(network, same_content.inputs),
+        "apart, rarest": float(_apart(y[rarest]) / _apart(targets[rarest])),
     }
 
 
@@ -71,20 +64,52 @@ def _(task: Demonstrated, network: Network, sizes: Sizes, key: Array) -> dict[st
     by_count: dict[str, float] = {}
     references: dict[str, dict[str, float]] = {"nearest": {}, "least squares": {}}
     for count in (*COUNTS, *UNSEEN_COUNTS):
-        examples = longest.draw_shown(jax.random.fold_in(key, count), TESTED, count)
-        # Mixing by attention or convolution has no parameters for a length, the others have none beyond their own.
-        anyhow = sizes.kind in (*MOVING, "convolution") and count > task.demonstrations
-        read = examples if anyhow else _last(examples, task.tokens)
+        # The same functions, questions and demonstrations at every count, of which some are absent.
+        examples = longest.draw_shown(key, TESTED, count)
+        any_length = sizes.kind not in (*WHOLE, "perceptron", "fixed pattern") and count > task.demonstrations
+        read = examples if any_length else _last(examples, task.tokens)
         by_count[str(count)] = float(error(outputs(network, read), examples))
         for name, method in (("nearest", nearest), ("least squares", least_squares)):
             references[name][str(count)] = float(error(method(examples), examples))
     trained = task.draw(jax.random.fold_in(key, 0), TESTED)
-    whole = task.draw_shown(key, MEAN_OF, task.demonstrations)
     return {
         "error": by_count[str(task.demonstrations)],
         "by count": by_count,
         "references": references,
         "trained": float(error(outputs(network, trained), trained)),
-        "frozen": _frozen(network, whole),
-        "spread": spread(network, task.other_functions(key, PROMPTS).inputs),
+    }
+
+
+def prompts_before(task: Task, key: Array) -> Examples:
+    """Return prompts of several functions before each of several contents, `[contents, prompts, ...]`.
+
+    Args:
+        task: the task.
+        key: which ones.
+    """
+    keys = jax.random.split(key, CONTENTS)
+    if isinstance(task, Demonstrated):
+        return jax.vmap(lambda key: task.other_functions(key, PROMPTS))(keys)
+    contents = jax.random.uniform(key, (CONTENTS, 1, CONTENT), minval=-1.0)
+    functions = jax.random.permutation(key, task.functions)[:PROMPTS]
+    repeated = jnp.broadcast_to(contents, (CONTENTS, len(functions), CONTENT))
+    return jax.vmap(task.named, (None, 0))(functions, repeated)
+
+
+def dissect(task: Task, network: Network, key: Array) -> dict[str, Any]:
+    """Measure what moves with the prompt, and the error with each group of parameters frozen at its mean over prompts.
+
+    Args:
+        task: the task that it was trained on.
+        network: the network.
+        key: the prompts and contents.
+    """
+    examples = prompts_before(task, key)
+    of_groups = {
+        "none": jax.vmap(lambda of_content: outputs(network, of_content))(examples),
+        **jax.vmap(lambda inputs: frozen(network, inputs))(examples.inputs),
+    }
+    return {
+        "frozen": {group: float(error(y, examples)) for group, y in of_groups.items()},
+        "spread": spread(network, examples.inputs[0]),
     }

@@ -1,5 +1,6 @@
 """Networks of equal size that read a prompt: two perceptrons, and five that mix tokens, each in another way."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -16,7 +17,7 @@ from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.mlp import ACTIVATIONS
 from experiments.generalization.tasks import Task
 
-HEADS, REACH, DILATIONS = 4, 3, (1, 5)
+HEADS, REACH, DILATIONS = 4, 4, (5, 1)
 """The number of heads; how many tokens a convolution reads to either side, and their distance in each layer."""
 
 
@@ -181,15 +182,16 @@ class OneLayer(nnx.Module):
         self.input = Linear(inputs, neurons, "mlp.input", rngs=None)
         self.output = Linear(neurons, outputs, "mlp.output", rngs=None)
 
-    def __call__(self, x: Float[Array, "1 inputs"], mask: None) -> Float[Array, "1 outputs"]:
+    def __call__(self, x: Float[Array, "1 inputs"], mask: Array | None = None) -> Float[Array, "1 outputs"]:
         """Return the output.
 
         Args:
             x: all numbers of the input, `[1, inputs]`.
             mask: there is none.
         """
+        x = duat.stream(x, "layer")
         term = duat.term(ACTIVATIONS["gelu"], self.input(x), "mlp", outer=self.output.multiply)
-        return self.skip(x) + self.output.add_bias(term)
+        return duat.stream(self.skip(x) + self.output.add_bias(term), "layer")
 
 
 WHOLE, FIXED, MOVING = (
@@ -233,16 +235,13 @@ class Network(nnx.Module):
         tokens, inputs, outputs = task.tokens, task.inputs, 1
         if self.whole:
             tokens, inputs, outputs = 1, task.tokens * task.inputs, task.outputs
-        self.embedding = self.places = self.readout = None
-        if sizes.kind == "one layer":
-            self.stack = Stack([OneLayer(inputs, sizes.neurons, outputs)])
-            return
-        self.embedding = Linear(inputs, sizes.features, "embedding", bias=False, rngs=None)
+        bare, features = sizes.kind == "one layer", sizes.features
         # Demonstrations have no order.
-        if task.ordered and not self.whole:
-            self.places = nnx.Param(jnp.zeros((tokens, sizes.features)))
-        self.stack = Stack(_block(sizes, tokens, layer) for layer in range(sizes.layers))
-        self.readout = Linear(sizes.features, outputs, "readout", rngs=None)
+        ordered = task.ordered and not self.whole
+        self.embedding = None if bare else Linear(inputs, features, "embedding", bias=False, rngs=None)
+        self.places = nnx.Param(jnp.zeros((tokens, features))) if ordered else None
+        self.stack = OneLayer(inputs, sizes.neurons, outputs) if bare else Stack(_blocks(sizes, tokens))
+        self.readout = None if bare else Linear(features, outputs, "readout", rngs=None)
 
     def embed(self, inputs: Float[Array, "tokens inputs"]) -> Float[Array, "tokens features"]:
         """Return the residual stream before the first layer, `x_0`.
@@ -287,16 +286,16 @@ class Network(nnx.Module):
         return self.states(self.embed(inputs), None if self.whole else mask)
 
 
-def _block(sizes: Sizes, tokens: int, layer: int) -> Block:
-    features = sizes.features
-    alone = sizes.kind == "perceptron"
-    return Block(
-        "paper" if alone else "pre-norm",
-        attention=_mixer(sizes, tokens, layer),
-        mlp=MLP(features, sizes.neurons, "gelu", rngs=None),
-        norm_1=RMSNorm(features, "norm_1") if sizes.norms and not alone else None,
-        norm_2=RMSNorm(features, "norm_2") if sizes.norms else None,
-    )
+def _blocks(sizes: Sizes, tokens: int) -> Iterator[Block]:
+    features, alone = sizes.features, sizes.kind == "perceptron"
+    for layer in range(sizes.layers):
+        yield Block(
+            "paper" if alone else "pre-norm",
+            attention=_mixer(sizes, tokens, layer),
+            mlp=MLP(features, sizes.neurons, "gelu", rngs=None),
+            norm_1=RMSNorm(features, "norm_1") if sizes.norms and not alone else None,
+            norm_2=RMSNorm(features, "norm_2") if sizes.norms else None,
+        )
 
 
 def count(sizes: Sizes, task: Task) -> int:
@@ -345,10 +344,8 @@ def drawn(sizes: Sizes, task: Task, key: Array) -> Network:
         for key, leaf in zip(keys, leaves, strict=True)
     ]
     network: Network = jax.tree.unflatten(tree, weights)
-    reading = (
-        [network.embedding] if network.embedding else [network.stack.blocks[0].skip, network.stack.blocks[0].input]
-    )
-    for part in reading:
+    stack: Any = network.stack
+    for part in (stack.skip, stack.input) if network.embedding is None else (network.embedding,):
         part.kernel[...] *= (task.inputs / task.nonzero) ** 0.5
     if network.places is not None:
         network.places[...] *= 0.02 * task.tokens**0.5

@@ -1,4 +1,4 @@
-"""Picture of the errors of five networks in three studies."""
+"""Picture of the errors of networks in three studies."""
 
 from typing import Any
 
@@ -8,11 +8,12 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from experiments.generalization.networks import KINDS, MOVING
-from experiments.generalization.report import by_count, by_share, errors
+from experiments.generalization.report import by_count
 from experiments.generalization.tasks import FAMILIES
+from experiments.generalization.verdicts import EQUAL, RARE, errors, quarters
 
-COLOURS = dict(zip(KINDS, ("0.75", "0.5", "0.25", "C1", "C3"), strict=True))
-PROMPT_NAMES = "4 functions, 1 digits", "16 functions, 2 digits", "64 functions, 3 digits", "256 functions, 4 digits"
+COLOURS = dict(zip(KINDS, ("black", "0.75", "C2", "C0", "C4", "C1", "C3"), strict=True))
+PROMPT_NAMES = "4 functions", EQUAL, "64 functions", "256 functions"
 
 
 def _lines(axis: Axes, places: Any, of_kinds: dict[str, np.ndarray]) -> None:
@@ -44,7 +45,7 @@ def draw_errors(results: dict[str, Any]) -> Figure:
     named.set_xticks(numbers, [str(number) for number in numbers])
     named.set(title="Functions that a prompt names", xlabel="number of functions", ylabel="error")
     named.legend(fontsize="small")
-    _lines(rare, range(4), {kind: by_share(results, kind) for kind in KINDS})
+    _lines(rare, range(4), {kind: quarters(results, kind, RARE).T for kind in KINDS})
     rare.set_xticks(range(4), ["most frequent", "second", "third", "rarest"])
     rare.set(title="16 functions, frequent and rare", xlabel="quarter of the functions")
     for axis, family in zip(demonstrated, FAMILIES, strict=True):

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from rich.progress import track
 
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
-from experiments.generalization.measures import TESTED, measure
-from experiments.generalization.networks import KINDS, Sizes, count, matched
+from experiments.generalization.measures import TESTED, dissect, measure
+from experiments.generalization.networks import FIXED, KINDS, WHOLE, Sizes, count, matched
 from experiments.generalization.picture import draw_errors
 from experiments.generalization.report import tables_of
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named, Task
@@ -47,19 +47,29 @@ class Study(NamedTuple):
 
 
 STUDIES: dict[str, Study] = {
-    **{
-        f"{base**digits} functions, {digits} digits": Study(Named(digits=digits, base=base), (8, 16, 32))
-        for digits, base in ((1, 4), (1, 16), (2, 4), (4, 2), (3, 4), (4, 4))
-    },
+    "4 functions": Study(Named(digits=1, base=4), (32,)),
+    "16 functions": Study(Named(digits=2, base=4), (32,)),
+    "64 functions": Study(Named(digits=3, base=4), (8, 16, 32)),
+    "256 functions": Study(Named(digits=4, base=4), (8, 16, 32)),
+    "16 dense functions": Study(Named(digits=2, base=4, dense=True), (32,)),
+    "64 dense functions": Study(Named(digits=3, base=4, dense=True), (8, 16, 32)),
     "16 functions, unequal": Study(Named(digits=2, base=4, rarest=0.01), (32,)),
     **{family: Study(Demonstrated(family=family, demonstrations=DEMONSTRATIONS), (32,)) for family in FAMILIES},
-    **{
-        f"linear, {pool} in training": Study(
-            Demonstrated(family="linear", demonstrations=DEMONSTRATIONS, pool=pool), (32,)
-        )
-        for pool in (16, 256)
-    },
+    "linear, 64 in training": Study(Demonstrated(family="linear", demonstrations=DEMONSTRATIONS, pool=64), (32,)),
 }
+
+
+LONGER = "64 functions", "two layers"
+"""The studies in which the closest network of fixed mixing also trains four times as long."""
+
+
+def norms_of(kind: str) -> tuple[bool, ...]:
+    """Return the choices of norms: a single layer has none.
+
+    Args:
+        kind: the network's name.
+    """
+    return NORMS[:1] if kind in WHOLE else NORMS
 
 
 def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
@@ -72,8 +82,9 @@ def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
         norms: whether it has norms.
     """
     transformer = Sizes(kind="transformer", norms=norms, layers=LAYERS, features=width, neurons=4 * width)
-    sizes = Sizes(kind=kind, norms=norms, layers=LAYERS, features=width, neurons=1)
-    return matched(sizes, task, count(transformer, task))
+    # A perceptron's stream has all tokens in it, and is twice as wide.
+    features = 2 * width if kind == "perceptron" else width
+    return matched(replace(transformer, kind=kind, features=features), task, count(transformer, task))
 
 
 def _tuned(task: Task, sizes: Sizes, budget: Budget) -> dict[str, Any]:
@@ -83,11 +94,11 @@ def _tuned(task: Task, sizes: Sizes, budget: Budget) -> dict[str, Any]:
     return {rate: float(error(outputs(network, examples), examples)) for rate, network in networks.items()}
 
 
-def _trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) -> dict[str, Any]:
-    measured = [
-        measure(task, train(sizes, task, budget, jax.random.key(seed), rate), sizes, jax.random.key(SEEDS + 2))
-        for seed in range(seeds)
-    ]
+def _trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
+    key, measured = jax.random.key(SEEDS + 2), []
+    for seed in range(seeds):
+        network = train(sizes, task, budget, jax.random.key(seed), rate)
+        measured.append(measure(task, network, sizes, key) | (dissect(task, network, key) if whole else {}))
     return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
 
 
@@ -99,7 +110,7 @@ def tuning() -> Iterator[Unit]:
     """Yield the networks that are trained for choosing rates and norms."""
     for name, (task, widths) in STUDIES.items():
         for kind in KINDS:
-            for norms in NORMS:
+            for norms in norms_of(kind):
                 sizes = sizes_of(task, kind, widths[len(widths) // 2], norms)
                 yield f"{name}; {kind}; {norms}", _tuned, (task, sizes, TUNING)
 
@@ -112,8 +123,21 @@ def chosen(tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool
         name: the study's name.
         kind: the network's name.
     """
-    choices = [(norms, rate) for norms in NORMS for rate in RATES]
+    choices = [(norms, rate) for norms in norms_of(kind) for rate in RATES]
     return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
+
+
+def closest(tuned: dict[str, dict[str, Any]], name: str) -> str:
+    """Return the network of fixed mixing with the smallest error in tuning.
+
+    Args:
+        tuned: the errors of tuning.
+        name: the study's name.
+    """
+    errors = {
+        kind: min(min(tuned[f"{name}; {kind}; {norms}"].values()) for norms in norms_of(kind)) for kind in WHOLE + FIXED
+    }
+    return min(errors, key=lambda kind: errors[kind])
 
 
 def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
@@ -127,7 +151,13 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
             norms, rate = chosen(tuned, name, kind)
             for width in widths:
                 sizes = sizes_of(task, kind, width, norms)
-                yield f"{name}; {kind}; {width}", _trained, (task, sizes, BUDGET, rate, SEEDS)
+                yield f"{name}; {kind}; {width}", _trained, (task, sizes, BUDGET, rate, SEEDS, width == widths[-1])
+    for name in LONGER:
+        task, widths = STUDIES[name]
+        kind = closest(tuned, name)
+        norms, rate = chosen(tuned, name, kind)
+        budget = BUDGET._replace(steps=4 * BUDGET.steps)
+        yield f"{name}; longer", _trained, (task, sizes_of(task, kind, widths[-1], norms), budget, rate, SEEDS, False)
 
 
 def _on_one_core() -> None:

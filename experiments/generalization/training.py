@@ -35,11 +35,11 @@ def outputs(network: Network, examples: Examples) -> Float[Array, "examples outp
     return jax.vmap(network)(examples.inputs, examples.mask)
 
 
-def error(written: Float[Array, "examples outputs"], examples: Examples) -> Float[Array, ""]:
+def error(written: Float[Array, "*examples outputs"], examples: Examples) -> Float[Array, ""]:
     """Return the root mean square error.
 
     Args:
-        written: outputs, `[examples, outputs]`.
+        written: outputs, `[..., outputs]`.
         examples: with the right ones.
     """
     return jnp.sqrt(((written - examples.targets) ** 2).mean())

@@ -39,7 +39,7 @@ from experiments.task_curves import AHEAD, DIGITS, by_task, compared, measured
 
 RESULTS, WORK = Path("experiments/results/rivals.json"), Path("experiments/results/work")
 TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
-PROMPTS, SEED = 20, 3
+PROMPTS, SEED = 12, 3
 SAMPLE = 128
 """The number of units of each prompt that are patched one at a time."""
 OURS = "secant over masks, twice", "secant"

@@ -1,0 +1,278 @@
+"""The verdicts on the predictions of docs/generalization.md, by the bounds that it states beforehand."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.evaluation.statistics import Estimate, students_mean
+from experiments.generalization.networks import FIXED, MOVING, WHOLE
+from experiments.generalization.tasks import FAMILIES, Named
+from experiments.pages import table
+
+Results = dict[str, Any]
+EQUAL, RARE, MANY = "16 functions", "16 functions, unequal", ("64 functions", "256 functions", "64 dense functions")
+TARGET, FLOOR = 0.05, 0.02
+"""The error that networks shall reach, and the one below which errors count as equal."""
+CONFIRMED, REFUTED = 2.0, 1.2
+"""The ratios from which on a prediction is confirmed, and up to which it is refuted."""
+GROUPS = {"one layer": WHOLE, "fixed mixing": FIXED}
+
+
+class Case(NamedTuple):
+    """The logarithm of a rival's number over that of a network whose mixing moves, of every seed.
+
+    Args:
+        name: what was compared.
+        low: a lower bound of every seed, `[seeds]`.
+        high: an upper bound of every seed; the same numbers where they are known.
+    """
+
+    name: str
+    low: Float[np.ndarray, "seeds"]
+    high: Float[np.ndarray, "seeds"]
+
+    def ratio(self) -> Estimate:
+        """Return the ratio, of which the lower bound is known, with its interval."""
+        low, high = (
+            students_mean(bound) if np.isfinite(bound).all() else Estimate(*3 * (float(bound.sum()),))
+            for bound in (self.low, self.high)
+        )
+        return Estimate(*np.exp([low.value, low.low, high.high]).tolist())
+
+
+def network_of(results: Results, study: str, kind: str, width: int | None = None) -> dict[str, Any]:
+    """Return the measurements of a network.
+
+    Args:
+        results: what was kept.
+        study: its name.
+        kind: the network's name.
+        width: of the Transformer that it is as large as; the largest if absent.
+    """
+    width = max(results["settings"]["studies"][study][1]) if width is None else width
+    network: dict[str, Any] = results["networks"][f"{study}; {kind}; {width}"]
+    return network
+
+
+def errors(results: Results, study: str, kind: str, width: int | None = None) -> Float[np.ndarray, "seeds"]:
+    """Return the error of every seed of a network.
+
+    Args:
+        results: what was kept.
+        study: its name.
+        kind: the network's name.
+        width: of the Transformer that it is as large as; the largest if absent.
+    """
+    return np.array([seed["error"] for seed in network_of(results, study, kind, width)["seeds"]])
+
+
+def needed(
+    parameters: Float[np.ndarray, "sizes"], error: Float[np.ndarray, "sizes"], target: float
+) -> tuple[float, float]:
+    """Return bounds of the number of parameters at which the error falls to a target.
+
+    Between two sizes it is on a line in logarithms; it is only known to be below the smallest size, if that reaches the
+    target, or above the largest one, if none does.
+
+    Args:
+        parameters: of each size, ascending.
+        error: of each size.
+        target: the error to reach.
+
+    Returns:
+        A lower and an upper bound.
+
+    Example:
+        >>> needed(np.array([10.0, 1000.0]), np.array([0.1, 0.2]), 0.05)
+        (1000.0, inf)
+    """
+    if not (error <= target).any():
+        return float(parameters[-1]), float("inf")
+    first = int(np.argmax(error <= target))
+    if first == 0:
+        return 0.0, float(parameters[0])
+    (x0, x1), (y0, y1) = np.log(parameters[first - 1 : first + 1]), np.log(error[first - 1 : first + 1])
+    number = float(np.exp(x0 + (np.log(target) - y0) / (y1 - y0) * (x1 - x0)))
+    return number, number
+
+
+def sizes_needed(results: Results, study: str, kind: str) -> Float[np.ndarray, "seeds bounds"]:
+    """Return bounds of the number of parameters that each seed of a network needs for the target error.
+
+    Args:
+        results: what was kept.
+        study: its name.
+        kind: the network's name.
+    """
+    widths = results["settings"]["studies"][study][1]
+    parameters = np.array([network_of(results, study, kind, width)["parameters"] for width in widths], float)
+    by_seed = np.array([errors(results, study, kind, width) for width in widths]).T
+    return np.array([needed(parameters, of_seed, TARGET) for of_seed in by_seed])
+
+
+def quarters(results: Results, kind: str, study: str) -> Float[np.ndarray, "quarters seeds"]:
+    """Return the error on every quarter of the sixteen functions, from the most frequent to the rarest in `RARE`.
+
+    Args:
+        results: what was kept.
+        kind: the network's name.
+        study: its name.
+    """
+    order = np.argsort(-np.asarray(Named(**results["settings"]["studies"][RARE][0]).shares()))
+    squares = np.array([seed["by function"] for seed in network_of(results, study, kind)["seeds"]]) ** 2
+    return np.sqrt(squares[:, order].reshape(len(squares), 4, -1).mean(-1)).T
+
+
+def _known(name: str, rival: np.ndarray, mover: np.ndarray) -> Case:
+    """Return the case of two errors, which are equal below the floor."""
+    ratio = np.log(np.maximum(rival, FLOOR) / np.maximum(mover, FLOOR))
+    return Case(name, ratio, ratio)
+
+
+def many(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
+    """Return the parameters that rivals need for the target; where the mover doesn't reach it, their errors.
+
+    Args:
+        results: what was kept.
+        mover: a network whose mixing moves.
+        rivals: others.
+    """
+    cases = []
+    for study in MANY:
+        own = sizes_needed(results, study, mover)
+        for rival in rivals:
+            name = f"{rival}, {study}"
+            if np.isinf(own).any():
+                cases.append(_known(f"{name} (errors)", errors(results, study, rival), errors(results, study, mover)))
+                continue
+            others = sizes_needed(results, study, rival)
+            with np.errstate(divide="ignore"):
+                cases.append(Case(name, np.log(others[:, 0] / own[:, 1]), np.log(others[:, 1] / own[:, 0])))
+    return cases
+
+
+def rare(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
+    """Return the errors on the rarest quarter, and how much larger they are than where all are equally frequent.
+
+    Args:
+        results: what was kept.
+        mover: a network whose mixing moves.
+        rivals: others.
+    """
+    last, rise = {}, {}
+    for kind in (mover, *rivals):
+        last[kind] = quarters(results, kind, RARE)[-1]
+        rise[kind] = last[kind] / np.maximum(quarters(results, kind, EQUAL)[-1], FLOOR)
+    return [
+        case
+        for rival in rivals
+        for case in (
+            _known(f"{rival}, error", last[rival], last[mover]),
+            Case(f"{rival}, rise", *2 * (np.log(rise[rival] / rise[mover]),)),
+        )
+    ]
+
+
+def new(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
+    """Return the errors on new functions after as many demonstrations as training had.
+
+    Args:
+        results: what was kept.
+        mover: a network whose mixing moves.
+        rivals: others.
+    """
+    return [
+        _known(f"{rival}, {family}", errors(results, family, rival), errors(results, family, mover))
+        for family in FAMILIES
+        for rival in rivals
+    ]
+
+
+def longer(results: Results, mover: str) -> list[Case]:
+    """Return the errors after 32 demonstrations over those after 16.
+
+    Args:
+        results: what was kept.
+        mover: a network whose mixing moves.
+    """
+    seeds = {family: network_of(results, family, mover)["seeds"] for family in FAMILIES}
+    of = {family: [np.array([s["by count"][n] for s in seeds[family]]) for n in ("32", "16")] for family in FAMILIES}
+    return [_known(family, *both) for family, both in of.items()]
+
+
+def more_training(results: Results, mover: str) -> list[Case]:
+    """Return the errors of the closest network of fixed mixing, trained four times as long.
+
+    Args:
+        results: what was kept.
+        mover: a network whose mixing moves.
+    """
+    return [
+        _known(
+            f"{network['sizes']['kind']}, {study}",
+            np.array([seed["error"] for seed in network["seeds"]]),
+            errors(results, study, mover),
+        )
+        for study, network in (
+            (name.partition(";")[0], of) for name, of in results["networks"].items() if "longer" in name
+        )
+    ]
+
+
+def verdict(cases: Sequence[Case], confirmed: float = CONFIRMED, refuted: float = REFUTED) -> str:
+    """Return the verdict that a ratio is large: confirmed in all cases, refuted in one, or open.
+
+    Args:
+        cases: the ratios.
+        confirmed: the ratio that every interval shall be above.
+        refuted: the ratio that no interval shall be below.
+    """
+    ratios = [case.ratio() for case in cases]
+    if all(ratio.low >= confirmed for ratio in ratios):
+        return "confirmed"
+    return "refuted" if any(ratio.high <= refuted for ratio in ratios) else "open"
+
+
+def _least(cases: Sequence[Case]) -> str:
+    case = min(cases, key=lambda case: case.ratio().high)
+    return f"{case.name}: {case.ratio().written(2)}"
+
+
+def _most(cases: Sequence[Case]) -> str:
+    case = max(cases, key=lambda case: case.ratio().low)
+    return f"{case.name}: {case.ratio().written(2)}"
+
+
+def verdicts(results: Results) -> list[str]:
+    """Return the table of verdicts, each with the case that is worst for the prediction.
+
+    Args:
+        results: what was kept.
+    """
+    rows = []
+    for title, cases_of in {"Many": many, "Rare": rare, "New": new}.items():
+        for mover in MOVING:
+            for group, rivals in GROUPS.items():
+                cases = cases_of(results, mover, rivals)
+                rows.append([title, mover, group, verdict(cases), _least(cases)])
+    for mover in MOVING:
+        cases = longer(results, mover)
+        rises = [case.ratio() for case in cases]
+        said = (
+            "confirmed" if all(r.high <= 1 for r in rises) else "refuted" if any(r.low > 1 for r in rises) else "open"
+        )
+        rows.append(["Longer", mover, "itself after 16", said, _most(cases)])
+    for mover in MOVING:
+        cases = more_training(results, mover)
+        ratios = [case.ratio() for case in cases]
+        said = (
+            "confirmed"
+            if all(r.high <= 1 for r in ratios)
+            else "refuted"
+            if any(r.low >= REFUTED for r in ratios)
+            else "open"
+        )
+        rows.append(["More training (the opposite view)", mover, "the closest, four times as long", said, _most(cases)])
+    return table(["prediction", "network that moves", "against", "verdict", "worst case for it"], rows)

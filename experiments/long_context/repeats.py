@@ -1,33 +1,47 @@
-"""A recall task: random tokens, and after them segments of them once more, from chosen distances."""
+"""A recall task within running text: a random word that stands in a text several times, at chosen distances."""
 
 import numpy as np
 from jaxtyping import Int
 
-SEGMENT = 8
-"""Tokens of a segment; from its second token on, each can be predicted by what follows the one before it elsewhere."""
-VOCAB = 256
-"""Different tokens, so many that few are in a text by chance twice."""
+WORD, HINT = 12, 3
+"""Letters of a word, and how many of a later copy say which word it is; the others can be recalled."""
+COPIES = 4
+"""The largest number of copies in a training text."""
+LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
 
 
-def recall_texts(
-    count: int, tokens: int, seed: int
-) -> tuple[Int[np.ndarray, "texts tokens"], Int[np.ndarray, "texts tokens"]]:
-    """Return texts of random tokens whose second half consists of segments of the first half.
+def with_words(
+    ids: Int[np.ndarray, "texts tokens"], begins: Int[np.ndarray, "texts copies"], seed: int
+) -> Int[np.ndarray, "texts tokens"]:
+    """Return texts in which a word of random letters stands in the place of the text's own bytes, several times.
 
     Args:
-        count: how many texts.
-        tokens: the length of each, twice a multiple of `SEGMENT`.
-        seed: the seed of the draw.
+        ids: the texts, as bytes.
+        begins: where each text's copies begin.
+        seed: the seed of the letters.
 
-    Returns:
-        The texts, and of every token how far before it the copied one stands; 0 for one that isn't copied, and for the
-        first token of a segment, which nothing predicts.
+    Example:
+        >>> text = np.frombuffer(b"." * 32, np.uint8)[None]
+        >>> bytes(with_words(text, np.array([[2, 18]]), seed=0)[0])
+        b'..wqnhhiafevub....wqnhhiafevub..'
     """
-    draw, half = np.random.default_rng(seed), tokens // 2
-    random = draw.integers(0, VOCAB, (count, half))
-    begins = draw.integers(0, half - SEGMENT + 1, (count, half // SEGMENT, 1))
-    copied = (begins + np.arange(SEGMENT)).reshape(count, half)
-    distances = np.arange(half, tokens) - copied
-    distances[:, ::SEGMENT] = 0
-    texts = np.concatenate([random, np.take_along_axis(random, copied, 1)], 1)
-    return texts.astype(np.int32), np.concatenate([np.zeros_like(random), distances], 1)
+    words = np.random.default_rng(seed).choice(LETTERS, (len(ids), 1, WORD))
+    changed = ids.copy()
+    changed[np.arange(len(ids))[:, None, None], begins[..., None] + np.arange(WORD)] = words
+    return changed
+
+
+def draw_words(ids: Int[np.ndarray, "texts tokens"], seed: int) -> Int[np.ndarray, "texts tokens"]:
+    """Return texts with two to four copies of a word, at most one in each quarter of a text.
+
+    Args:
+        ids: the texts, as bytes.
+        seed: the seed of places and letters.
+    """
+    draw, (texts, tokens) = np.random.default_rng(seed), ids.shape
+    quarter = tokens // COPIES
+    begins = draw.integers(0, quarter - WORD + 1, (texts, COPIES)) + quarter * np.arange(COPIES)
+    shuffled = draw.permuted(begins, axis=1)
+    kept = np.arange(COPIES) < draw.integers(2, COPIES + 1, (texts, 1))
+    # A copy that isn't kept stands where the first one does.
+    return with_words(ids, np.where(kept, shuffled, shuffled[:, :1]), seed)

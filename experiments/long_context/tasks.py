@@ -1,4 +1,4 @@
-"""Texts that networks of limited reach are trained and tested on: running text, and a recall task."""
+"""The text that networks of limited reach are trained and tested on, as bytes: that of the embedded model."""
 
 from functools import cache
 from typing import NamedTuple
@@ -6,22 +6,21 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-import duat_jax as duat
-from duat_jax.evaluation.running_text import stream, windows
-from experiments.long_context.repeats import VOCAB, recall_texts
+from duat_jax.evaluation.running_text import windows
+from experiments.long_context.repeats import draw_words
 from experiments.texts import held_out_sources, trained_sources
 
-TEXT, RECALL = "text", "recall"
-HELD_OUT = 128
+BYTES = 256
+"""The size of the vocabulary."""
+HELD_OUT = 256
 """Texts by which learning rates are chosen, and as many others that are tested."""
 
 
-class Task(NamedTuple):
-    """The sizes of a task's texts and networks, and of their training.
+class Training(NamedTuple):
+    """The sizes of a network and of its training.
 
     Args:
         tokens: the length of a text.
-        vocab: size of the vocabulary.
         layers: number of blocks.
         features: width of the residual stream.
         neurons: hidden units of the MLPs beside full attention; other networks have as many as make them equally large.
@@ -31,7 +30,6 @@ class Task(NamedTuple):
     """
 
     tokens: int
-    vocab: int
     layers: int
     features: int
     neurons: int
@@ -40,46 +38,42 @@ class Task(NamedTuple):
     trial: int
 
 
-TASKS = {
-    TEXT: Task(tokens=256, vocab=4096, layers=4, features=96, neurons=256, batch=8, steps=800, trial=200),
-    RECALL: Task(tokens=128, vocab=VOCAB, layers=2, features=64, neurons=160, batch=32, steps=1500, trial=1500),
-}
+TRAINING = Training(tokens=256, layers=4, features=96, neurons=256, batch=8, steps=1000, trial=250)
 
 
 @cache
 def trained_stream() -> Int[np.ndarray, "tokens"]:
-    """Return the text that the embedded model was trained on, as its tokens."""
-    return stream(duat.load_tokenizer(), trained_sources())
+    """Return the text that the embedded model was trained on."""
+    return _bytes(trained_sources())
 
 
 @cache
 def held_out_stream() -> Int[np.ndarray, "tokens"]:
-    """Return the text that the embedded model wasn't trained on, as its tokens."""
-    return stream(duat.load_tokenizer(), held_out_sources())
+    """Return the text that the embedded model wasn't trained on."""
+    return _bytes(held_out_sources())
 
 
-def training_texts(name: str, task: Task, steps: int, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
-    """Return the texts of every step; none is read twice.
+def _bytes(texts: list[str]) -> Int[np.ndarray, "tokens"]:
+    return np.frombuffer("".join(texts).encode(), np.uint8).astype(np.int32)
+
+
+def training_texts(training: Training, steps: int, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
+    """Return the texts of every step, none of which is read twice, with a repeated word in each.
 
     Args:
-        name: a name in `TASKS`.
-        task: its sizes.
+        training: the sizes.
         steps: how many.
         seed: the seed of the draw.
     """
-    count = steps * task.batch
-    if name == RECALL:
-        ids = recall_texts(count, task.tokens, seed)[0]
-    else:
-        ids = windows(trained_stream(), count, task.tokens, seed=seed)
-    return ids.reshape(steps, task.batch, -1)
+    texts = windows(trained_stream(), steps * training.batch, training.tokens, seed=seed)
+    return draw_words(texts, seed).reshape(steps, training.batch, -1)
 
 
 def held_out_texts(tokens: int) -> tuple[Int[np.ndarray, "texts tokens"], Int[np.ndarray, "texts tokens"]]:
-    """Return texts to choose learning rates by, and texts to test on, of running text.
+    """Return texts to choose learning rates by, and texts to test on.
 
     Args:
         tokens: their length.
     """
-    ids = windows(held_out_stream(), 2 * HELD_OUT, tokens, seed=0)
-    return ids[:HELD_OUT], ids[HELD_OUT:]
+    texts = windows(held_out_stream(), 2 * HELD_OUT, tokens, seed=0)
+    return texts[:HELD_OUT], texts[HELD_OUT:]

@@ -25,9 +25,9 @@ from duat_jax.models.transformer import Transformer
 from experiments.approximation.selection import matched
 from experiments.environment import environment
 from experiments.long_context import extension
-from experiments.long_context.measures import MEASURES, Found, by_position, rounded, validation_loss
+from experiments.long_context.measures import Found, by_position, measure, rounded
 from experiments.long_context.networks import FULL, KINDS, Sizes, count, losses_of, network, train
-from experiments.long_context.tasks import TASKS, TEXT, Task, held_out_texts, trained_stream, training_texts
+from experiments.long_context.tasks import BYTES, TRAINING, held_out_texts, trained_stream, training_texts
 from experiments.long_context.trained_report import tables
 from experiments.pages import Fields, cells, write_pages
 
@@ -46,71 +46,66 @@ COST_LENGTHS, COST_TOKENS = (128, 512, 2048), 2048
 """Lengths at which a step of training is timed, of as many tokens at each."""
 
 
-def sizes_of(kind: str, task: Task) -> Sizes:
-    """Return the sizes of a task's network with as many parameters as the one with full attention.
+def sizes_of(kind: str) -> Sizes:
+    """Return the sizes of a network with as many parameters as the one with full attention.
 
     Args:
         kind: a name in `KINDS`.
-        task: the task's sizes.
     """
     full = Sizes(
         kind=FULL,
-        layers=task.layers,
-        features=task.features,
-        neurons=task.neurons,
-        tokens=task.tokens,
-        vocab=task.vocab,
+        layers=TRAINING.layers,
+        features=TRAINING.features,
+        neurons=TRAINING.neurons,
+        tokens=TRAINING.tokens,
+        vocab=BYTES,
     )
     return matched(replace(full, kind=kind), count(full), count)
 
 
-def trained(name: str, kind: str, rate: float, seed: int, steps: int) -> Transformer:
+def trained(kind: str, rate: float, seed: int, steps: int) -> Transformer:
     """Return a trained network.
 
     Args:
-        name: the task, a name in `TASKS`.
         kind: a name in `KINDS`.
         rate: the factor of the learning rates.
         seed: the seed of its first weights and of what it reads.
         steps: the steps of its training.
     """
-    ids = training_texts(name, TASKS[name], steps, seed)
-    model = network(sizes_of(kind, TASKS[name]), nnx.Rngs(seed))
-    return train(model, jnp.asarray(ids), jnp.asarray(rate))[0]
+    model = network(sizes_of(kind), nnx.Rngs(seed))
+    return train(model, jnp.asarray(training_texts(TRAINING, steps, seed)), jnp.asarray(rate))[0]
 
 
-def trial(name: str, kind: str, rate: float) -> float:
-    """Return the validation loss of a network that is trained with a rate.
+def trial(kind: str, rate: float) -> float:
+    """Return the validation loss of a network that is trained with a rate, in a shorter training.
 
     Args:
-        name: the task.
         kind: a name in `KINDS`.
         rate: the factor of the learning rates.
     """
-    return rounded(validation_loss(name, trained(name, kind, rate, TRIAL_SEED, TASKS[name].trial)))
+    model = trained(kind, rate, TRIAL_SEED, TRAINING.trial)
+    return rounded(losses_of(model, held_out_texts(TRAINING.tokens)[0]).mean())
 
 
-def measured(name: str, kind: str, rate: float, seed: int) -> Found:
+def measured(kind: str, rate: float, seed: int) -> Found:
     """Return what is measured on a trained network.
 
     Args:
-        name: the task.
         kind: a name in `KINDS`.
         rate: the factor of the learning rates.
         seed: the network's seed.
     """
-    return MEASURES[name](trained(name, kind, rate, seed, TASKS[name].steps))
+    return measure(trained(kind, rate, seed, TRAINING.steps))
 
 
-def untrained(name: str, kind: str) -> Found:
+def untrained(kind: str) -> Found:
     """Return what is measured on a network before its training, and the number of its parameters.
 
     Args:
-        name: the task.
         kind: a name in `KINDS`.
     """
-    sizes = sizes_of(kind, TASKS[name])
-    return {"parameters": count(sizes), "neurons": sizes.neurons, **MEASURES[name](network(sizes, nnx.Rngs(0)))}
+    sizes = sizes_of(kind)
+    return {"parameters": count(sizes), "neurons": sizes.neurons, **measure(network(sizes, nnx.Rngs(0)))}
 
 
 @cache
@@ -120,10 +115,10 @@ def base(seed: int) -> Transformer:
     Args:
         seed: its seed.
     """
-    task = TASKS[TEXT]._replace(tokens=SHORT, batch=TASKS[TEXT].batch * TASKS[TEXT].tokens // SHORT)
+    training = TRAINING._replace(tokens=SHORT, batch=TRAINING.batch * TRAINING.tokens // SHORT)
     # The longest text is a matter of the configuration alone: rotary positions have no parameters.
-    model = network(replace(sizes_of(FULL, task), tokens=LONG), nnx.Rngs(seed))
-    return train(model, jnp.asarray(training_texts(TEXT, task, task.steps, seed)), jnp.asarray(1.0))[0]
+    model = network(replace(sizes_of(FULL), tokens=LONG), nnx.Rngs(seed))
+    return train(model, jnp.asarray(training_texts(training, training.steps, seed)), jnp.asarray(1.0))[0]
 
 
 def extended(way: str, adapters: bool, rate: float, seed: int, tokens: int = LONG) -> Transformer:
@@ -136,8 +131,8 @@ def extended(way: str, adapters: bool, rate: float, seed: int, tokens: int = LON
         seed: the seed of the network; what it reads in fine-tuning is drawn by another one.
         tokens: the length of the texts of fine-tuning.
     """
-    task = TASKS[TEXT]._replace(tokens=tokens, batch=TUNED_BATCH * LONG // tokens)
-    ids = training_texts(TEXT, task, TUNING, seed + 100)
+    training = TRAINING._replace(tokens=tokens, batch=TUNED_BATCH * LONG // tokens)
+    ids = training_texts(training, TUNING, seed + 100)
     return extension.fine_tune(base(seed), jnp.asarray(ids), jnp.asarray(rate), way=way, group=GROUP, adapters=adapters)
 
 
@@ -158,8 +153,7 @@ def costs(way: str, tokens: int) -> Found:
         way: a name in `extension.WAYS`.
         tokens: the length of its texts.
     """
-    task = TASKS[TEXT]
-    model = network(replace(sizes_of(FULL, task), tokens=max(COST_LENGTHS)), nnx.Rngs(0))
+    model = network(replace(sizes_of(FULL), tokens=max(COST_LENGTHS)), nnx.Rngs(0))
     model = extension.WAYS[way](model, GROUP)
     ids = jnp.asarray(windows(trained_stream(), COST_TOKENS // tokens, tokens, seed=0))[None]
     step = train.lower(model, ids, jnp.asarray(1.0)).compile()
@@ -181,28 +175,25 @@ def best(trials: dict[float, float]) -> float:
     return min(trials, key=trials.__getitem__)
 
 
-def compare_kinds(journal: Journal, name: str) -> Found:
+def compare_kinds(journal: Journal) -> Found:
     """Return what is measured on networks of all kinds, before and after training.
 
     Args:
         journal: what is finished.
-        name: the task, a name in `TASKS`.
     """
     found: Found = {}
     for kind in KINDS:
-        trials = {
-            rate: journal.once(f"{name}, {kind}, rate {rate}", partial(trial, name, kind, rate)) for rate in RATES
-        }
+        trials = {rate: journal.once(f"{kind}, rate {rate}", partial(trial, kind, rate)) for rate in RATES}
         found[kind] = {
-            "untrained": journal.once(f"{name}, {kind}, untrained", partial(untrained, name, kind)),
+            "untrained": journal.once(f"{kind}, untrained", partial(untrained, kind)),
             "trials": list(trials.items()),
             "rate": best(trials),
             "seeds": [],
         }
     for seed in SEEDS:
         for kind, of_kind in found.items():
-            compute = partial(measured, name, kind, of_kind["rate"], seed)
-            of_kind["seeds"].append(journal.once(f"{name}, {kind}, seed {seed}", compute))
+            compute = partial(measured, kind, of_kind["rate"], seed)
+            of_kind["seeds"].append(journal.once(f"{kind}, seed {seed}", compute))
     return found
 
 
@@ -260,7 +251,7 @@ def main() -> None:
     keep_compiled()
     WORK.mkdir(parents=True, exist_ok=True)
     work = {
-        "tasks": {name: task._asdict() for name, task in TASKS.items()},
+        "training": TRAINING._asdict(),
         "rates": RATES,
         "longer": [SHORT, LONG, GROUP, TUNING, TUNED_BATCH, list(TUNED_RATES.values())],
     }
@@ -273,7 +264,7 @@ def main() -> None:
             for way in extension.WAYS
             for tokens in COST_LENGTHS
         },
-        **{name: compare_kinds(journal, name) for name in TASKS},
+        "kinds": compare_kinds(journal),
         "longer": compare_extensions(journal),
     }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")

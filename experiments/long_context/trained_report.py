@@ -50,18 +50,17 @@ def positions(kinds: Found) -> list[str]:
 
 
 def recall(kinds: Found) -> list[str]:
-    """Return the table of the loss of recalled tokens, by distance.
+    """Return the table of the loss of recalled letters, by distance.
 
     Args:
         kinds: what was measured on the networks of each kind.
     """
-    rows, distances = [], []
-    for kind, found in kinds.items():
-        before = found["untrained"]
-        distances = [name for name in before if name not in ("parameters", "neurons")]
-        losses = _cells([[seed[name] for name in distances] for seed in found["seeds"]], 2)
-        rows.append([kind, f"{before['parameters']:,}", f"{found['rate']:g}", *losses])
-    return table(["tokens are mixed by", "parameters", "rate", *distances], rows)
+    columns = list(next(iter(kinds.values()))["untrained"]["recall"])
+    rows = [
+        [kind, *_cells([[seed["recall"][name] for name in columns] for seed in found["seeds"]], 2)]
+        for kind, found in kinds.items()
+    ]
+    return table(["tokens are mixed by", *columns], rows)
 
 
 def longer(ways: Found) -> list[str]:
@@ -105,8 +104,8 @@ def tables(results: Found) -> str:
     """
     return "\n".join(
         [
-            *("### Loss by position", "", *positions(results["text"]), ""),
-            *("### Recall by distance", "", *recall(results["recall"]), ""),
+            *("### Loss by position", "", *positions(results["kinds"]), ""),
+            *("### Recall by distance", "", *recall(results["kinds"]), ""),
             *("### Fine-tuned to longer texts", "", *longer(results["longer"]), ""),
             *("### Cost of a training step", "", *costs(results["costs"])),
         ]

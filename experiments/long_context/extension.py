@@ -1,5 +1,6 @@
 """Fine-tuning to longer texts: full attention, groups of tokens and LongLoRA's shifted groups."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from experiments.long_context.networks import fit, in_groups
 from experiments.lora.tuning import Method, initial, leaves_of, replaced, tuned
 
 FULL, GROUPS, SHIFTED = "full attention", "groups", "shifted groups"
-WAYS = {
+WAYS: dict[str, Callable[..., Transformer]] = {
     FULL: lambda model, group: model,
     GROUPS: partial(in_groups, shifted=False),
     SHIFTED: partial(in_groups, shifted=True),

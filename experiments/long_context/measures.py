@@ -11,7 +11,7 @@ from experiments.long_context.repeats import HINT, WORD, with_words
 from experiments.long_context.tasks import TRAINING, held_out_texts
 
 DIGITS = 6
-DISTANCES = 16, 32, 64, 128, 224
+DISTANCES = 16, 32, 64, 128, 160
 """Distances of the recall task."""
 
 Found = dict[str, Any]

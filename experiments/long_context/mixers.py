@@ -1,6 +1,6 @@
 """Ways to mix tokens in place of attention: convolutions, a pattern by distance alone, and groups of tokens."""
 
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -155,7 +155,7 @@ class GroupedAttention(nnx.Module):
             x: the residual stream, `[..., tokens, features]`.
             mask: there is none.
         """
-        attention = self.attention
+        attention: Any = self.attention
         queries, keys, values = (
             part(x).reshape(*x.shape[:-1], attention.heads, -1)
             for part in (attention.query, attention.key, attention.value)

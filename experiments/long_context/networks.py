@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.config import Config, Head
+from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import BlockConfig, Rotary, rotary_frequencies
 from duat_jax.nn.block import Part
@@ -103,7 +104,7 @@ def network(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:
     if sizes.kind == SHIFTED:
         return in_groups(model, 2 * REACH, shifted=True)
     if sizes.kind not in (FULL, WINDOW):
-        for layer in model.stack.blocks:
+        for layer in blocks(model):
             layer.attention = _mixer(sizes, rngs)
     return model
 
@@ -117,7 +118,7 @@ def in_groups(model: Transformer, group: int, *, shifted: bool) -> Transformer:
         shifted: whether half of the heads have groups shifted by half a group.
     """
     model = jax.tree.map(lambda leaf: leaf, model)  # a copy, whose blocks are changed
-    for layer in model.stack.blocks:
+    for layer in blocks(model):
         layer.attention = GroupedAttention(layer.attention, group, shifted=shifted)
     return model
 

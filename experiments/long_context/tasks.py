@@ -17,7 +17,7 @@ HELD_OUT = 256
 
 
 class Training(NamedTuple):
-    """The sizes of a network and of its training.
+    """The sizes of a network, and of a step of its training.
 
     Args:
         tokens: the length of a text.
@@ -25,8 +25,6 @@ class Training(NamedTuple):
         features: width of the residual stream.
         neurons: hidden units of the MLPs beside full attention; other networks have as many as make them equally large.
         batch: texts of a step.
-        steps: steps of a training.
-        trial: steps of the trainings by which learning rates are chosen.
     """
 
     tokens: int
@@ -34,11 +32,9 @@ class Training(NamedTuple):
     features: int
     neurons: int
     batch: int
-    steps: int
-    trial: int
 
 
-TRAINING = Training(tokens=256, layers=4, features=96, neurons=256, batch=8, steps=1000, trial=250)
+TRAINING = Training(tokens=192, layers=3, features=64, neurons=256, batch=8)
 
 
 @cache

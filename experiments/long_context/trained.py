@@ -33,6 +33,8 @@ from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/long_context_trained.json"), Path("experiments/results/work")
 SEEDS, TRIAL_SEED = (0, 1, 2), 3
+STEPS = 3000, 6000
+"""Steps of a training: the first number with which full attention recalls a word, or the last one."""
 RATES = 0.5, 1.0, 2.0
 """Factors of the embedded model's learning rates that are tried."""
 SHORT, LONG, GROUP = 128, 512, 128
@@ -76,26 +78,28 @@ def trained(kind: str, rate: float, seed: int, steps: int) -> Transformer:
     return train(model, jnp.asarray(training_texts(TRAINING, steps, seed)), jnp.asarray(rate))[0]
 
 
-def trial(kind: str, rate: float) -> float:
-    """Return the validation loss of a network that is trained with a rate, in a shorter training.
+def trial(kind: str, rate: float, steps: int) -> float:
+    """Return the validation loss of a network that is trained with a rate, in a quarter of the steps.
 
     Args:
         kind: a name in `KINDS`.
         rate: the factor of the learning rates.
+        steps: the steps of a whole training.
     """
-    model = trained(kind, rate, TRIAL_SEED, TRAINING.trial)
+    model = trained(kind, rate, TRIAL_SEED, steps // 4)
     return rounded(losses_of(model, held_out_texts(TRAINING.tokens)[0]).mean())
 
 
-def measured(kind: str, rate: float, seed: int) -> Found:
+def measured(kind: str, rate: float, seed: int, steps: int) -> Found:
     """Return what is measured on a trained network.
 
     Args:
         kind: a name in `KINDS`.
         rate: the factor of the learning rates.
         seed: the network's seed.
+        steps: the steps of its training.
     """
-    return measure(trained(kind, rate, seed, TRAINING.steps))
+    return measure(trained(kind, rate, seed, steps))
 
 
 def untrained(kind: str) -> Found:
@@ -109,19 +113,20 @@ def untrained(kind: str) -> Found:
 
 
 @cache
-def base(seed: int) -> Transformer:
+def base(seed: int, steps: int) -> Transformer:
     """Return a network with full attention that is trained on short texts.
 
     Args:
         seed: its seed.
+        steps: the steps of its training.
     """
     training = TRAINING._replace(tokens=SHORT, batch=TRAINING.batch * TRAINING.tokens // SHORT)
     # The longest text is a matter of the configuration alone: rotary positions have no parameters.
     model = network(replace(sizes_of(FULL), tokens=LONG), nnx.Rngs(seed))
-    return train(model, jnp.asarray(training_texts(training, training.steps, seed)), jnp.asarray(1.0))[0]
+    return train(model, jnp.asarray(training_texts(training, steps, seed)), jnp.asarray(1.0))[0]
 
 
-def extended(way: str, adapters: bool, rate: float, seed: int, tokens: int = LONG) -> Transformer:
+def extended(way: str, adapters: bool, rate: float, seed: int, steps: int, tokens: int = LONG) -> Transformer:
     """Return a network that is fine-tuned to longer texts.
 
     Args:
@@ -129,11 +134,14 @@ def extended(way: str, adapters: bool, rate: float, seed: int, tokens: int = LON
         adapters: whether adapters, embeddings and norms are trained, and not all weights.
         rate: the highest learning rate.
         seed: the seed of the network; what it reads in fine-tuning is drawn by another one.
+        steps: the steps of its first training.
         tokens: the length of the texts of fine-tuning.
     """
     training = TRAINING._replace(tokens=tokens, batch=TUNED_BATCH * LONG // tokens)
     ids = training_texts(training, TUNING, seed + 100)
-    return extension.fine_tune(base(seed), jnp.asarray(ids), jnp.asarray(rate), way=way, group=GROUP, adapters=adapters)
+    return extension.fine_tune(
+        base(seed, steps), jnp.asarray(ids), jnp.asarray(rate), way=way, group=GROUP, adapters=adapters
+    )
 
 
 def long_losses(model: Transformer, validation: bool) -> np.ndarray:
@@ -175,15 +183,30 @@ def best(trials: dict[float, float]) -> float:
     return min(trials, key=trials.__getitem__)
 
 
-def compare_kinds(journal: Journal) -> Found:
-    """Return what is measured on networks of all kinds, before and after training.
+def enough_steps(journal: Journal) -> int:
+    """Return the steps of all trainings: the fewest with which full attention recalls a word at half the loss.
 
     Args:
         journal: what is finished.
     """
+    for steps in STEPS:
+        compute = partial(measured, FULL, 1.0, TRIAL_SEED, steps)
+        recalled = journal.once(f"{FULL}, {steps} steps", compute)["recall"]
+        if recalled["64"] < recalled["64, first copy"] / 2:
+            return steps
+    return STEPS[-1]
+
+
+def compare_kinds(journal: Journal, steps: int) -> Found:
+    """Return what is measured on networks of all kinds, before and after training.
+
+    Args:
+        journal: what is finished.
+        steps: the steps of a training.
+    """
     found: Found = {}
     for kind in KINDS:
-        trials = {rate: journal.once(f"{kind}, rate {rate}", partial(trial, kind, rate)) for rate in RATES}
+        trials = {rate: journal.once(f"{kind}, rate {rate}", partial(trial, kind, rate, steps)) for rate in RATES}
         found[kind] = {
             "untrained": journal.once(f"{kind}, untrained", partial(untrained, kind)),
             "trials": list(trials.items()),
@@ -192,23 +215,27 @@ def compare_kinds(journal: Journal) -> Found:
         }
     for seed in SEEDS:
         for kind, of_kind in found.items():
-            compute = partial(measured, kind, of_kind["rate"], seed)
+            compute = partial(measured, kind, of_kind["rate"], seed, steps)
             of_kind["seeds"].append(journal.once(f"{kind}, seed {seed}", compute))
     return found
 
 
-def compare_extensions(journal: Journal) -> Found:
+def compare_extensions(journal: Journal, steps: int) -> Found:
     """Return the losses by position on long texts, with full attention, after each way of fine-tuning.
 
     Args:
         journal: what is finished.
+        steps: the steps of the first training.
     """
 
     def losses(seed: int, way: str, adapters: bool, rate: float, tokens: int = LONG) -> list[float]:
-        return rounded(by_position(long_losses(extended(way, adapters, rate, seed, tokens), validation=False)))
+        return rounded(by_position(long_losses(extended(way, adapters, rate, seed, steps, tokens), validation=False)))
+
+    def positions(seed: int) -> list[float]:
+        return rounded(by_position(long_losses(base(seed, steps), validation=False)))
 
     def try_rate(way: str, adapters: bool, rate: float) -> float:
-        return rounded(long_losses(extended(way, adapters, rate, SEEDS[0]), validation=True).mean())
+        return rounded(long_losses(extended(way, adapters, rate, SEEDS[0], steps), validation=True).mean())
 
     found: Found = {NOT_TUNED: [], TUNED_SHORT: []}
     rates = {}
@@ -222,12 +249,7 @@ def compare_extensions(journal: Journal) -> Found:
             rates[name] = way, adapters, best(trials)
             found[name] = []
     for seed in SEEDS:
-        found[NOT_TUNED].append(
-            journal.once(
-                f"longer, {NOT_TUNED}, seed {seed}",
-                lambda seed=seed: rounded(by_position(long_losses(base(seed), validation=False))),
-            )
-        )
+        found[NOT_TUNED].append(journal.once(f"longer, {NOT_TUNED}, seed {seed}", partial(positions, seed)))
         for name, (way, adapters, rate) in rates.items():
             compute = partial(losses, seed, way, adapters, rate)
             found[name].append(journal.once(f"longer, {name}, seed {seed}", compute))
@@ -252,20 +274,22 @@ def main() -> None:
     WORK.mkdir(parents=True, exist_ok=True)
     work = {
         "training": TRAINING._asdict(),
+        "steps": STEPS,
         "rates": RATES,
         "longer": [SHORT, LONG, GROUP, TUNING, TUNED_BATCH, list(TUNED_RATES.values())],
     }
     journal = Journal(WORK / "long_context_trained.jsonl", work)
+    steps = enough_steps(journal)
     results = {
         "environment": environment(),
-        "work": work,
+        "work": work | {"steps": steps},
         "costs": {
             f"{way}, {tokens}": journal.once(f"costs, {way}, {tokens}", partial(costs, way, tokens))
             for way in extension.WAYS
             for tokens in COST_LENGTHS
         },
-        "kinds": compare_kinds(journal),
-        "longer": compare_extensions(journal),
+        "kinds": compare_kinds(journal, steps),
+        "longer": compare_extensions(journal, steps),
     }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()

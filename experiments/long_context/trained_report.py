@@ -10,7 +10,7 @@ from experiments.pages import interval, table
 
 EARLY, LATE = 6, 8
 """Bins of positions between which the gain by context is compared: 32 to 63, beyond the reach of windows and
-convolutions over all layers, and 128 to 255."""
+convolutions over all layers, and 128 to 191, the end of a text."""
 SHORT_BINS = 7
 """Bins of positions within 128 tokens, on which networks are trained before they are fine-tuned to longer texts."""
 

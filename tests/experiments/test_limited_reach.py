@@ -189,7 +189,7 @@ def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
 
 def test_the_study_is_kept_and_written(monkeypatch):
     """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
-    training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2, steps=2, trial=2)
+    training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
     for module in (tasks, measures, trained):
         monkeypatch.setattr(module, "TRAINING", training)
     for module in (tasks, trained):
@@ -200,13 +200,15 @@ def test_the_study_is_kept_and_written(monkeypatch):
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
     monkeypatch.setattr(trained, "KINDS", (FULL,))
     monkeypatch.setattr(extension, "WAYS", {way: extension.WAYS[way] for way in (FULL, extension.SHIFTED)})
-    for name, value in {"RATES": (1.0,), "SEEDS": (0, 1), "TUNED_RATES": {False: (1e-3,)}}.items():
+    for name, value in {"RATES": (1.0,), "SEEDS": (0, 1), "TUNED_RATES": {False: (1e-3,)}, "STEPS": (4, 8)}.items():
         monkeypatch.setattr(trained, name, value)
     trained.base.cache_clear()
     journal = Journal(None, {})
+    steps = trained.enough_steps(journal)
+    assert steps == 8, "networks that aren't trained recall nothing"
     results = {
-        "kinds": trained.compare_kinds(journal),
-        "longer": trained.compare_extensions(journal),
+        "kinds": trained.compare_kinds(journal, steps),
+        "longer": trained.compare_extensions(journal, steps),
         "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
     }
     fields = trained.fields(results)

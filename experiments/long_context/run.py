@@ -24,7 +24,7 @@ from experiments import smollm2
 from experiments.environment import environment
 from experiments.long_context.documents import documents, repeated
 from experiments.long_context.reading import measure_reading
-from experiments.long_context.replacing import by_distance, compare, losses, replaced, split_and_again, states
+from experiments.long_context.replacing import SPAN, by_distance, compare, losses, replaced, split_and_again, states
 from experiments.long_context.report import tables
 from experiments.pages import Fields, cells, write_pages
 
@@ -38,10 +38,15 @@ LAST = 64
 """The number of a text's last tokens whose loss is compared between lengths."""
 DIGITS = 6
 
-EIGHTH, HALF, ORDER, FIRST, SECOND = "an eighth", "half", "an eighth, order alone", "the first", "the second"
-"""Where replaced tokens begin, as a part of the text; with their order shuffled instead; at the text's first token, and
-at its second, which leaves the first token as it is."""
-SHUFFLED = "an eighth, shuffled text"
+EIGHTH, ORDER, FIRST, SECOND = (
+    "after an eighth",
+    "after an eighth, order alone",
+    "first tokens",
+    "without the very first",
+)
+"""The 16 replaced tokens: those after an eighth of the text; the same in another order instead; those that the text
+begins with, and these without the very first one."""
+SHUFFLED = "after an eighth, shuffled text"
 
 Found = dict[str, Any]
 """Measurements, as plain data."""
@@ -64,20 +69,18 @@ def shuffled(ids: np.ndarray, begin: int, end: int) -> np.ndarray:
     return ids[order]
 
 
-def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndarray, int]]:
-    """Return the text with something replaced, in every way, and the first replaced token.
+def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndarray, int, int]]:
+    """Return the text with something replaced, in every way, the first replaced token, and how many are.
 
     Args:
         ids: the text.
         other: another text.
     """
-    eighth, half = len(ids) // 8, len(ids) // 2
+    eighth = len(ids) // 8
+    spans = {EIGHTH: (eighth, SPAN), FIRST: (0, SPAN), SECOND: (1, SPAN - 1)}
     return {
-        **{
-            name: (replaced(ids, other, at), at)
-            for name, at in ((EIGHTH, eighth), (HALF, half), (FIRST, 0), (SECOND, 1))
-        },
-        ORDER: (shuffled(ids, eighth, eighth + 16), eighth),
+        **{name: (replaced(ids, other, *span), *span) for name, span in spans.items()},
+        ORDER: (shuffled(ids, eighth, eighth + SPAN), eighth, SPAN),
     }
 
 
@@ -97,8 +100,8 @@ def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.
         "losses": _rounded(losses(looped, before, own)[-LAST:]),
         "repeated": round(repeated(ids), DIGITS),
         "replaced": {
-            name: _rounded(by_distance(compare(looped, before, states(looped, jnp.asarray(text)), own), at))
-            for name, (text, at) in changed_texts(ids, other).items()
+            name: _rounded(by_distance(compare(looped, before, states(looped, jnp.asarray(text)), own), *span))
+            for name, (text, *span) in changed_texts(ids, other).items()
         },
     }
     if len(ids) in SPLIT:

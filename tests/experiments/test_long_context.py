@@ -87,6 +87,16 @@ def test_only_the_span_is_replaced():
     assert (text != ids).nonzero()[0].tolist() == list(range(10, 26)) and set(text[10:26]) == set(range(110, 126))
 
 
+def test_texts_differ_in_what_their_names_say():
+    ids, other = np.arange(64), np.arange(100, 164)
+    texts = run.changed_texts(ids, other)
+    changed = {name: (text != ids).nonzero()[0].tolist() for name, (text, *_) in texts.items()}
+    assert changed[run.EIGHTH] == list(range(8, 24)) and changed[run.FIRST] == list(range(16))
+    assert changed[run.SECOND] == list(range(1, 16))
+    assert sorted(texts[run.ORDER][0]) == list(ids) and set(changed[run.ORDER]) <= set(range(8, 24))
+    assert len(changed[run.ORDER]) > 8
+
+
 def test_means_over_distances_are_written_out():
     change = replacing.Change(np.arange(30.0) / 1000, -np.arange(30.0))
     found = replacing.by_distance(change, 2)
@@ -136,4 +146,4 @@ def test_a_piece_is_measured_and_written(model):
     near(found["losses"], losses, within=1e-6)
     assert fields["Loss at the end, by length / all / 128"] == f"{losses.mean():.2f}"
     assert fields["What is read, by distance / 128, equal shares, counted / on it"].endswith("%")
-    assert set(found["replaced"]) == {run.EIGHTH, run.HALF, run.ORDER, run.FIRST, run.SECOND}
+    assert set(found["replaced"]) == {run.EIGHTH, run.ORDER, run.FIRST, run.SECOND}

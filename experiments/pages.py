@@ -115,7 +115,7 @@ def fields_of(study: str) -> Fields:
         study: a folder or module of `experiments`, a folder's module as `folder_module`, or a module of `benchmarks`,
             with a function `fields` of these results.
     """
-    folder, _, part = study.partition("_")
+    folder, _, part = study.rpartition("_")
     modules = {
         f"experiments.{study}.run": ROOT / "experiments" / study / "run.py",
         f"experiments.{study}": ROOT / "experiments" / f"{study}.py",

@@ -250,12 +250,26 @@ def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> lis
         patterns = [_unmasked(attention, *pair) for (_, attention), *pair in zip(_standard(model), *both, strict=True)]
     streams = [recording.seen[site] for site in recording.program.of_kind(marks.STREAM)]
     return [
-        (pattern, _weighed(block, attention, pattern, x, weight))
-        for (block, attention), pattern, x in zip(_standard(model), patterns, streams[:-1], strict=True)
+        (pattern, weigh(block, pattern, x, weight))
+        for (block, _), pattern, x in zip(_standard(model), patterns, streams[:-1], strict=True)
     ]
 
 
-def _weighed(block: Block, attention: Attention, pattern: Array, x: Array, weight: Weight) -> Written:
+def weigh(
+    block: Block,
+    pattern: Float[Array, "heads queries keys"],
+    x: Float[Array, "keys features"],
+    weight: Weight = "written",
+) -> Written:
+    """Compute the weights of all pairs of a query and a key in a block with standard attention.
+
+    Args:
+        block: the block.
+        pattern: `H_h`, for all tokens as queries or for some of them.
+        x: the residual stream before the block.
+        weight: as in `measure_reach`.
+    """
+    attention: Any = block.attention
     value, output = weights_of(attention)
     norm = None if block.arrangement == "post-norm" else block.norm_1
     values = _of_heads(attention, attention.value(x if norm is None else norm(x)))

@@ -95,8 +95,8 @@ def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
 
 
 def attention_pattern(
-    queries: Float[Array, "... tokens heads head_features"],
-    keys: Float[Array, "... tokens heads head_features"],
+    queries: Float[Array, "... queries heads head_features"],
+    keys: Float[Array, "... keys heads head_features"],
     scale: float,
     visible: Bool[Array, "... #queries keys"] | None,
     cap: float | None = None,
@@ -105,8 +105,8 @@ def attention_pattern(
     """Return the held attention pattern `H_h = softmax(scale · Q_h K_hᵀ)`, whose rows sum to one (Wang & Li, Eq. 35).
 
     Args:
-        queries: `[..., tokens, heads, head_features]`.
-        keys: `[..., tokens, heads, head_features]`.
+        queries: `[..., queries, heads, head_features]`.
+        keys: `[..., keys, heads, head_features]`.
         scale: factor of the scores.
         visible: the keys that each query may see; all if absent.
         cap: the soft cap of the scores, before the mask; no limit if absent.

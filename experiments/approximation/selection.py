@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,9 @@ TASKS: dict[str, dict[str, Function]] = {
 }
 """The functions that a prompt selects: two functions of each number alone and two that mix places; or places alone,
 each prompt another one."""
+
+S = TypeVar("S", bound=Any)
+"""Sizes of a network, with a number of `neurons`."""
 
 FOUR, SHIFTS = TASKS
 """The names of both tasks."""
@@ -181,12 +184,13 @@ def count(sizes: Sizes) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(Network, sizes))))
 
 
-def matched(sizes: Sizes, parameters: int) -> Sizes:
+def matched(sizes: S, parameters: int, count: Callable[[Any], int] = count) -> S:
     """Return the sizes with the number of neurons that brings the number of parameters closest to a target.
 
     Args:
         sizes: what it is made of.
         parameters: how many there shall be.
+        count: the number of parameters of a network with such sizes.
 
     Raises:
         DuatError: if even one neuron in each layer is too many.

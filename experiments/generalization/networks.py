@@ -1,7 +1,7 @@
 """Networks of equal size that read a prompt: two perceptrons, and five that mix tokens, each in another way."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -11,7 +11,6 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 import duat_jax as duat
-from duat_jax.errors import DuatError
 from duat_jax.nn import MLP, Attention, Block, Linear, RMSNorm, Stack
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.mlp import ACTIVATIONS
@@ -306,26 +305,6 @@ def count(sizes: Sizes, task: Task) -> int:
         task: the task whose tokens it reads.
     """
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(Network, sizes, task))))
-
-
-def matched(sizes: Sizes, task: Task, parameters: int) -> Sizes:
-    """Return the sizes with the number of neurons that brings the number of parameters closest to a target.
-
-    Args:
-        sizes: its sizes.
-        task: the task whose tokens it reads.
-        parameters: the target.
-
-    Raises:
-        DuatError: if even one neuron in each layer is too many.
-    """
-    fewest, more = (count(replace(sizes, neurons=neurons), task) for neurons in (1, 2))
-    neurons = 1 + round((parameters - fewest) / (more - fewest))
-    if neurons < 1:
-        raise DuatError(
-            f"{parameters} parameters are too few for {sizes}: even with one neuron a layer it has {fewest}"
-        )
-    return replace(sizes, neurons=neurons)
 
 
 def drawn(sizes: Sizes, task: Task, key: Array) -> Network:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ import jax
 from rich.progress import track
 
 from duat_jax.evaluation.journal import Journal
+from experiments.approximation.selection import matched
 from experiments.environment import environment
 from experiments.generalization.measures import TESTED, dissect, measure
-from experiments.generalization.networks import FIXED, KINDS, WHOLE, Sizes, count, matched
+from experiments.generalization.networks import FIXED, KINDS, WHOLE, Sizes, count
 from experiments.generalization.picture import draw_errors
 from experiments.generalization.report import tables_of
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named, Task
@@ -84,7 +86,8 @@ def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
     transformer = Sizes(kind="transformer", norms=norms, layers=LAYERS, features=width, neurons=4 * width)
     # A perceptron's stream has all tokens in it, and is twice as wide.
     features = 2 * width if kind == "perceptron" else width
-    return matched(replace(transformer, kind=kind, features=features), task, count(transformer, task))
+    like = replace(transformer, kind=kind, features=features)
+    return matched(like, count(transformer, task), partial(count, task=task))
 
 
 def _tuned(task: Task, sizes: Sizes, budget: Budget) -> dict[str, Any]:

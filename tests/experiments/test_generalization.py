@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from helpers import close, near, relative
 
-from duat_jax.errors import DuatError
 from duat_jax.evaluation.journal import Journal
 from duat_jax.verification.networks import randomised
 from experiments.approximation.moved_parameters import parameters
@@ -172,16 +171,12 @@ def test_every_output_reads_every_token(kind):
         assert (jnp.abs(slopes).max(-1) > 0).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_networks_have_as_many_parameters(kind):
-    transformer = Sizes(kind="transformer", norms=False, layers=2, features=16, neurons=64)
-    like = matched(replace(transformer, kind=kind), NAMED, count(transformer, NAMED))
-    relative(count(like, NAMED), count(transformer, NAMED), within=0.01)
-
-
-def test_too_few_parameters_are_refused():
-    with pytest.raises(DuatError, match="even with one neuron a layer"):
-        matched(sizes_of("convolution"), NAMED, 100)
+@pytest.mark.parametrize("name", run.STUDIES)
+def test_networks_have_as_many_parameters(name):
+    task, widths = run.STUDIES[name]
+    for width in widths:
+        counts = [count(run.sizes_of(task, kind, width, norms), task) for kind in KINDS for norms in run.norms_of(kind)]
+        relative(np.array(counts), np.full(len(counts), counts[-1]), within=0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,72 @@
+"""Losses of language models by the position of a byte, and of a recalled word by distance."""
+
+from typing import Any
+
+import numpy as np
+
+from duat_jax.models.transformer import Transformer
+from experiments.long_context.networks import losses_of
+from experiments.long_context.reading import bins
+from experiments.long_context.repeats import HINT, WORD, with_words
+from experiments.long_context.tasks import TRAINING, held_out_texts
+
+DIGITS = 6
+DISTANCES = 16, 32, 64, 128, 160
+"""Distances of the recall task."""
+
+Found = dict[str, Any]
+"""Measurements, as plain data."""
+
+
+def rounded(values: Any) -> Any:
+    """Return numbers as they are kept.
+
+    Args:
+        values: the numbers.
+    """
+    return np.round(np.asarray(values, float), DIGITS).tolist()
+
+
+def by_position(losses: np.ndarray) -> list[float]:
+    """Return the mean loss of each bin of positions: of bytes with 1, 2 to 3, 4 to 7, … bytes before them.
+
+    Args:
+        losses: of every byte but the first of each text, `[texts, predicted]`.
+    """
+    of_bins = bins(np.arange(1, losses.shape[1] + 1), 2)
+    return [float(losses[:, of_bins == i].mean()) for i in range(1, of_bins.max() + 1)]
+
+
+def recall(model: Transformer, texts: np.ndarray) -> dict[str, float]:
+    """Return the mean loss of the letters that can be recalled, by distance, and of the same in their first copy.
+
+    Args:
+        model: the network.
+        texts: texts, in which a word of random letters is placed, ending with its second copy.
+    """
+    count, tokens = texts.shape
+    place = tokens - WORD
+    found = {}
+    for distance in DISTANCES:
+        changed = with_words(texts, np.tile([place - distance, place], (count, 1)), seed=distance)
+        losses = losses_of(model, changed)
+        # The loss of a byte stands one place before it.
+        found[str(distance)] = float(losses[:, place + HINT - 1 :].mean())
+        first = slice(place - distance + HINT - 1, place - distance + WORD - 1)
+        found[f"{distance}, first copy"] = float(losses[:, first].mean())
+    return found
+
+
+def measure(model: Transformer) -> Found:
+    """Return a network's losses by position, on held-out text and on the same with its bytes shuffled, and its recall.
+
+    Args:
+        model: the network.
+    """
+    texts = held_out_texts(TRAINING.tokens)[1]
+    shuffled = np.random.default_rng(0).permuted(texts, axis=1)
+    return {
+        "positions": rounded(by_position(losses_of(model, texts))),
+        "shuffled": rounded(by_position(losses_of(model, shuffled))),
+        "recall": {name: rounded(loss) for name, loss in recall(model, texts).items()},
+    }

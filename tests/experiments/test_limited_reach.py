@@ -1,0 +1,225 @@
+"""Networks of limited reach: convolutions, groups and patterns written out, their training, and the recall task."""
+
+import re
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close, far, near, numbers
+
+from duat_jax.evaluation.journal import Journal
+from duat_jax.nn import Attention, Rotary, rotary_frequencies
+from duat_jax.verification.networks import randomised
+from experiments.long_context import extension, measures, networks, tasks, trained
+from experiments.long_context.mixers import (
+    DistancePattern,
+    FeatureConvolution,
+    GroupedAttention,
+    TokenConvolution,
+)
+from experiments.long_context.networks import FULL, KINDS, Sizes, count, network
+from experiments.long_context.repeats import draw_words
+
+N, M, HEADS = 11, 8, 4
+X = jnp.asarray(numbers(N, M))
+SMALL = Sizes(kind=FULL, layers=2, features=M, neurons=6, tokens=64, vocab=30, heads=2)
+
+
+@pytest.fixture
+def as_optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def random(module, scale=0.5):
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), randomised(module, 1, scale=scale))
+
+
+def test_a_convolution_along_tokens_is_a_block_toeplitz_matrix():
+    kernel = 3
+    mixer = random(TokenConvolution(M, kernel, rngs=nnx.Rngs(0)))
+    weights = np.asarray(mixer.output.kernel[...]).reshape(kernel, M, M)
+    toeplitz = sum(np.kron(np.eye(N, k=-j), weights[j].T) for j, k in enumerate(range(kernel)))
+    close(mixer(X).reshape(-1), toeplitz @ np.asarray(X).reshape(-1) + np.tile(mixer.output.bias[...], N))
+
+
+def test_a_convolution_along_features_is_its_sum():
+    mixer = random(FeatureConvolution(N, 3, rngs=nnx.Rngs(0)))
+    weights, x = iter(np.asarray(mixer.weights[...])), np.asarray(X)
+    expected = np.tile(np.asarray(mixer.bias[...])[:, None], M)
+    for t in range(N):
+        for s in range(t + 1):
+            kernel = next(weights)
+            for m in range(M):
+                for j in (-1, 0, 1):
+                    if 0 <= m + j < M:
+                        expected[t, m] += kernel[j + 1] * x[s, m + j]
+    close(mixer(X), expected)
+    close(mixer(X[:5]), expected[:5])
+    close(mixer(jnp.stack([X, 2 * X]))[0], expected)
+
+
+def test_a_pattern_of_the_distance_is_written_out():
+    mixer = random(DistancePattern(16, M, HEADS, rngs=nnx.Rngs(0)))
+    scores, values = np.asarray(mixer.scores[...]), np.asarray(mixer.value(X)).reshape(N, HEADS, -1)
+    mixed = np.zeros((N, HEADS, M // HEADS))
+    for q in range(N):
+        for h in range(HEADS):
+            weights = np.exp([scores[h, q - k] for k in range(q + 1)])
+            mixed[q, h] = weights / weights.sum() @ values[: q + 1, h]
+    close(mixer(X), mixer.output(jnp.asarray(mixed.reshape(N, M))))
+
+
+def attention(window=None):
+    rotary = Rotary(rotary_frequencies(M // HEADS))
+    return random(Attention(M, HEADS, rotary=rotary, window=window, rngs=nnx.Rngs(0)))
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("group", [2, 4, 6])
+def test_groups_are_written_out(group, shifted):
+    """Token by token and head by head; half of the heads begin a new group half a group earlier."""
+    full = attention()
+    queries, keys, values = (
+        np.asarray(part)
+        for part in (
+            full.rotary(full.query(X).reshape(N, HEADS, -1)),
+            full.rotary(full.key(X).reshape(N, HEADS, -1)),
+            full.value(X).reshape(N, HEADS, -1),
+        )
+    )
+    mixed = np.zeros_like(values)
+    for q in range(N):
+        for h in range(HEADS):
+            ahead = group // 2 if shifted and h >= HEADS // 2 else 0
+            seen = [k for k in range(q + 1) if (k + ahead) // group == (q + ahead) // group]
+            weights = np.exp([full.scale * queries[q, h] @ keys[k, h] for k in seen])
+            mixed[q, h] = weights / weights.sum() @ values[seen, h]
+    expected = full.output(jnp.asarray(mixed.reshape(N, M)))
+    grouped = GroupedAttention(full, group, shifted=shifted)
+    close(grouped(X), expected)
+    close(grouped(jnp.stack([X, 2 * X]))[0], expected)
+
+
+def test_one_group_of_all_tokens_is_full_attention():
+    close(GroupedAttention(attention(), 16, shifted=False)(X), attention()(X))
+
+
+def test_windows_are_written_out():
+    """Attention whose window leaves out all keys but the last ones is that over these keys alone."""
+    whole = attention(window=3)(X)
+    for q in range(N):
+        # Rotations depend on differences of positions alone.
+        close(whole[q], attention()(X[max(0, q - 2) : q + 1])[-1])
+
+
+REACHES = {networks.WINDOW: 15, networks.TOKENS: 15, networks.NONE: 1, networks.FULL: 64, networks.PATTERN: 64}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_network_reads_beyond_its_reach_or_ahead(kind):
+    """Two layers that see eight tokens each reach fifteen; what shifted groups reach depends on the place."""
+    model = random(network(replace(SMALL, kind=kind), nnx.Rngs(0)))
+    read_at, x = 40, jnp.asarray(numbers(64, M))
+    moved = np.abs(np.asarray(jax.jacobian(lambda x: model.states(x)[read_at].sum())(x))).sum(1)
+    assert not moved[read_at + 1 :].any() and moved[read_at] > 0
+    reach = read_at - moved.nonzero()[0][0] + 1
+    expected = {networks.SHIFTED: 17, networks.FEATURES: 41}.get(kind, min(REACHES.get(kind, 0), 41))
+    assert reach == expected
+
+
+def test_networks_are_equally_large():
+    counts = [count(trained.sizes_of(kind)) for kind in KINDS]
+    near(np.array(counts) / count(trained.sizes_of(FULL)), 1, within=0.005)
+
+
+def test_a_word_stands_in_a_text_two_to_four_times():
+    texts = np.full((50, 128), ord("."), np.int32)
+    counts = set()
+    for text in draw_words(texts, seed=0):
+        line = bytes(text.astype(np.uint8)).decode()
+        copies = re.findall("[a-z]{12}", line)
+        assert len(set(copies)) == 1 and line.replace(copies[0], "").strip(".") == ""
+        quarters = [place // 32 for place in range(128) if line.startswith(copies[0], place)]
+        assert len(quarters) == len(set(quarters))
+        counts.add(len(quarters))
+    assert counts == {2, 3, 4}
+
+
+def test_losses_are_averaged_by_position():
+    assert measures.by_position(np.arange(7.0)[None]) == [0.0, 1.5, 4.5]
+
+
+def test_recall_is_the_loss_of_letters_after_the_hint(monkeypatch):
+    """Each byte's loss is its place here."""
+    monkeypatch.setattr(measures, "losses_of", lambda model, ids: np.tile(np.arange(1.0, 256), (len(ids), 1)))
+    found = measures.recall(None, np.zeros((3, 256), np.int32))
+    assert found["16"] == np.arange(244 + 3, 256).mean()
+    assert found["128, first copy"] == np.arange(116 + 3, 116 + 12).mean()
+
+
+@pytest.mark.usefixtures("as_optax_promotes")
+def test_training_lowers_the_loss_of_a_network():
+    ids = jnp.asarray(np.tile(np.arange(30), (20, 4, 2))[..., :40], jnp.int32)
+    losses = networks.train(network(SMALL, nnx.Rngs(0)), ids, jnp.asarray(1.0, jnp.float32))[1]
+    assert losses[-1] < 0.95 * losses[0]
+
+
+@pytest.mark.usefixtures("as_optax_promotes")
+@pytest.mark.parametrize("adapters", [False, True])
+def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
+    model = network(SMALL, nnx.Rngs(0))
+    ids = jnp.asarray(np.random.default_rng(0).integers(0, 30, (12, 2, 17)), jnp.int32)
+    tune = partial(extension.fine_tune, model, ids, way=extension.SHIFTED, group=8, adapters=adapters)
+    tuned = tune(jnp.asarray(1e-2, jnp.float32))
+    assert jax.tree.structure(tuned) == jax.tree.structure(model)
+    block, before = tuned.stack.blocks[0], model.stack.blocks[0]
+    assert far(block.attention.query.kernel[...], before.attention.query.kernel[...])
+    assert far(tuned.embedding.token[...], model.embedding.token[...])
+    assert far(block.norm_1.scale[...], before.norm_1.scale[...])
+    assert far(block.mlp.input.kernel[...], before.mlp.input.kernel[...]) != adapters
+    if adapters:
+        change = np.asarray(block.attention.query.kernel[...] - before.attention.query.kernel[...])
+        assert np.linalg.matrix_rank(change) <= extension.ADAPTERS.rank
+
+
+def test_the_study_is_kept_and_written(monkeypatch):
+    """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
+    training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
+    for module in (tasks, measures, trained):
+        monkeypatch.setattr(module, "TRAINING", training)
+    for module in (tasks, trained):
+        monkeypatch.setattr(module, "trained_stream", lambda: np.arange(250000, dtype=np.int32) % 30)
+    monkeypatch.setattr(tasks, "held_out_stream", lambda: np.arange(17000, dtype=np.int32) % 30)
+    monkeypatch.setattr(tasks, "HELD_OUT", 16)
+    monkeypatch.setattr(trained, "train", lambda model, ids, rate: (model, None))
+    monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
+    monkeypatch.setattr(trained, "KINDS", (FULL,))
+    monkeypatch.setattr(extension, "WAYS", {way: extension.WAYS[way] for way in (FULL, extension.SHIFTED)})
+    for name, value in {"RATES": (1.0,), "SEEDS": (0, 1), "TUNED_RATES": {False: (1e-3,)}, "STEPS": (4, 8)}.items():
+        monkeypatch.setattr(trained, name, value)
+    trained.base.cache_clear()
+    journal = Journal(None, {})
+    steps = trained.enough_steps(journal)
+    assert steps == 8, "networks that aren't trained recall nothing"
+    results = {
+        "kinds": trained.compare_kinds(journal, steps),
+        "longer": trained.compare_extensions(journal, steps),
+        "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
+    }
+    fields = trained.fields(results)
+    assert fields["Loss by position / full attention / parameters"] == f"{count(trained.sizes_of(FULL)):,}"
+    losses = [of["positions"][7] for of in results["kinds"][FULL]["seeds"]]
+    near(float(fields["Loss by position / full attention / 128 to 255 / value"]), np.mean(losses), within=6e-4)
+    recalled = [of["recall"]["64"] for of in results["kinds"][FULL]["seeds"]]
+    near(float(fields["Recall by distance / full attention / 64 / value"]), np.mean(recalled), within=6e-3)
+    late = [of[7] / 3 + 2 * of[8] / 3 for of in results["longer"][trained.NOT_TUNED]]
+    near(
+        float(fields["Fine-tuned to longer texts / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
+    )
+    assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
+    trained.base.cache_clear()

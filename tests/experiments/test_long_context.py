@@ -1,0 +1,149 @@
+"""Long context: what is read at a distance in SmolLM2's study, on small models, against dense and written-out runs."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close, far, near
+
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.in_context import measure_reach
+from duat_jax.verification.networks import randomised
+from experiments.long_context import reading, replacing, run
+from experiments.long_context.networks import FULL, Sizes, network
+
+SMALL = Sizes(kind=FULL, layers=2, features=16, neurons=12, tokens=1024, vocab=40)
+
+
+def random_ids(tokens, key=0):
+    return np.random.default_rng(key).integers(0, SMALL.vocab, tokens)
+
+
+@pytest.fixture(scope="module")
+def model():
+    small = randomised(network(SMALL, nnx.Rngs(0)), 0, scale=0.4)
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), small)
+
+
+@pytest.mark.parametrize("tokens", [64, 640])
+def test_reading_a_few_positions_is_the_whole_pattern_at_these(model, tokens, monkeypatch):
+    """Where no pattern is stored, in blocks, it is that of the text's whole pattern, which is stored for this."""
+    ids = random_ids(tokens)
+    read, states = reading.measure_reading(model, ids)
+    for module in ("duat_jax.nn.attention", "duat_jax.in_context.reach"):
+        monkeypatch.setattr(f"{module}.LONGEST_STORED", tokens)
+    jax.clear_caches()
+    whole = measure_reach(model, jnp.asarray(ids))
+    places = reading.late_places(tokens)
+    shares = whole.shares[:, places]
+    close(states, model.states(model.embed(ids)))
+    close(read.tokens, whole.tokens_read[:, places].mean(1))
+    close(read.distance, whole.distance[:, places].mean(1))
+    close(read.shares.sum(1), 1)
+    close(read.rest.sum(1), 1 - shares[..., 0].mean(1))
+    close(read.shares[:, 3:].sum(1), whole.beyond(16)[:, places].mean(1))
+    close(read.shares[:, 0], np.diagonal(whole.shares, axis1=1, axis2=2)[:, places].mean(1))
+    jax.clear_caches()
+
+
+def test_equal_shares_are_counted():
+    read = reading.equal_shares(8)
+    assert reading.late_places(8).tolist() == [4, 5, 6, 7]
+    close(read.shares[0], np.mean([[1 / n, 3 / n, (n - 4) / n] for n in (5, 6, 7, 8)], 0))
+    close(read.rest[0], np.mean([[1 / n, 3 / n, (n - 5) / n] for n in (5, 6, 7, 8)], 0))
+    close(read.tokens, [6.5])
+    close(read.distance, [np.mean([2, 2.5, 3, 3.5])])
+
+
+def test_every_distance_has_its_bin():
+    for base in (2, 4):
+        for distance in (1, 2, 3, 4, 15, 16, 255, 256, 8191):
+            number = reading.bins(np.array([distance]), base)[0]
+            assert base ** (number - 1) <= distance < base**number
+    assert reading.label(7) == "4,096 to 16,383"
+
+
+@pytest.mark.parametrize("tokens", [40, 256])
+def test_divergence_and_losses_are_those_of_all_logits(model, tokens):
+    ids, begin = random_ids(tokens), 8
+    changed = replacing.replaced(ids, random_ids(tokens, 1), begin)
+    states = [replacing.states(model, jnp.asarray(text)) for text in (ids, changed)]
+    p, q = (np.asarray(jax.nn.log_softmax(model(jnp.asarray(text)))) for text in (ids, changed))
+    change = replacing.compare(model, *states, jnp.asarray(ids))
+    rows = np.arange(tokens - 1)
+    close(change.divergence, (np.exp(p) * (p - q)).sum(-1))
+    close(change.loss[:-1], (p - q)[rows, ids[1:]])
+    close(replacing.losses(model, states[0], jnp.asarray(ids)), token_losses(model, jnp.asarray(ids)[None])[0])
+    close(change.divergence[:begin], np.zeros(begin))
+    assert far(change.divergence[begin + 16 :], 0)
+
+
+def test_only_the_span_is_replaced():
+    ids, other = np.arange(40), np.arange(100, 140)
+    text = replacing.replaced(ids, other, 10)
+    assert (text != ids).nonzero()[0].tolist() == list(range(10, 26)) and set(text[10:26]) == set(range(110, 126))
+
+
+def test_texts_differ_in_what_their_names_say():
+    ids, other = np.arange(64), np.arange(100, 164)
+    texts = run.changed_texts(ids, other)
+    changed = {name: (text != ids).nonzero()[0].tolist() for name, (text, *_) in texts.items()}
+    assert changed[run.EIGHTH] == list(range(8, 24)) and changed[run.FIRST] == list(range(16))
+    assert changed[run.SECOND] == list(range(1, 16))
+    assert sorted(texts[run.ORDER][0]) == list(ids) and set(changed[run.ORDER]) <= set(range(8, 24))
+    assert len(changed[run.ORDER]) > 8
+
+
+def test_means_over_distances_are_written_out():
+    change = replacing.Change(np.arange(30.0) / 1000, -np.arange(30.0))
+    found = replacing.by_distance(change, 2)
+    near(found["divergence"], [0.019, np.arange(21, 29).mean() / 1000], within=1e-12)
+    near(found["loss"], [-19, -np.arange(21, 29).mean()], within=1e-12)
+    assert found["above"] == [1.0, 1.0]
+
+
+def test_parts_of_replaced_tokens_sum_to_the_two_runs(model):
+    ids, other = random_ids(96), random_ids(96, 1)
+    other[-replacing.KEPT :] = ids[-replacing.KEPT :]
+    parts, difference = replacing.parts(model, jnp.asarray(ids), jnp.asarray(other))
+    losses = [
+        -jax.nn.log_softmax(model(jnp.asarray(text)))[-17:-1][np.arange(16), ids[-16:]].mean() for text in (ids, other)
+    ]
+    close(difference, losses[1] - losses[0])
+    close(parts.sum(), losses[1] - losses[0])
+    assert not far(parts[-replacing.KEPT :], 0, by=0) and far(parts[: -replacing.KEPT], 0)
+
+
+def test_groups_of_tokens_are_all_that_is_replaced():
+    for tokens in (64, 128, 512):
+        every = np.concatenate(list(replacing.groups(tokens).values()))
+        assert sorted(every) == list(range(tokens - replacing.KEPT))
+
+
+def test_a_piece_is_measured_and_written(model):
+    """The whole of the study on one text of one length, and the tables that are written of it."""
+    ids, other = random_ids(128), random_ids(128, 1)
+    untrained = network(replace(SMALL), nnx.Rngs(1))
+    pieces = {
+        f"{kind} {text}, 128{end}": found
+        for kind in ("manual", "source")
+        for text in range(2)
+        for end, found in (
+            ("", run.measure(model, model, ids, other)),
+            (", controls", run.measure_controls(untrained, model, ids, other)),
+        )
+    }
+    fields = run.fields({"pieces": pieces})
+    found = pieces["manual 0, 128"]
+    everything = found["split"]["all"]
+    near(everything["part"], everything["run again"], within=2e-6)
+    near(sum(group["part"] for group in found["split"].values()), 2 * everything["part"], within=1e-5)
+    assert fields["Parts by distance / 128, all / part by the secant"] == f"{everything['part']:+.3f}"
+    losses = token_losses(model, jnp.asarray(ids)[None])[0, -run.LAST :]
+    near(found["losses"], losses, within=1e-6)
+    assert fields["Loss at the end, by length / all / 128"] == f"{losses.mean():.2f}"
+    assert fields["What is read, by distance / 128, equal shares, counted / on it"].endswith("%")
+    assert set(found["replaced"]) == {run.EIGHTH, run.ORDER, run.FIRST, run.SECOND}

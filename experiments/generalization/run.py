@@ -187,10 +187,9 @@ def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[s
         }
 
 
-def main() -> None:
-    """Train the networks that aren't kept, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    settings = {
+def settings() -> dict[str, Any]:
+    """Return all settings that the results depend on."""
+    return {
         "studies": {name: [asdict(task), widths] for name, (task, widths) in STUDIES.items()},
         "layers": LAYERS,
         "seeds": SEEDS,
@@ -200,11 +199,22 @@ def main() -> None:
         "norms": NORMS,
         "tested": TESTED,
     }
-    journal = Journal(WORK / "generalization", settings)
+
+
+def main() -> None:
+    """Train the networks that aren't kept, store the results, and write the page."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK / "generalization", settings())
     tuned = run(journal, tuning(), "Tuning")
     measured = run(journal, networks(tuned), "Networks")
     blind = {name: task.blind() for name, (task, _) in STUDIES.items() if isinstance(task, Named)}
-    results = {"environment": environment(), "settings": settings, "tuned": tuned, "blind": blind, "networks": measured}
+    results = {
+        "environment": environment(),
+        "settings": settings(),
+        "tuned": tuned,
+        "blind": blind,
+        "networks": measured,
+    }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     draw_errors(results).savefig(PICTURE, dpi=110)
     write_pages()

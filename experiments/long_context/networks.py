@@ -119,7 +119,8 @@ def in_groups(model: Transformer, group: int, *, shifted: bool) -> Transformer:
     """
     model = jax.tree.map(lambda leaf: leaf, model)  # a copy, whose blocks are changed
     for layer in blocks(model):
-        layer.attention = GroupedAttention(layer.attention, group, shifted=shifted)
+        attention: Any = layer.attention
+        layer.attention = GroupedAttention(attention, group, shifted=shifted)
     return model
 
 

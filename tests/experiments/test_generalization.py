@@ -1,6 +1,7 @@
 """Functions that a prompt gives: the tasks, the networks that mix tokens in five ways, and frozen parameters."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +14,22 @@ from duat_jax.verification.networks import randomised
 from experiments.approximation.moved_parameters import parameters
 from experiments.generalization import run
 from experiments.generalization.frozen import GROUPS, frozen, spread
+from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
 from experiments.generalization.networks import (
     FIXED,
     KINDS,
+    MOVING,
     Convolution,
     LinearAttention,
     Mean,
     Sizes,
     count,
     drawn,
-    matched,
 )
+from experiments.generalization.picture import draw_errors
 from experiments.generalization.tasks import CONTENT, FAMILIES, Demonstrated, Named, least_squares, nearest
 from experiments.generalization.training import Budget, error, outputs, train
+from experiments.generalization.verdicts import GROUPS as GROUPS_OF_RIVALS
 from experiments.generalization.verdicts import Case, needed, verdict
 
 NAMED, LINEAR = Named(digits=2, base=3), Demonstrated(family="linear", demonstrations=5)
@@ -279,3 +283,52 @@ def test_networks_are_tuned_trained_and_measured(monkeypatch):
         assert len({seed["error"] for seed in network["seeds"]}) == run.SEEDS
         for seed in network["seeds"]:
             assert set(seed["frozen"]) == {"none", *GROUPS}
+
+
+def invented(better):
+    """Return results in which attention's errors are those of all others divided by a number, for every study."""
+    random, networks, tuned = np.random.default_rng(0), {}, {}
+
+    def measured(task, kind, width):
+        number = 0.4 * 0.7 ** np.log2(width) / (better if kind in MOVING else 1) * random.uniform(0.99, 1.01)
+        frozen_at = dict.fromkeys(("none", *GROUPS), number)
+        seed = {"error": number, "frozen": frozen_at, "spread": {"c1": 0.0}}
+        if isinstance(task, Named):
+            return seed | {"by function": [number] * task.functions, "apart": 1.0, "apart, rarest": 1.0}
+        counts = {str(count): number * (1 + 0.1 * (count > 16)) for count in (*COUNTS, *UNSEEN_COUNTS)}
+        references = dict.fromkeys(("nearest", "least squares"), counts)
+        return seed | {"by count": counts, "references": references, "trained": number}
+
+    for name, (task, widths) in run.STUDIES.items():
+        for kind in KINDS:
+            for norms in run.norms_of(kind):
+                tuned[f"{name}; {kind}; {norms}"] = dict.fromkeys(map(str, run.RATES), 0.1)
+            for width in widths:
+                sizes = run.sizes_of(task, kind, width, norms=False)
+                seeds = [measured(task, kind, width) for _ in range(run.SEEDS)]
+                networks[f"{name}; {kind}; {width}"] = {
+                    "sizes": asdict(sizes),
+                    "parameters": count(sizes, task),
+                    "rate": 0.001,
+                    "seeds": seeds,
+                }
+    for name in run.LONGER:
+        networks[f"{name}; longer"] = networks[f"{name}; mean; 32"]
+    blind = {name: task.blind() for name, (task, _) in run.STUDIES.items() if isinstance(task, Named)}
+    return json.loads(json.dumps({"settings": run.settings(), "tuned": tuned, "blind": blind, "networks": networks}))
+
+
+@pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "open")])
+def test_page_says_what_invented_results_decide(better, expected):
+    """Errors that fall little with size: of parameters only errors can decide, where nothing reaches the target."""
+    results = invented(better)
+    fields = run.fields(results)
+    for mover in MOVING:
+        for group in GROUPS_OF_RIVALS:
+            assert fields[f"Verdicts / New, {mover}, {group} / verdict"] == expected
+            assert fields[f"Verdicts / Many, {mover}, {group} / verdict"] == expected
+        assert fields[f"Verdicts / Longer, {mover}, itself after 16 / verdict"] == "refuted"
+    training = "More training (the opposite view), transformer, the closest, four times as long"
+    assert fields[f"Verdicts / {training} / verdict"] == ("open" if better == 1.0 else "refuted")
+    titles = [axis.get_title() for axis in draw_errors(results).axes]
+    assert titles[:2] == ["Functions that a prompt names", "16 functions, frequent and rare"] and len(titles) == 6

@@ -197,7 +197,13 @@ def fields(results: dict[str, Any]) -> Fields:
         *table(["task", "prompts", "read for them", "tokens"], sizes),
     ]
     text = "\n".join(blocks)
-    return {"tables": text, **cells(text)}
+    leads = {
+        f"ahead of {method}, {test}": Estimate(**of["tests"][test]["ahead"]).written(sign="+")
+        for method, of in methods.items()
+        if method != FIRST
+        for test in of["tests"]
+    }
+    return {"tables": text, **leads, **cells(text)}
 
 
 def main() -> None:

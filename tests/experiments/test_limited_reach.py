@@ -14,7 +14,7 @@ from helpers import close, far, near, numbers
 from duat_jax.evaluation.journal import Journal
 from duat_jax.nn import Attention, Rotary, rotary_frequencies
 from duat_jax.verification.networks import randomised
-from experiments.long_context import extension, measures, networks, tasks, trained
+from experiments.long_context import choice, extension, longer, measures, networks, tasks, trained, trained_verdicts
 from experiments.long_context.mixers import (
     DistancePattern,
     FeatureConvolution,
@@ -133,8 +133,8 @@ def test_no_network_reads_beyond_its_reach_or_ahead(kind):
 
 
 def test_networks_are_equally_large():
-    counts = [count(trained.sizes_of(kind)) for kind in KINDS]
-    near(np.array(counts) / count(trained.sizes_of(FULL)), 1, within=0.005)
+    counts = [count(choice.sizes_of(kind)) for kind in KINDS]
+    near(np.array(counts) / count(choice.sizes_of(FULL)), 1, within=0.005)
 
 
 def test_a_word_stands_in_a_text_two_to_four_times():
@@ -152,6 +152,102 @@ def test_a_word_stands_in_a_text_two_to_four_times():
 
 def test_losses_are_averaged_by_position():
     assert measures.by_position(np.arange(7.0)[None]) == [0.0, 1.5, 4.5]
+
+
+def test_the_gain_compares_the_same_bytes(monkeypatch):
+    """Each byte's loss is the byte itself here, and a third of it more where nothing stands 96 bytes before it."""
+
+    def losses_of(model, ids):
+        few = np.arange(1, ids.shape[1]) < 96
+        return ids[:, 1:] * np.where(few, 4 / 3, 1)
+
+    monkeypatch.setattr(measures, "losses_of", losses_of)
+    texts = np.random.default_rng(0).integers(0, 256, (3, 192))
+    found = measures.gains(None, texts)
+    near(found["late"], texts[:, 128:].mean(1), within=1e-5)
+    near(found["gain"], texts[:, 128:].mean(1) / 3, within=1e-5)
+
+
+@pytest.mark.parametrize("kind", [networks.NONE, networks.WINDOW, networks.TOKENS, networks.FULL])
+def test_no_network_gains_beyond_its_reach(kind):
+    model = random(network(replace(SMALL, kind=kind, tokens=192), nnx.Rngs(0)))
+    texts = np.random.default_rng(0).integers(0, 30, (16, 192))
+    assert far(measures.gains(model, texts)["gain"], 0, by=1e-6) == (kind == FULL)
+
+
+def test_interpolated_positions_are_closer_together():
+    model = network(SMALL, nnx.Rngs(0))
+    rotary, closer = (of.stack.blocks[1].attention.rotary for of in (model, networks.interpolated(model, 4)))
+    x = jnp.asarray(numbers(16, 2, M // 2))
+    close(closer(x)[::4], rotary(x[::4]))
+    assert far(closer(x), rotary(x))
+
+
+def units(mean, spread=0.002, seeds=3, texts=40):
+    """Return numbers of every seed and text, whose means over each differ by the spread."""
+    by_seed, by_text = (np.linspace(-1, 1, n) * spread for n in (seeds, texts))
+    return mean + by_seed[:, None] + by_text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (units(0.05), "confirmed"),
+        (units(-0.05), "refuted"),
+        (units(0.004, spread=0.001), "refuted"),
+        (units(0.02, spread=0.03), "undecided"),
+    ],
+)
+def test_differences_need_both_intervals_and_one_sign(values, expected):
+    assert trained_verdicts.compared(values) == expected
+
+
+def test_a_single_text_decides_nothing():
+    """All seeds have the same positive mean, which comes from one text of forty."""
+    one_text = np.where(np.arange(40) < 1, 30.0, -0.5)
+    assert one_text.mean() > 0 and not trained_verdicts.above(np.tile(one_text, (3, 1)))
+
+
+def seeds_of(**of):
+    return {"seeds": [{name: values[seed] for name, values in of.items()} for seed in range(3)]}
+
+
+def verdicts_of(gain=0.1, pattern=0.05, recalled=1.0, interpolated=2.6, groups=2.4, shifted=2.41, short=2.4):
+    recall = [{"16": recalled, "16, first copy": 3.0}] * 3
+    late = {networks.PATTERN: 2 + pattern, networks.TOKENS: 2.1}
+    kinds = {
+        kind: seeds_of(gain=units(gain if kind == FULL else 0.0, 0.0), late=units(late.get(kind, 2.0)), recall=recall)
+        for kind in KINDS
+    }
+    losses = {"not fine-tuned": 3.0, "not fine-tuned, interpolated": interpolated}
+    for way, loss in {"full attention": 2.4, "groups": groups, "shifted groups": shifted}.items():
+        losses |= {f"{way}, all weights": loss, f"{way}, adapters": loss}
+    losses["texts of 128 tokens, all weights"] = short
+    ways = {name: seeds_of(late=units(loss)) for name, loss in losses.items()}
+    lines = trained_verdicts.verdicts({"kinds": kinds, "longer": ways})[2:]
+    return {cells[0].strip("| "): cells[1] for cells in (line.split(" | ") for line in lines)}
+
+
+REACHES_FAR, MOVES = "by reach: full attention gains beyond 32 bytes", "by moving patterns"
+SUFFICE, MATTERS, TRAINING = "all weights, shifted groups suffice", "all weights, the shift matters", "more training"
+
+
+@pytest.mark.parametrize(
+    ("numbers_of_study", "expected"),
+    [
+        ({}, {REACHES_FAR: "confirmed", MOVES: "confirmed", SUFFICE: "confirmed", MATTERS: "refuted"}),
+        ({"gain": 0.0, "recalled": 2.0}, {REACHES_FAR: "undecided", MOVES: "undecided"}),
+        ({"gain": 0.0, "pattern": 0.0}, {REACHES_FAR: "refuted", MOVES: "refuted"}),
+        ({"shifted": 2.5, "groups": 2.6}, {SUFFICE: "refuted", MATTERS: "confirmed", TRAINING: "refuted"}),
+        ({"groups": 2.6, "short": 2.6}, {MATTERS: "confirmed", "check: groups": "holds", TRAINING: "refuted"}),
+        ({"short": 2.42}, {TRAINING: "confirmed", "check: groups": "fails"}),
+        ({"interpolated": 2.4}, {SUFFICE: "undecided", MATTERS: "undecided", TRAINING: "undecided"}),
+    ],
+)
+def test_verdicts_on_trained_networks_follow_their_bounds(numbers_of_study, expected):
+    found = verdicts_of(**numbers_of_study)
+    for beginning, said in expected.items():
+        assert [verdict for name, verdict in found.items() if beginning in name] == [said], beginning
 
 
 def test_recall_is_the_loss_of_letters_after_the_hint(monkeypatch):
@@ -190,36 +286,45 @@ def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
 def test_the_study_is_kept_and_written(monkeypatch):
     """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
     training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
-    for module in (tasks, measures, trained):
+    for module in (choice, longer, measures, tasks, trained):
         monkeypatch.setattr(module, "TRAINING", training)
-    for module in (tasks, trained):
+    for module in (longer, measures, tasks):
+        monkeypatch.setattr(module, "HELD_OUT", 16)
+    for module in (longer, trained):
+        monkeypatch.setattr(module, "train", lambda model, ids, rate: (model, None))
+        monkeypatch.setattr(module, "SEEDS", (0, 1))
+    for module in (longer, tasks):
         monkeypatch.setattr(module, "trained_stream", lambda: np.arange(250000, dtype=np.int32) % 30)
     monkeypatch.setattr(tasks, "held_out_stream", lambda: np.arange(17000, dtype=np.int32) % 30)
-    monkeypatch.setattr(tasks, "HELD_OUT", 16)
-    monkeypatch.setattr(trained, "train", lambda model, ids, rate: (model, None))
+    monkeypatch.setattr(measures, "TESTED", 16)
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
     monkeypatch.setattr(trained, "KINDS", (FULL,))
-    monkeypatch.setattr(extension, "WAYS", {way: extension.WAYS[way] for way in (FULL, extension.SHIFTED)})
-    for name, value in {"RATES": (1.0,), "SEEDS": (0, 1), "TUNED_RATES": {False: (1e-3,)}, "STEPS": (4, 8)}.items():
+    monkeypatch.setattr(longer, "TUNED_RATES", {False: (1e-3,), True: (1e-3,)})
+    for name, value in {"RATES": (1.0,), "STEPS": (4, 8)}.items():
         monkeypatch.setattr(trained, name, value)
-    trained.base.cache_clear()
+    longer.base.cache_clear()
     journal = Journal(None, {})
     steps = trained.enough_steps(journal)
     assert steps == 8, "networks that aren't trained recall nothing"
     results = {
-        "kinds": trained.compare_kinds(journal, steps),
-        "longer": trained.compare_extensions(journal, steps),
+        "work": {"training": training._asdict()},
+        "kinds": dict.fromkeys(KINDS, trained.compare_kinds(journal, steps)[FULL]),
+        "longer": longer.compare_extensions(journal, steps),
         "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
     }
     fields = trained.fields(results)
-    assert fields["Loss by position / full attention / parameters"] == f"{count(trained.sizes_of(FULL)):,}"
+    assert fields["Loss by position / full attention / parameters"] == f"{count(choice.sizes_of(FULL)):,}"
     losses = [of["positions"][7] for of in results["kinds"][FULL]["seeds"]]
     near(float(fields["Loss by position / full attention / 128 to 255 / value"]), np.mean(losses), within=6e-4)
     recalled = [of["recall"]["64"] for of in results["kinds"][FULL]["seeds"]]
     near(float(fields["Recall by distance / full attention / 64 / value"]), np.mean(recalled), within=6e-3)
-    late = [of[7] / 3 + 2 * of[8] / 3 for of in results["longer"][trained.NOT_TUNED]]
+    late = [
+        of["positions"][7] / 3 + 2 * of["positions"][8] / 3
+        for of in results["longer"][trained_verdicts.NOT_TUNED]["seeds"]
+    ]
     near(
         float(fields["Fine-tuned to longer texts / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
     )
     assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
-    trained.base.cache_clear()
+    assert fields["Loss by position / full attention / rate"] == "1 (at the edge)"
+    longer.base.cache_clear()

@@ -103,28 +103,21 @@ def _reach(kinds: Found) -> list[list[str]]:
     # A training after which attention does neither was too short to tell.
     short = by_reach != CONFIRMED and recall != CONFIRMED
     by_reach, recall = (UNDECIDED, UNDECIDED) if short else (by_reach, recall)
-    rows = [
-        _row(f"{name}, loss at 128 to 191", UNDECIDED if short and FULL in pair else compared(values), values)
-        for name, pair in pairs.items()
-        for values in (late[pair[0]] - late[pair[1]],)
-    ]
-    checks = [
-        _row(f"check: {kind} gains nothing beyond its reach", "holds" if zero else "fails", gain[kind])
-        for kind in (WINDOW, TOKENS, NONE)
-        for zero in (np.abs(gain[kind]).max() < ZERO,)
-    ]
-    return [
-        _row("by reach: full attention gains beyond 32 bytes", by_reach, gain[FULL]),
-        *rows,
-        ["full attention recalls at every distance", recall, "", "", ""],
-        *checks,
-    ]
+    rows = [_row("by reach: full attention gains beyond 32 bytes", by_reach, gain[FULL])]
+    for name, pair in pairs.items():
+        more = late[pair[0]] - late[pair[1]]
+        rows.append(_row(f"{name}, loss at 128 to 191", UNDECIDED if short and FULL in pair else compared(more), more))
+    rows.append(["full attention recalls at every distance", recall, "", "", ""])
+    for kind in (WINDOW, TOKENS, NONE):
+        zero = np.abs(gain[kind]).max() < ZERO
+        rows.append(_row(f"check: {kind} gains nothing beyond its reach", "holds" if zero else "fails", gain[kind]))
+    return rows
 
 
 def _longer(ways: Found) -> list[list[str]]:
     """Return the verdicts on fine-tuning to longer texts."""
     late = {name: of_seeds(of, "late") for name, of in ways.items()}
-    start = min((late[NOT_TUNED], late[INTERPOLATED]), key=np.mean)
+    start = min((late[NOT_TUNED], late[INTERPOLATED]), key=lambda losses: float(losses.mean()))
     rows = []
     for trained in ("all weights", "adapters"):
         full, groups, shifted = (late[f"{way}, {trained}"] for way in ("full attention", "groups", "shifted groups"))

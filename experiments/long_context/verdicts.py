@@ -81,7 +81,7 @@ def gains(pieces: Pieces, short: int, long: int, last: int) -> Float[np.ndarray,
         last: how many tokens' losses are compared.
     """
     losses = [[np.mean(text["losses"][-last:]) for text in texts_of(pieces, tokens)] for tokens in (short, long)]
-    return np.subtract(*losses)
+    return np.array(losses[0]) - np.array(losses[1])
 
 
 def decided(confirmed: bool, refuted: bool) -> str:
@@ -125,7 +125,7 @@ def _read(pieces: Pieces) -> list[str]:
 def _used(pieces: Pieces) -> list[str]:
     difference, shuffled = far_differences(pieces, MIDDLE)
     interval = students_mean(difference)
-    said = decided(interval.low > 0 and (difference > 0).all(), interval.high < TENTH * shuffled.mean())
+    said = decided(interval.low > 0 and bool((difference > 0).all()), interval.high < TENTH * float(shuffled.mean()))
     continued = _thousandths(far_differences(pieces, LONG)[0])
     beside = f"in shuffled text {1000 * shuffled.mean():.2f}; with {LONG:,} tokens {continued}"
     return ["used, more than frequencies are", said, _thousandths(difference), beside]
@@ -137,7 +137,7 @@ def _needed(pieces: Pieces) -> list[list[str]]:
     interval = students_mean(gain)
     beyond = gains(pieces, SHORT, LONG, LAST)
     bound = students_mean(beyond)
-    needed = decided(interval.low > 0 and (gain > 0).all(), interval.high < 0)
+    needed = decided(interval.low > 0 and bool((gain > 0).all()), interval.high < 0)
     return [
         ["needed", needed, _thousandths(gain), f"the last {LAST} tokens alone: {_thousandths(last)}"],
         [

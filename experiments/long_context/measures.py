@@ -8,11 +8,14 @@ from duat_jax.models.transformer import Transformer
 from experiments.long_context.networks import losses_of
 from experiments.long_context.reading import bins
 from experiments.long_context.repeats import HINT, WORD, with_words
-from experiments.long_context.tasks import TRAINING, held_out_texts
+from experiments.long_context.tasks import HELD_OUT, TESTED, TRAINING, held_out_texts
 
 DIGITS = 6
 DISTANCES = 16, 32, 64, 128, 160
 """Distances of the recall task."""
+EARLY, LATE = 32, 128
+"""The fewest bytes before those whose losses are compared: the first number is beyond the reach of windows and
+convolutions over all layers."""
 
 Found = dict[str, Any]
 """Measurements, as plain data."""
@@ -35,6 +38,20 @@ def by_position(losses: np.ndarray) -> list[float]:
     """
     of_bins = bins(np.arange(1, losses.shape[1] + 1), 2)
     return [float(losses[:, of_bins == i].mean()) for i in range(1, of_bins.max() + 1)]
+
+
+def gains(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
+    """Return each text's mean loss of its bytes from 128 on, and how much higher it is with the first 96 bytes cut off.
+
+    The bytes are the same ones, so that nothing but the context differs.
+
+    Args:
+        model: the network.
+        texts: the texts.
+    """
+    late = losses_of(model, texts)[:, LATE - 1 :]
+    cut = losses_of(model, texts[:, LATE - EARLY :])[:, EARLY - 1 :]
+    return {"late": rounded(late.mean(1)), "gain": rounded((cut - late).mean(1))}
 
 
 def recall(model: Transformer, texts: np.ndarray) -> dict[str, float]:
@@ -63,10 +80,12 @@ def measure(model: Transformer) -> Found:
     Args:
         model: the network.
     """
-    texts = held_out_texts(TRAINING.tokens)[1]
-    shuffled = np.random.default_rng(0).permuted(texts, axis=1)
+    texts = held_out_texts(TRAINING.tokens, TESTED)[1]
+    fewer = texts[:HELD_OUT]
+    shuffled = np.random.default_rng(0).permuted(fewer, axis=1)
     return {
         "positions": rounded(by_position(losses_of(model, texts))),
-        "shuffled": rounded(by_position(losses_of(model, shuffled))),
-        "recall": {name: rounded(loss) for name, loss in recall(model, texts).items()},
+        **gains(model, texts),
+        "gain, shuffled": gains(model, shuffled)["gain"],
+        "recall": {name: rounded(loss) for name, loss in recall(model, fewer).items()},
     }

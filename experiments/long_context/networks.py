@@ -1,7 +1,7 @@
 """Language models of one size whose tokens are mixed in different ways, and their training."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -121,6 +121,25 @@ def in_groups(model: Transformer, group: int, *, shifted: bool) -> Transformer:
     for layer in blocks(model):
         attention: Any = layer.attention
         layer.attention = GroupedAttention(attention, group, shifted=shifted)
+    return model
+
+
+def interpolated(model: Transformer, factor: float) -> Transformer:
+    """Return a model of the same weights whose rotary positions are closer together by a factor.
+
+    So a text that is longer by this factor has no distance beyond those that the model was trained on.
+
+    Args:
+        model: a model with attention.
+        factor: what the rotary frequencies are divided by.
+
+    Source: Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation", 2023.
+    """
+    model = jax.tree.map(lambda leaf: leaf, model)  # a copy, whose blocks are changed
+    for layer in blocks(model):
+        attention: Any = layer.attention
+        frequencies = tuple(frequency / factor for frequency in attention.rotary.frequencies)
+        attention.rotary = replace(attention.rotary, frequencies=frequencies)
     return model
 
 

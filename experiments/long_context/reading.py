@@ -1,4 +1,4 @@
-"""How far back attention reads: shares of the norms that it writes, by distance, in texts of any length."""
+"""How far back attention reads: shares of what it writes, by distance, in texts of any length."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.in_context.reach import weigh
+from duat_jax.in_context.reach import Written, weigh
 from duat_jax.models.sites import KEYS, QUERIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.block import Block
@@ -17,6 +17,10 @@ from duat_jax.transform.recording import record_kinds
 
 ROWS = 64
 """Positions of a text at which is measured what they read, evenly spaced over its later half."""
+NORMS, SQUARES, ALONG = "norms", "squared norms", "along the sum"
+MEASURES = NORMS, SQUARES, ALONG
+"""What a token's share is one of: the norms of the vectors that attention writes to a position, their squares, or the
+components along the vectors' sum, which are linear in the vectors and may be negative."""
 
 
 def bins(distances: Int[np.ndarray, "*shape"], base: int = 4) -> Int[np.ndarray, "*shape"]:
@@ -34,18 +38,20 @@ def bins(distances: Int[np.ndarray, "*shape"], base: int = 4) -> Int[np.ndarray,
     return np.searchsorted(edges, distances, side="right")
 
 
-def label(number: int, base: int = 4) -> str:
+def label(number: int, base: int = 4, longest: int | None = None) -> str:
     """Return the distances of a bin, in words.
 
     Args:
         number: of the bin, as in `bins`.
         base: as in `bins`.
+        longest: the longest distance that there is, if it ends the last bin.
 
     Example:
-        >>> label(1), label(6), label(1, 2)
-        ('1 to 3', '1,024 to 4,095', '1')
+        >>> label(1), label(6), label(1, 2), label(8, 2, longest=191)
+        ('1 to 3', '1,024 to 4,095', '1', '128 to 191')
     """
     first, last = base ** (number - 1), base**number - 1
+    last = last if longest is None else min(last, longest)
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
@@ -53,35 +59,57 @@ class Read(NamedTuple):
     """What the positions of a text's later half read, as means over them.
 
     Args:
-        shares: the share of the tokens of each bin of distances in a position's squared norms, `[layers, bins]`.
-        rest: the same without the first token, so that it sums to less than one, `[layers, bins]`.
-        tokens: tokens of equal shares with the same concentration, `1 / Σ share²`, `[layers]`.
-        distance: the mean distance, weighted by the shares, `[layers]`.
+        shares: by measure, the share of the tokens of each bin of distances, `[layers, bins]`.
+        rest: the same without the first token, so that it doesn't sum to one, `[layers, bins]`.
+        tokens: tokens of equal shares with the same concentration, `1 / Σ share²`, of squared norms, `[layers]`.
+        distance: the mean distance, weighted by the shares of squared norms, `[layers]`.
+        distance_rest: the mean distance without the first token, `[layers]`.
+        largest: the largest share of squared norms of a token other than the first and the position's own, `[layers]`.
     """
 
-    shares: Float[np.ndarray, "layers bins"]
-    rest: Float[np.ndarray, "layers bins"]
+    shares: dict[str, Float[np.ndarray, "layers bins"]]
+    rest: dict[str, Float[np.ndarray, "layers bins"]]
     tokens: Float[np.ndarray, "layers"]
     distance: Float[np.ndarray, "layers"]
+    distance_rest: Float[np.ndarray, "layers"]
+    largest: Float[np.ndarray, "layers"]
 
 
-def read_by_distance(shares: Float[np.ndarray, "layers queries keys"], places: Int[np.ndarray, "queries"]) -> Read:
+def read_by_distance(
+    norms: Float[np.ndarray, "layers queries keys"],
+    along: Float[np.ndarray, "layers queries keys"],
+    places: Int[np.ndarray, "queries"],
+) -> Read:
     """Return what some positions read, by distance.
 
     Args:
-        shares: each token's share of the position's squared norms.
+        norms: the norm of the vector that is written from each token to the position.
+        along: the vector's share along the sum of them all.
         places: the positions.
     """
-    distances = places[:, None] - np.arange(shares.shape[-1])
+    distances = places[:, None] - np.arange(norms.shape[-1])
     of_bins = bins(np.maximum(distances, 0))
+    squares = norms**2
 
-    def sums(shares: np.ndarray) -> np.ndarray:
-        return np.stack([(shares * (of_bins == i)).sum(-1).mean(-1) for i in range(of_bins.max() + 1)], -1)
+    def sums(shares: np.ndarray, first: int) -> np.ndarray:
+        counted = (of_bins == np.arange(of_bins.max() + 1)[:, None, None])[..., first:]
+        return np.stack([(shares[..., first:] * of_bin).sum(-1).mean(-1) for of_bin in counted], -1)
 
-    rest = shares.copy()
-    rest[..., 0] = 0
-    tokens = 1 / (shares**2).sum(-1)
-    return Read(sums(shares), sums(rest), tokens.mean(-1), (shares * distances).sum(-1).mean(-1))
+    shares = {
+        NORMS: norms / norms.sum(-1, keepdims=True),
+        SQUARES: squares / squares.sum(-1, keepdims=True),
+        ALONG: along,
+    }
+    of_squares = shares[SQUARES]
+    rest = of_squares[..., 1:]
+    return Read(
+        shares={measure: sums(of, 0) for measure, of in shares.items()},
+        rest={measure: sums(of, 1) for measure, of in shares.items()},
+        tokens=(1 / (of_squares**2).sum(-1)).mean(-1),
+        distance=(of_squares * distances).sum(-1).mean(-1),
+        distance_rest=((rest * distances[:, 1:]).sum(-1) / rest.sum(-1)).mean(-1),
+        largest=(rest * (distances[:, 1:] > 0)).max(-1).mean(-1),
+    )
 
 
 def late_places(tokens: int) -> Int[np.ndarray, "queries"]:
@@ -101,7 +129,8 @@ def equal_shares(tokens: int) -> Read:
     """
     places = late_places(tokens)
     visible = np.arange(tokens) <= places[:, None]
-    return read_by_distance((visible / visible.sum(-1, keepdims=True))[None], places)
+    shares = (visible / visible.sum(-1, keepdims=True))[None]
+    return read_by_distance(shares, shares, places)
 
 
 def measure_reading(model: Transformer, ids: Int[np.ndarray, "tokens"]) -> tuple[Read, Float[Array, "tokens features"]]:
@@ -118,11 +147,11 @@ def measure_reading(model: Transformer, ids: Int[np.ndarray, "tokens"]) -> tuple
     layers = []
     for block in model.stack.blocks:
         after, queries, keys = _run(block, x)
-        squares = np.asarray(_norms(block, x, queries, keys, jnp.asarray(places)), np.float64) ** 2
-        layers.append(squares / squares.sum(-1, keepdims=True))
+        layers.append(_written(block, x, queries, keys, jnp.asarray(places)))
         x = after
     x = x if model.final_norm is None else model.final_norm(x)
-    return read_by_distance(np.stack(layers), places), model.head.states(x)
+    norms, along = (np.stack(of).astype(np.float64) for of in zip(*layers, strict=True))
+    return read_by_distance(norms, along, places), model.head.states(x)
 
 
 @jax.jit
@@ -133,8 +162,8 @@ def _run(block: Block, x: Array) -> tuple[Array, Array, Array]:
 
 
 @jax.jit
-def _norms(block: Block, x: Array, queries: Array, keys: Array, places: Array) -> Float[Array, "queries keys"]:
+def _written(block: Block, x: Array, queries: Array, keys: Array, places: Array) -> Written:
     attention: Any = block.attention
     keys = jnp.repeat(keys, attention.heads // attention.key_value_heads, axis=-2)
     visible = jnp.arange(len(x)) <= places[:, None]
-    return weigh(block, attention_pattern(queries[places], keys, attention.scale, visible), x).norms
+    return weigh(block, attention_pattern(queries[places], keys, attention.scale, visible), x)

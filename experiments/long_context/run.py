@@ -23,30 +23,32 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.long_context.documents import documents, repeated
-from experiments.long_context.reading import measure_reading
+from experiments.long_context.reading import ROWS, measure_reading
 from experiments.long_context.replacing import SPAN, by_distance, compare, losses, replaced, split_and_again, states
 from experiments.long_context.report import tables
+from experiments.long_context.verdicts import EIGHTH, SHUFFLED
 from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/long_context.json"), Path("experiments/results/work")
 LENGTHS = (128, 512, 2048, 8192)
 SPLIT = (128, 512)
 """Lengths at which the secant is computed."""
-CONTROLLED = (128, 512, 2048)
-"""Lengths at which controls are run: an untrained model, and texts whose tokens are shuffled."""
-LAST = 64
-"""The number of a text's last tokens whose loss is compared between lengths."""
-DIGITS = 6
+ORDERED = (128, 512, 2048)
+"""Lengths at which tokens are also replaced by the same ones in another order."""
+STORED = 1024
+"""The number of a text's last tokens whose losses are kept, and of those that a mean is taken of along a text."""
+DIGITS = 10
+VERSION = 2
+"""Of the measurements; results of another one aren't gone on with."""
 
-EIGHTH, ORDER, FIRST, SECOND = (
-    "after an eighth",
+ORDER, FIRST, SECOND, FAR = (
     "after an eighth, order alone",
     "first tokens",
     "without the very first",
+    "all but the last quarter and the very first",
 )
-"""The 16 replaced tokens: those after an eighth of the text; the same in another order instead; those that the text
-begins with, and these without the very first one."""
-SHUFFLED = "after an eighth, shuffled text"
+"""The replaced tokens: 16 after an eighth of the text, in another order; the 16 that the text begins with, and these
+without the very first one; and all of the text's first three quarters but the very first one."""
 
 Found = dict[str, Any]
 """Measurements, as plain data."""
@@ -77,11 +79,12 @@ def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndar
         other: another text.
     """
     eighth = len(ids) // 8
-    spans = {EIGHTH: (eighth, SPAN), FIRST: (0, SPAN), SECOND: (1, SPAN - 1)}
-    return {
-        **{name: (replaced(ids, other, *span), *span) for name, span in spans.items()},
-        ORDER: (shuffled(ids, eighth, eighth + SPAN), eighth, SPAN),
-    }
+    far = len(ids) - len(ids) // 4 - 1
+    spans = {EIGHTH: (eighth, SPAN), FIRST: (0, SPAN), SECOND: (1, SPAN - 1), FAR: (1, far)}
+    texts = {name: (replaced(ids, other, *span), *span) for name, span in spans.items()}
+    if len(ids) in ORDERED:
+        texts[ORDER] = shuffled(ids, eighth, eighth + SPAN), eighth, SPAN
+    return texts
 
 
 def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray) -> Found:
@@ -95,9 +98,11 @@ def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.
     """
     read, before = measure_reading(model, ids)
     own = jnp.asarray(ids)
+    of_tokens = np.asarray(losses(looped, before, own), np.float64)
     found = {
         "read": _rounded(read._asdict()),
-        "losses": _rounded(losses(looped, before, own)[-LAST:]),
+        "losses": _rounded(of_tokens[-STORED:]),
+        "by position": _rounded([of_tokens[i : i + STORED].mean() for i in range(0, len(of_tokens), STORED)]),
         "repeated": round(repeated(ids), DIGITS),
         "replaced": {
             name: _rounded(by_distance(compare(looped, before, states(looped, jnp.asarray(text)), own), *span))
@@ -109,20 +114,25 @@ def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.
     return found
 
 
-def measure_controls(untrained: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray) -> Found:
-    """Return what an untrained model reads, and what replaced tokens change in a text whose tokens are shuffled.
+def measure_controls(
+    untrained: Transformer, model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray
+) -> Found:
+    """Return what an untrained model reads, and what is read and replaced tokens change in shuffled text.
 
     Args:
         untrained: a model of the same shape with random weights.
-        looped: the model, whose layers are the steps of a loop.
-        ids: the text.
-        other: another text of the same length.
+        model: the model, whose layers are written out.
+        looped: the same, whose layers are the steps of a loop.
+        ids: the text, whose tokens but the first are shuffled.
+        other: another text of the same length, whose tokens are shuffled too before they take the places of others.
     """
-    text, eighth = shuffled(ids, 0, len(ids)), len(ids) // 8
-    before, after = (states(looped, jnp.asarray(each)) for each in (text, replaced(text, other, eighth)))
+    (text, instead), eighth = (shuffled(each, 1, len(each)) for each in (ids, other)), len(ids) // 8
+    read, before = measure_reading(model, text)
+    after = states(looped, jnp.asarray(replaced(text, instead, eighth)))
     change = compare(looped, before, after, jnp.asarray(text))
     return {
         "read": _rounded(measure_reading(untrained, ids)[0]._asdict()),
+        "read, shuffled text": _rounded(read._asdict()),
         "replaced": {SHUFFLED: _rounded(by_distance(change, eighth))},
     }
 
@@ -146,8 +156,7 @@ def _pieces() -> Iterator[tuple[str, Callable[[], Found]]]:
                 # Texts of all lengths end with the same tokens.
                 own, other = (ids[i % len(ids), -tokens:] for i in (text, text + 1))
                 yield f"{kind} {text}, {tokens}", partial(_measured, own, other)
-                if tokens in CONTROLLED:
-                    yield f"{kind} {text}, {tokens}, controls", partial(_controls, own, other)
+                yield f"{kind} {text}, {tokens}, controls", partial(_controls, own, other)
 
 
 def _measured(ids: np.ndarray, other: np.ndarray) -> Found:
@@ -155,7 +164,7 @@ def _measured(ids: np.ndarray, other: np.ndarray) -> Found:
 
 
 def _controls(ids: np.ndarray, other: np.ndarray) -> Found:
-    return measure_controls(_untrained(), _model(True), ids, other)
+    return measure_controls(_untrained(), _model(False), _model(True), ids, other)
 
 
 def fields(results: Found) -> Fields:
@@ -172,7 +181,8 @@ def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
     WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "long_context.jsonl", {"lengths": LENGTHS, "split": SPLIT, "last": LAST})
+    sizes = {"lengths": LENGTHS, "split": SPLIT, "ordered": ORDERED, "stored": STORED, "span": SPAN, "rows": ROWS}
+    journal = Journal(WORK / "long_context.jsonl", {"version": VERSION, "digits": DIGITS, **sizes})
     pieces = {}
     for name, compute in _pieces():
         pieces[name] = journal.once(name, compute)

@@ -12,8 +12,8 @@ from experiments.texts import held_out_sources, trained_sources
 
 BYTES = 256
 """The size of the vocabulary."""
-HELD_OUT = 256
-"""Texts by which learning rates are chosen, and as many others that are tested."""
+HELD_OUT, TESTED = 256, 2048
+"""Texts by which learning rates are chosen, and others that are tested."""
 
 
 class Training(NamedTuple):
@@ -65,11 +65,12 @@ def training_texts(training: Training, steps: int, seed: int) -> Int[np.ndarray,
     return draw_words(texts, seed).reshape(steps, training.batch, -1)
 
 
-def held_out_texts(tokens: int) -> tuple[Int[np.ndarray, "texts tokens"], Int[np.ndarray, "texts tokens"]]:
+def held_out_texts(tokens: int, tested: int) -> tuple[Int[np.ndarray, "_ tokens"], Int[np.ndarray, "tested tokens"]]:
     """Return texts to choose learning rates by, and texts to test on.
 
     Args:
         tokens: their length.
+        tested: how many to test on.
     """
-    texts = windows(held_out_stream(), 2 * HELD_OUT, tokens, seed=0)
+    texts = windows(held_out_stream(), HELD_OUT + tested, tokens, seed=0)
     return texts[:HELD_OUT], texts[HELD_OUT:]

@@ -1,21 +1,12 @@
 """Tables of docs/long-context.md on trained networks, from the kept results of `experiments.long_context.trained`."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from experiments.long_context.reading import label
+from experiments.long_context.trained_verdicts import Found, of_seeds, verdicts
 from experiments.pages import interval, table
-
-EARLY, LATE = 6, 8
-"""Bins of positions between which the gain by context is compared: 32 to 63, beyond the reach of windows and
-convolutions over all layers, and 128 to 191, the end of a text."""
-SHORT_BINS = 7
-"""Bins of positions within 128 tokens, on which networks are trained before they are fine-tuned to longer texts."""
-
-Found = dict[str, Any]
-"""Measurements, as plain data."""
 
 
 def _columns(seeds: list[Any]) -> list[list[float]]:
@@ -27,25 +18,31 @@ def _cells(seeds: list[Any], digits: int = 3, sign: str = "") -> list[str]:
     return [interval(column, digits, sign) for column in _columns(seeds)]
 
 
-def _gain(positions: Iterable[list[float]]) -> str:
-    return interval([of[EARLY - 1] - of[LATE - 1] for of in positions], 3, "+")
+def _rate(found: Found) -> str:
+    """Return the chosen learning rate, and whether it is the lowest or the highest that was tried."""
+    if found["rate"] is None:
+        return ""
+    return f"{found['rate']:g}{' (at the edge)' if found['at the edge'] else ''}"
 
 
-def positions(kinds: Found) -> list[str]:
-    """Return the table of the loss by position, and of what is gained beyond the reach of windows.
+def positions(kinds: Found, tokens: int) -> list[str]:
+    """Return the table of the loss by position, and of what the same bytes gain by more context.
 
     Args:
         kinds: what was measured on the networks of each kind.
+        tokens: the length of a text.
     """
     rows = []
     for kind, found in kinds.items():
-        of_seeds, shuffled = ([seed[of] for seed in found["seeds"]] for of in ("positions", "shuffled"))
         before = found["untrained"]
-        sizes = [f"{before['parameters']:,}", str(before["neurons"]), f"{found['rate']:g}"]
-        rows.append([kind, *sizes, *_cells(of_seeds), _gain(of_seeds), _gain(shuffled), _gain([before["positions"]])])
+        gained = [of_seeds(found, of).mean(1) for of in ("gain", "gain, shuffled")] + [[np.mean(before["gain"])]]
+        sizes = [f"{before['parameters']:,}", str(before["neurons"]), _rate(found)]
+        of_bins = _cells([seed["positions"] for seed in found["seeds"]])
+        rows.append([kind, *sizes, *of_bins, *(interval(gain, 4, "+") for gain in gained)])
     bins = len(next(iter(kinds.values()))["untrained"]["positions"])
-    gain = f"{label(EARLY, 2)} − {label(LATE, 2)}"
-    head = ["tokens are mixed by", "parameters", "neurons", "rate", *(label(i, 2) for i in range(1, bins + 1))]
+    labels = [label(i, 2, longest=tokens - 1) for i in range(1, bins + 1)]
+    gain = "gain of the same bytes by 96 more before them"
+    head = ["tokens are mixed by", "parameters", "neurons", "rate", *labels]
     return table([*head, gain, f"{gain}, shuffled", f"{gain}, untrained"], rows)
 
 
@@ -67,23 +64,17 @@ def longer(ways: Found) -> list[str]:
     """Return the table of the loss on long texts after fine-tuning, with full attention.
 
     Args:
-        ways: the losses by position of each seed, by the way of fine-tuning.
+        ways: what was measured after each way of fine-tuning.
     """
-    full = ways["full attention, all weights"]
+    full = of_seeds(ways["full attention, all weights"], "late").mean(1)
     rows = []
-    for name, seeds in ways.items():
-        late, late_full = (np.array(of)[:, SHORT_BINS:] @ _counts(np.array(of).shape[1]) for of in (seeds, full))
-        rows.append([name, *_cells(seeds), interval(late, 3), interval(late - late_full, 3, "+")])
-    bins = len(full[0])
-    late = f"{2**SHORT_BINS} and more"
-    head = ["fine-tuned with", *(label(i, 2) for i in range(1, bins + 1)), late, f"{late}, more than full attention"]
+    for name, found in ways.items():
+        late = of_seeds(found, "late").mean(1)
+        of_bins = _cells([seed["positions"] for seed in found["seeds"]])
+        rows.append([name, _rate(found), *of_bins, interval(late, 3), interval(late - full, 3, "+")])
+    labels = [label(i, 2) for i in range(1, len(next(iter(ways.values()))["seeds"][0]["positions"]) + 1)]
+    head = ["fine-tuned with", "rate", *labels, "128 and more", "128 and more, more than full attention"]
     return table(head, rows)
-
-
-def _counts(bins: int) -> np.ndarray:
-    """Return the share of the positions of 128 and more that each bin has."""
-    counts = 2.0 ** np.arange(SHORT_BINS, bins)
-    return counts / counts.sum()
 
 
 def costs(found: Found) -> list[str]:
@@ -104,7 +95,8 @@ def tables(results: Found) -> str:
     """
     return "\n".join(
         [
-            *("### Loss by position", "", *positions(results["kinds"]), ""),
+            *("### Verdicts on trained networks", "", *verdicts(results), ""),
+            *("### Loss by position", "", *positions(results["kinds"], results["work"]["training"]["tokens"]), ""),
             *("### Recall by distance", "", *recall(results["kinds"]), ""),
             *("### Fine-tuned to longer texts", "", *longer(results["longer"]), ""),
             *("### Cost of a training step", "", *costs(results["costs"])),

@@ -14,7 +14,7 @@ from helpers import close, far, near, numbers
 from duat_jax.evaluation.journal import Journal
 from duat_jax.nn import Attention, Rotary, rotary_frequencies
 from duat_jax.verification.networks import randomised
-from experiments.long_context import extension, measures, networks, tasks, trained
+from experiments.long_context import choice, extension, longer, measures, networks, tasks, trained, trained_verdicts
 from experiments.long_context.mixers import (
     DistancePattern,
     FeatureConvolution,
@@ -133,8 +133,8 @@ def test_no_network_reads_beyond_its_reach_or_ahead(kind):
 
 
 def test_networks_are_equally_large():
-    counts = [count(trained.sizes_of(kind)) for kind in KINDS]
-    near(np.array(counts) / count(trained.sizes_of(FULL)), 1, within=0.005)
+    counts = [count(choice.sizes_of(kind)) for kind in KINDS]
+    near(np.array(counts) / count(choice.sizes_of(FULL)), 1, within=0.005)
 
 
 def test_a_word_stands_in_a_text_two_to_four_times():
@@ -152,6 +152,35 @@ def test_a_word_stands_in_a_text_two_to_four_times():
 
 def test_losses_are_averaged_by_position():
     assert measures.by_position(np.arange(7.0)[None]) == [0.0, 1.5, 4.5]
+
+
+def test_the_gain_compares_the_same_bytes(monkeypatch):
+    """Each byte's loss is the byte itself here, and a third of it more where nothing stands 96 bytes before it."""
+
+    def losses_of(model, ids):
+        few = np.arange(1, ids.shape[1]) < 96
+        return ids[:, 1:] * np.where(few, 4 / 3, 1)
+
+    monkeypatch.setattr(measures, "losses_of", losses_of)
+    texts = np.random.default_rng(0).integers(0, 256, (3, 192))
+    found = measures.gains(None, texts)
+    near(found["late"], texts[:, 128:].mean(1), within=1e-5)
+    near(found["gain"], texts[:, 128:].mean(1) / 3, within=1e-5)
+
+
+@pytest.mark.parametrize("kind", [networks.NONE, networks.WINDOW, networks.TOKENS, networks.FULL])
+def test_no_network_gains_beyond_its_reach(kind):
+    model = random(network(replace(SMALL, kind=kind, tokens=192), nnx.Rngs(0)))
+    texts = np.random.default_rng(0).integers(0, 30, (16, 192))
+    assert far(measures.gains(model, texts)["gain"], 0, by=1e-6) == (kind == FULL)
+
+
+def test_interpolated_positions_are_closer_together():
+    model = network(SMALL, nnx.Rngs(0))
+    rotary, closer = (of.stack.blocks[1].attention.rotary for of in (model, networks.interpolated(model, 4)))
+    x = jnp.asarray(numbers(16, 2, M // 2))
+    close(closer(x)[::4], rotary(x[::4]))
+    assert far(closer(x), rotary(x))
 
 
 def test_recall_is_the_loss_of_letters_after_the_hint(monkeypatch):
@@ -190,36 +219,45 @@ def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
 def test_the_study_is_kept_and_written(monkeypatch):
     """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
     training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
-    for module in (tasks, measures, trained):
+    for module in (choice, longer, measures, tasks, trained):
         monkeypatch.setattr(module, "TRAINING", training)
-    for module in (tasks, trained):
+    for module in (longer, measures, tasks):
+        monkeypatch.setattr(module, "HELD_OUT", 16)
+    for module in (longer, trained):
+        monkeypatch.setattr(module, "train", lambda model, ids, rate: (model, None))
+        monkeypatch.setattr(module, "SEEDS", (0, 1))
+    for module in (longer, tasks):
         monkeypatch.setattr(module, "trained_stream", lambda: np.arange(250000, dtype=np.int32) % 30)
     monkeypatch.setattr(tasks, "held_out_stream", lambda: np.arange(17000, dtype=np.int32) % 30)
-    monkeypatch.setattr(tasks, "HELD_OUT", 16)
-    monkeypatch.setattr(trained, "train", lambda model, ids, rate: (model, None))
+    monkeypatch.setattr(measures, "TESTED", 16)
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
     monkeypatch.setattr(trained, "KINDS", (FULL,))
-    monkeypatch.setattr(extension, "WAYS", {way: extension.WAYS[way] for way in (FULL, extension.SHIFTED)})
-    for name, value in {"RATES": (1.0,), "SEEDS": (0, 1), "TUNED_RATES": {False: (1e-3,)}, "STEPS": (4, 8)}.items():
+    monkeypatch.setattr(longer, "TUNED_RATES", {False: (1e-3,), True: (1e-3,)})
+    for name, value in {"RATES": (1.0,), "STEPS": (4, 8)}.items():
         monkeypatch.setattr(trained, name, value)
-    trained.base.cache_clear()
+    longer.base.cache_clear()
     journal = Journal(None, {})
     steps = trained.enough_steps(journal)
     assert steps == 8, "networks that aren't trained recall nothing"
     results = {
-        "kinds": trained.compare_kinds(journal, steps),
-        "longer": trained.compare_extensions(journal, steps),
+        "work": {"training": training._asdict()},
+        "kinds": dict.fromkeys(KINDS, trained.compare_kinds(journal, steps)[FULL]),
+        "longer": longer.compare_extensions(journal, steps),
         "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
     }
     fields = trained.fields(results)
-    assert fields["Loss by position / full attention / parameters"] == f"{count(trained.sizes_of(FULL)):,}"
+    assert fields["Loss by position / full attention / parameters"] == f"{count(choice.sizes_of(FULL)):,}"
     losses = [of["positions"][7] for of in results["kinds"][FULL]["seeds"]]
     near(float(fields["Loss by position / full attention / 128 to 255 / value"]), np.mean(losses), within=6e-4)
     recalled = [of["recall"]["64"] for of in results["kinds"][FULL]["seeds"]]
     near(float(fields["Recall by distance / full attention / 64 / value"]), np.mean(recalled), within=6e-3)
-    late = [of[7] / 3 + 2 * of[8] / 3 for of in results["longer"][trained.NOT_TUNED]]
+    late = [
+        of["positions"][7] / 3 + 2 * of["positions"][8] / 3
+        for of in results["longer"][trained_verdicts.NOT_TUNED]["seeds"]
+    ]
     near(
         float(fields["Fine-tuned to longer texts / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
     )
     assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
-    trained.base.cache_clear()
+    assert fields["Loss by position / full attention / rate"] == "1 (at the edge)"
+    longer.base.cache_clear()

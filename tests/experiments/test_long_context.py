@@ -12,7 +12,7 @@ from helpers import close, far, near
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.in_context import measure_reach
 from duat_jax.verification.networks import randomised
-from experiments.long_context import reading, replacing, run
+from experiments.long_context import reading, replacing, run, verdicts
 from experiments.long_context.networks import FULL, Sizes, network
 
 SMALL = Sizes(kind=FULL, layers=2, features=16, neurons=12, tokens=1024, vocab=40)
@@ -42,20 +42,29 @@ def test_reading_a_few_positions_is_the_whole_pattern_at_these(model, tokens, mo
     close(states, model.states(model.embed(ids)))
     close(read.tokens, whole.tokens_read[:, places].mean(1))
     close(read.distance, whole.distance[:, places].mean(1))
-    close(read.shares.sum(1), 1)
-    close(read.rest.sum(1), 1 - shares[..., 0].mean(1))
-    close(read.shares[:, 3:].sum(1), whole.beyond(16)[:, places].mean(1))
-    close(read.shares[:, 0], np.diagonal(whole.shares, axis1=1, axis2=2)[:, places].mean(1))
+    norms = whole.norms[:, places] / whole.norms[:, places].sum(-1, keepdims=True)
+    for measure, of in zip(reading.MEASURES, (norms, shares, whole.along[:, places]), strict=True):
+        close(read.shares[measure].sum(1), 1)
+        close(read.rest[measure].sum(1), 1 - of[..., 0].mean(1))
+        close(read.shares[measure][:, 0], of[:, np.arange(len(places)), places].mean(1))
+    close(read.shares[reading.SQUARES][:, 3:].sum(1), whole.beyond(16)[:, places].mean(1))
+    own = np.arange(tokens) == places[:, None]
+    close(read.largest, np.where(own | (np.arange(tokens) == 0), 0, shares).max(-1).mean(1))
+    distances, rest = places[:, None] - np.arange(tokens), shares * (np.arange(tokens) > 0)
+    close(read.distance_rest, ((rest * distances).sum(-1) / rest.sum(-1)).mean(1))
     jax.clear_caches()
 
 
 def test_equal_shares_are_counted():
     read = reading.equal_shares(8)
     assert reading.late_places(8).tolist() == [4, 5, 6, 7]
-    close(read.shares[0], np.mean([[1 / n, 3 / n, (n - 4) / n] for n in (5, 6, 7, 8)], 0))
-    close(read.rest[0], np.mean([[1 / n, 3 / n, (n - 5) / n] for n in (5, 6, 7, 8)], 0))
+    for measure in reading.MEASURES:
+        close(read.shares[measure][0], np.mean([[1 / n, 3 / n, (n - 4) / n] for n in (5, 6, 7, 8)], 0))
+        close(read.rest[measure][0], np.mean([[1 / n, 3 / n, (n - 5) / n] for n in (5, 6, 7, 8)], 0))
     close(read.tokens, [6.5])
     close(read.distance, [np.mean([2, 2.5, 3, 3.5])])
+    close(read.distance_rest, [np.mean([1.5, 2, 2.5, 3])])
+    close(read.largest, [np.mean([1 / 5, 1 / 6, 1 / 7, 1 / 8])])
 
 
 def test_every_distance_has_its_bin():
@@ -87,14 +96,16 @@ def test_only_the_span_is_replaced():
     assert (text != ids).nonzero()[0].tolist() == list(range(10, 26)) and set(text[10:26]) == set(range(110, 126))
 
 
-def test_texts_differ_in_what_their_names_say():
+def test_texts_differ_in_what_their_names_say(monkeypatch):
     ids, other = np.arange(64), np.arange(100, 164)
+    monkeypatch.setattr(run, "ORDERED", (64,))
     texts = run.changed_texts(ids, other)
     changed = {name: (text != ids).nonzero()[0].tolist() for name, (text, *_) in texts.items()}
     assert changed[run.EIGHTH] == list(range(8, 24)) and changed[run.FIRST] == list(range(16))
     assert changed[run.SECOND] == list(range(1, 16))
     assert sorted(texts[run.ORDER][0]) == list(ids) and set(changed[run.ORDER]) <= set(range(8, 24))
     assert len(changed[run.ORDER]) > 8
+    assert changed[run.FAR] == list(range(1, 48))
 
 
 def test_means_over_distances_are_written_out():
@@ -123,18 +134,83 @@ def test_groups_of_tokens_are_all_that_is_replaced():
         assert sorted(every) == list(range(tokens - replacing.KEPT))
 
 
-def test_a_piece_is_measured_and_written(model):
-    """The whole of the study on one text of one length, and the tables that are written of it."""
+def test_shuffled_text_keeps_its_first_token_and_gets_shuffled_tokens(model, monkeypatch):
+    ids, other, seen = random_ids(128), random_ids(128, 1), []
+
+    def seeing(function):
+        def seen_by(model, text):
+            seen.append(text)
+            return function(model, text)
+
+        return seen_by
+
+    monkeypatch.setattr(run, "states", seeing(replacing.states))
+    monkeypatch.setattr(run, "measure_reading", seeing(reading.measure_reading))
+    run.measure_controls(model, model, model, ids, other)
+    text, after, natural = (np.asarray(each) for each in seen)
+    assert (natural == ids).all() and text[0] == ids[0] and (np.sort(text) == np.sort(ids)).all()
+    assert (text != ids).sum() > 64
+    span = slice(16, 16 + replacing.SPAN)
+    outside = np.delete(np.arange(128), span)
+    assert (after[outside] == text[outside]).all()
+    assert (after[span] == run.shuffled(other, 1, 128)[span]).all() and (after[span] != other[span]).any()
+
+
+def invented(far=0.2, squares=None, difference=2e-3, gain=0.1, beyond=0.2, spread=0.01):
+    """Return measurements of six texts, which differ by the spread, a share of every number."""
+    pieces = {}
+    for text in range(6):
+        factor = 1 + spread * (text - 2.5)
+        shares = {measure: [[0.5 - far * factor, 0, 0, 0, 0, 0, far * factor, 0.0]] for measure in reading.MEASURES}
+        if squares is not None:
+            shares[reading.SQUARES] = [[0.5 - squares, 0, 0, 0, 0, 0, squares, 0.0]]
+        read = {"rest": shares}
+        losses = {512: 3.0, 2048: 3.0 - (beyond - gain) * factor, 8192: 3.0 - beyond * factor}
+        for tokens, loss in losses.items():
+            natural, shuffled = ([0.0] * 5 + [number, 0.0] for number in (1e-2 + difference * factor, 1e-2))
+            pieces[f"manual {text}, {tokens}"] = {
+                "read": read,
+                "losses": [loss] * 1024,
+                "replaced": {verdicts.EIGHTH: {"divergence": natural}},
+            }
+            pieces[f"manual {text}, {tokens}, controls"] = {
+                "read": read,
+                "read, shuffled text": read,
+                "replaced": {verdicts.SHUFFLED: {"divergence": shuffled}},
+            }
+    return pieces
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ({}, ["confirmed", "confirmed", "confirmed", "refuted"]),
+        ({"far": 0.02, "gain": 0.0, "beyond": 0.02}, ["refuted", "confirmed", "undecided", "confirmed"]),
+        ({"squares": 0.01}, ["depends on the measure", "confirmed", "confirmed", "refuted"]),
+        ({"difference": 5e-4, "gain": -0.01}, ["confirmed", "refuted", "refuted", "refuted"]),
+        # One of the six texts has the other sign here, though the intervals of differences are above zero.
+        ({"far": 0.05, "beyond": 0.05, "spread": 0.5}, ["undecided", "undecided", "undecided", "undecided"]),
+    ],
+)
+def test_verdicts_follow_their_bounds(numbers, expected):
+    rows = verdicts.verdicts(invented(**numbers))[2:]
+    assert [row.split(" | ")[1] for row in rows] == expected
+
+
+def test_a_piece_is_measured_and_written(model, monkeypatch):
+    """The whole of the study on one text, taken for one of every length, and the tables that are written of it."""
+    monkeypatch.setattr(verdicts, "FAR", 3)
     ids, other = random_ids(128), random_ids(128, 1)
     untrained = network(replace(SMALL), nnx.Rngs(1))
     pieces = {
-        f"{kind} {text}, 128{end}": found
-        for kind in ("manual", "source")
-        for text in range(2)
+        f"{kind} {text}, {tokens}{end}": found
         for end, found in (
             ("", run.measure(model, model, ids, other)),
-            (", controls", run.measure_controls(untrained, model, ids, other)),
+            (", controls", run.measure_controls(untrained, model, model, ids, other)),
         )
+        for kind in ("manual", "source")
+        for text in range(2)
+        for tokens in run.LENGTHS
     }
     fields = run.fields({"pieces": pieces})
     found = pieces["manual 0, 128"]
@@ -142,8 +218,11 @@ def test_a_piece_is_measured_and_written(model):
     near(everything["part"], everything["run again"], within=2e-6)
     near(sum(group["part"] for group in found["split"].values()), 2 * everything["part"], within=1e-5)
     assert fields["Parts by distance / 128, all / part by the secant"] == f"{everything['part']:+.3f}"
-    losses = token_losses(model, jnp.asarray(ids)[None])[0, -run.LAST :]
+    losses = token_losses(model, jnp.asarray(ids)[None])[0]
     near(found["losses"], losses, within=1e-6)
-    assert fields["Loss at the end, by length / all / 128"] == f"{losses.mean():.2f}"
-    assert fields["What is read, by distance / 128, equal shares, counted / on it"].endswith("%")
-    assert set(found["replaced"]) == {run.EIGHTH, run.ORDER, run.FIRST, run.SECOND}
+    near(found["by position"], [losses.mean()], within=1e-6)
+    assert fields["Loss at the end, by length / all / 128"] == f"{losses[-verdicts.LAST :].mean():.3f}"
+    for measure in reading.MEASURES:
+        assert fields[f"What is read, by {measure} / 128, equal shares, counted / on it"].endswith("%")
+    assert set(found["replaced"]) == {verdicts.EIGHTH, run.ORDER, run.FIRST, run.SECOND, run.FAR}
+    assert fields["Verdicts / needed / verdict"] == "undecided", "texts of all lengths are the same"

@@ -61,5 +61,4 @@ def draw_errors(results: dict[str, Any]) -> Figure:
         axis.set_xticks([int(count) for count in counts], counts)
         axis.set(title=f"Demonstrated: {family}", xlabel="demonstrations")
     demonstrated[1].set_ylabel("error")
-    figure.tight_layout()
     return figure

@@ -1,4 +1,4 @@
-"""What networks of limited reach are trained with: their sizes, the seeds, and a learning rate chosen from several."""
+"""Sizes, seeds and the choice of a learning rate for networks of limited reach."""
 
 from dataclasses import replace
 

@@ -19,7 +19,7 @@ WAYS: dict[str, Callable[..., Transformer]] = {
     GROUPS: partial(in_groups, shifted=False),
     SHIFTED: partial(in_groups, shifted=True),
 }
-"""What tokens see in fine-tuning: a model of the same weights from a model and the number of tokens of a group."""
+"""From a model and the number of tokens of a group to a model of the same weights whose tokens see fewer others."""
 ATTENTION = "q_proj", "k_proj", "v_proj", "o_proj"
 ADAPTERS = Method("adapters", (), 8, ATTENTION)
 """LongLoRA's adapters, on the matrices of attention; the embeddings and norms are trained beside them."""

@@ -1,4 +1,4 @@
-"""How far back attention reads: shares of what it writes, by distance, in texts of any length."""
+"""Shares of what attention writes, by the distance of the token that it reads, in texts of any length."""
 
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ ROWS = 64
 """Positions of a text at which is measured what they read, evenly spaced over its later half."""
 NORMS, SQUARES, ALONG = "norms", "squared norms", "along the sum"
 MEASURES = NORMS, SQUARES, ALONG
-"""What a token's share is one of: the norms of the vectors that attention writes to a position, their squares, or the
-components along the vectors' sum, which are linear in the vectors and may be negative."""
+"""The sums that a token's share is of: the norms of the vectors that attention writes to a position, their squares, or
+the components along the vectors' sum, which are linear in the vectors and may be negative."""
 
 
 def bins(distances: Int[np.ndarray, "*shape"], base: int = 4) -> Int[np.ndarray, "*shape"]:
@@ -56,7 +56,7 @@ def label(number: int, base: int = 4, longest: int | None = None) -> str:
 
 
 class Read(NamedTuple):
-    """What the positions of a text's later half read, as means over them.
+    """Means over the positions of a text's later half of what attention reads there.
 
     Args:
         shares: by measure, the share of the tokens of each bin of distances, `[layers, bins]`.

@@ -1,4 +1,4 @@
-"""What replaced tokens change: the model run again, by the distance of what it predicts, and the exact secant."""
+"""Effects of replaced tokens: the model run again, by the distance of what it predicts, and the exact secant."""
 
 from functools import partial
 from typing import NamedTuple
@@ -33,7 +33,7 @@ def states(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "token
 
 
 class Change(NamedTuple):
-    """How the predictions at every position change from one run to another.
+    """Changes of the predictions at every position from one run to another.
 
     Args:
         divergence: `KL(p ‖ q)` of the next token, `p` before the change and `q` after it, in nats, `[tokens]`.

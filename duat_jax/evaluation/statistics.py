@@ -57,11 +57,12 @@ def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
     return Estimate(float(value), float(low), float(high))
 
 
-def students_mean(values: Float[np.ndarray, "units"]) -> Estimate:
+def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> Estimate:
     """Return the mean over a few units with its 95 % interval by Student's t.
 
     Args:
         values: one number of each unit.
+        comparisons: the number of intervals that hold together with 95 %, by Bonferroni's correction.
 
     Example:
         >>> students_mean(np.array([1.0, 2.0, 3.0])).written(2)
@@ -69,7 +70,7 @@ def students_mean(values: Float[np.ndarray, "units"]) -> Estimate:
     """
     from scipy.stats import t  # JAX brings it, but loads it only when it is needed
 
-    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    half = float(t.ppf(1 - 0.025 / comparisons, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     mean = float(np.mean(values))
     return Estimate(mean, mean - half, mean + half)
 

@@ -197,13 +197,20 @@ def fields(results: dict[str, Any]) -> Fields:
         *table(["task", "prompts", "read for them", "tokens"], sizes),
     ]
     text = "\n".join(blocks)
+    leads_of = [method for method in methods if method != FIRST]
     leads = {
-        f"ahead of {method}, {test}": Estimate(**of["tests"][test]["ahead"]).written(sign="+")
-        for method, of in methods.items()
-        if method != FIRST
-        for test in of["tests"]
+        f"ahead of {method}, {test}": Estimate(**methods[method]["tests"][test]["ahead"]).written(sign="+")
+        for method in leads_of
+        for test in methods[method]["tests"]
     }
-    return {"tables": text, **leads, **cells(text)}
+    first = _of_method(tasks, FIRST, "kept", "logf")
+    together = {
+        f"ahead of {method}, with the others": students_mean(
+            first - _of_method(tasks, method, "kept", "logf"), len(methods) - 1
+        ).written(sign="+")
+        for method in leads_of
+    }
+    return {"tables": text, **leads, **together, **cells(text)}
 
 
 def main() -> None:

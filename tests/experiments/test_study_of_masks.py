@@ -61,3 +61,4 @@ def test_the_interval_over_tasks_is_students():
     close(found.value, 2.0)
     near(found.high - found.value, 4.302653 / np.sqrt(3), within=1e-5)
     near(found.value - found.low, 4.302653 / np.sqrt(3), within=1e-5)
+    near(students_mean(np.array([1.0, 2.0, 3.0]), 5).high - 2, 9.924843 / np.sqrt(3), within=1e-5)

@@ -23,7 +23,7 @@ def with_words(
     Example:
         >>> text = np.frombuffer(b"." * 32, np.uint8)[None]
         >>> bytes(with_words(text, np.array([[2, 18]]), seed=0)[0])
-        b'..wqnhhiafevub....wqnhhiafevub..'
+        b'..wqnhibbaevqx....wqnhibbaevqx..'
     """
     words = np.random.default_rng(seed).choice(LETTERS, (len(ids), 1, WORD))
     changed = ids.copy()

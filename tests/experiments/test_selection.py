@@ -1,7 +1,7 @@
 """A prompt that selects a function: the networks, the parameters that it moves, and what each source does."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import erf
 
 import jax
@@ -164,13 +164,13 @@ def test_training_learns_the_functions_and_seeds_are_their_own():
 def test_closed_form_written_out_is_the_forward_pass(kind):
     network = network_of(kind)
     x = network.embed(CONTENTS[0], jnp.array(2))
-    own = jax.jit(moved.parameters)(network, x)
+    own = jax.jit(partial(moved.parameters, network.states))(x)
     close(moved.evaluated(network, x, own, own), by_hand(network, np.asarray(CONTENTS[0]), 2)[0], LAYERS)
 
 
 def test_parameters_of_the_transformer_are_kronecker_sums():
     network, content = network_of("transformer"), np.asarray(CONTENTS[0])
-    found = jax.jit(moved.parameters)(network, network.embed(CONTENTS[0], jnp.array(1)))
+    found = jax.jit(partial(moved.parameters, network.states))(network.embed(CONTENTS[0], jnp.array(1)))
     _, patterns = by_hand(network, content, 1)
     first, second = network.stack.blocks
 
@@ -263,7 +263,7 @@ def test_held_corners_by_hand():
     """Weights of one prompt and biases of another, in the closed form of two layers written in numpy."""
     network, content, p, q = network_of("transformer"), CONTENTS[1], 0, 3
     x, y = (network.embed(content, jnp.array(prompt)) for prompt in (p, q))
-    own, other = (jax.tree.map(np.asarray, jax.jit(moved.parameters)(network, z)) for z in (x, y))
+    own, other = (jax.tree.map(np.asarray, jax.jit(partial(moved.parameters, network.states))(z)) for z in (x, y))
     flat = np.asarray(x).reshape(-1)
     state = other.paths[1] @ flat + other.biases[1].reshape(-1)
     for j in range(2):

@@ -1,4 +1,4 @@
-"""Estimates with bootstrap confidence intervals, and rank correlations."""
+"""Estimates with confidence intervals by bootstrap or Student's t, and rank correlations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -67,6 +67,8 @@ def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> E
     Example:
         >>> students_mean(np.array([1.0, 2.0, 3.0])).written(2)
         '2.00 [-0.48, 4.48]'
+
+    Source: Student, "The Probable Error of a Mean", 1908.
     """
     from scipy.stats import t  # JAX brings it, but loads it only when it is needed
 

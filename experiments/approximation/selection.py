@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import DuatError
 from duat_jax.nn import MLP, Attention, Block, Linear, Stack
@@ -39,6 +39,7 @@ TASKS: dict[str, dict[str, Function]] = {
 """The functions that a prompt selects: two functions of each number alone and two that mix places; or places alone,
 each prompt another one."""
 
+N = TypeVar("N")
 S = TypeVar("S", bound=Any)
 """Sizes of a network, with a number of `neurons`."""
 
@@ -87,14 +88,16 @@ class FixedAttention(nnx.Module):
         self.value = Linear(features, features, "attention.value", bias=False, dtype=dtype, rngs=None)
         self.output = Linear(features, features, "attention.output", bias=False, dtype=dtype, rngs=None)
 
-    def __call__(self, x: Float[Array, "tokens features"], mask: None = None) -> Float[Array, "tokens features"]:
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None = None
+    ) -> Float[Array, "tokens features"]:
         """Mix the tokens.
 
         Args:
             x: the residual stream, `[tokens, features]`.
-            mask: there is none.
+            mask: true for real tokens, `[tokens]`; all are if absent.
         """
-        pattern = jax.nn.softmax(self.scores[...])
+        pattern = jax.nn.softmax(self.scores[...], where=mask)
         values = self.value(x).reshape(len(x), len(pattern), -1)
         mixed = jnp.einsum("hqk,khd->qhd", pattern, values, precision=PRECISION)
         return self.output(mixed.reshape(x.shape))
@@ -209,6 +212,23 @@ def matched(sizes: S, parameters: int, count: Callable[[Any], int] = count) -> S
     return replace(sizes, neurons=neurons)
 
 
+def with_random_weights(network: N, key: Array) -> N:
+    """Return a network with random weights of variance one over the number of inputs; vectors stay as they are.
+
+    Args:
+        network: the network, whose matrices are `[..., inputs, outputs]`.
+        key: which weights.
+    """
+    leaves, tree = jax.tree.flatten(network)
+    keys = jax.random.split(key, len(leaves))
+    weights = [
+        jax.random.normal(key, leaf.shape, leaf.dtype) * leaf.shape[-2] ** -0.5 if leaf.ndim > 1 else leaf
+        for key, leaf in zip(keys, leaves, strict=True)
+    ]
+    filled: N = jax.tree.unflatten(tree, weights)
+    return filled
+
+
 def drawn(sizes: Sizes, key: Array, dtype: DTypeLike = jnp.float32) -> Network:
     """Return a network with random weights of variance one over the number of inputs, and zero biases.
 
@@ -217,13 +237,7 @@ def drawn(sizes: Sizes, key: Array, dtype: DTypeLike = jnp.float32) -> Network:
         key: which weights.
         dtype: dtype of the parameters.
     """
-    leaves, tree = jax.tree.flatten(Network(sizes, dtype))
-    keys = jax.random.split(key, len(leaves))
-    weights = [
-        jax.random.normal(key, leaf.shape, dtype) * leaf.shape[-2] ** -0.5 if leaf.ndim > 1 else leaf
-        for key, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(tree, weights)
+    return with_random_weights(Network(sizes, dtype), key)
 
 
 def sequences(key: Array, number: int, dtype: DTypeLike = jnp.float32) -> Float[Array, "number content"]:

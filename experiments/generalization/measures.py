@@ -65,7 +65,7 @@ def _(task: Demonstrated, network: Network, sizes: Sizes, key: Array) -> dict[st
     references: dict[str, dict[str, float]] = {"nearest": {}, "least squares": {}}
     for count in (*COUNTS, *UNSEEN_COUNTS):
         # The same functions, questions and demonstrations at every count, of which some are absent.
-        examples = longest.draw_shown(key, TESTED, count)
+        examples = longest.draw_with(key, TESTED, count)
         any_length = sizes.kind not in (*WHOLE, "perceptron", "fixed pattern") and count > task.demonstrations
         read = examples if any_length else _last(examples, task.tokens)
         by_count[str(count)] = float(error(outputs(network, read), examples))

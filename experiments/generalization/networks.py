@@ -14,6 +14,7 @@ import duat_jax as duat
 from duat_jax.nn import MLP, Attention, Block, Linear, RMSNorm, Stack
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.mlp import ACTIVATIONS
+from experiments.approximation.selection import FixedAttention, with_random_weights
 from experiments.generalization.tasks import Task
 
 HEADS, REACH, DILATIONS = 4, 4, (5, 1)
@@ -99,35 +100,6 @@ class Mean(nnx.Module):
 
 
 @final
-class FixedPattern(nnx.Module):
-    """Mix tokens by a learned softmax that no input changes: `Σ_h softmax(S_h) x W_{V,h} W_{O,h}`.
-
-    Args:
-        features: width of the residual stream.
-        heads: number of heads.
-        tokens: length of the longest sequence.
-    """
-
-    def __init__(self, features: int, heads: int, tokens: int) -> None:
-        self.scores = nnx.Param(jnp.zeros((heads, tokens, tokens)))
-        self.value, self.output = (
-            Linear(features, features, f"attention.{name}", bias=False, rngs=None) for name in ("value", "output")
-        )
-
-    def __call__(
-        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
-    ) -> Float[Array, "tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`.
-        """
-        pattern = jax.nn.softmax(self.scores[...], where=mask)
-        return self.output(_mixed(pattern, self.value(x).reshape(len(x), len(pattern), -1)))
-
-
-@final
 class Convolution(nnx.Module):
     """Convolve along the tokens: `y_t = Σ_s x_{t+ds} W_s`, `|s| ≤ reach`, where absent tokens are zero.
 
@@ -139,7 +111,7 @@ class Convolution(nnx.Module):
 
     def __init__(self, features: int, reach: int, dilation: int) -> None:
         self.reach, self.dilation = reach, dilation
-        self.kernel = nnx.Param(jnp.zeros((2 * reach + 1, features, features)))
+        self.kernel = nnx.Param(jnp.zeros(((2 * reach + 1) * features, features)))
 
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
@@ -154,8 +126,8 @@ class Convolution(nnx.Module):
         border, starts = self.reach * self.dilation, range(0, 2 * self.reach * self.dilation + 1, self.dilation)
         present = jnp.pad(present, ((border, border), (0, 0)))
         # One product with all shifts is faster on a CPU than the convolution of a small batch.
-        shifts = jnp.stack([present[start : start + len(x)] for start in starts], 1)
-        return jnp.einsum("tsi,sio->to", shifts, self.kernel[...], precision=PRECISION)
+        shifts = jnp.concatenate([present[start : start + len(x)] for start in starts], -1)
+        return jnp.matmul(shifts, self.kernel[...], precision=PRECISION)
 
 
 def _mixed(pattern: Float[Array, "heads queries keys"], values: Float[Array, "keys heads _"]) -> Array:
@@ -208,7 +180,7 @@ def _mixer(sizes: Sizes, tokens: int, layer: int) -> Any:
         case "mean":
             return Mean(sizes.features)
         case "fixed pattern":
-            return FixedPattern(sizes.features, HEADS, tokens)
+            return FixedAttention(tokens, sizes.features, HEADS, jnp.float32)
         case "convolution":
             return Convolution(sizes.features, REACH, DILATIONS[layer])
         case "linear attention":
@@ -315,14 +287,7 @@ def drawn(sizes: Sizes, task: Task, key: Array) -> Network:
         task: the task whose tokens it reads.
         key: which weights.
     """
-    empty = Network(sizes, task)
-    leaves, tree = jax.tree.flatten(empty)
-    keys = jax.random.split(key, len(leaves))
-    weights = [
-        jax.random.normal(key, leaf.shape) * (leaf.size / leaf.shape[-1]) ** -0.5 if leaf.ndim > 1 else leaf
-        for key, leaf in zip(keys, leaves, strict=True)
-    ]
-    network: Network = jax.tree.unflatten(tree, weights)
+    network = with_random_weights(Network(sizes, task), key)
     stack: Any = network.stack
     for part in (stack.skip, stack.input) if network.embedding is None else (network.embedding,):
         part.kernel[...] *= (task.inputs / task.nonzero) ** 0.5

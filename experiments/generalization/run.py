@@ -197,6 +197,7 @@ def settings() -> dict[str, Any]:
         "tuning": TUNING._asdict(),
         "rates": RATES,
         "norms": NORMS,
+        "longer": LONGER,
         "tested": TESTED,
     }
 

@@ -118,7 +118,7 @@ class Named:
     def blind(self) -> float:
         """Return the error of the best output independent of the prompt, where functions are equally frequent.
 
-        It is that of the mean of all functions, each a matrix of signs.
+        It is that of the mean of all functions.
         """
         matrices = self.matrices()
         apart = ((matrices - matrices.mean(0)) ** 2).sum(-1).mean()
@@ -200,7 +200,7 @@ class Demonstrated:
         """The number of numbers of a token that aren't zero."""
         return FAMILIES[self.family][1] + 1
 
-    def shown(self, key: Array, count: Array) -> Examples:
+    def example(self, key: Array, count: Array) -> Examples:
         """Draw an example of a new function with a number of demonstrations, without an axis of examples.
 
         Args:
@@ -214,8 +214,8 @@ class Demonstrated:
         values, dimensions = FAMILIES[self.family]
         points = jax.random.normal(points_key, (self.tokens, dimensions))
         y = values(function_key, points)
-        asked = jnp.arange(self.tokens) == self.demonstrations
-        inputs = jnp.concatenate([points, jnp.where(asked, 0, y)[:, None], asked[:, None]], axis=-1)
+        question = jnp.arange(self.tokens) == self.demonstrations
+        inputs = jnp.concatenate([points, jnp.where(question, 0, y)[:, None], question[:, None]], axis=-1)
         mask = jnp.arange(self.tokens) >= self.demonstrations - count
         return Examples(jnp.where(mask[:, None], inputs, 0), mask, y[-1:])
 
@@ -234,7 +234,7 @@ class Demonstrated:
         count = jax.random.randint(counts, (number,), 1, self.demonstrations + 1)
         return jax.vmap(self._example)(function_keys, jax.random.split(points, number), count)
 
-    def draw_shown(self, key: Array, number: int, count: int) -> Examples:
+    def draw_with(self, key: Array, number: int, count: int) -> Examples:
         """Draw examples of new functions, all with one number of demonstrations.
 
         Args:
@@ -242,7 +242,7 @@ class Demonstrated:
             number: how many.
             count: the number of demonstrations.
         """
-        return jax.vmap(self.shown, (0, None))(jax.random.split(key, number), jnp.asarray(count))
+        return jax.vmap(self.example, (0, None))(jax.random.split(key, number), jnp.asarray(count))
 
     def other_functions(self, key: Array, number: int) -> Examples:
         """Draw examples of new functions at the same points, with all demonstrations.

@@ -147,9 +147,9 @@ def many(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
             if np.isinf(own).any():
                 cases.append(_known(f"{name} (errors)", errors(results, study, rival), errors(results, study, mover)))
                 continue
-            others = sizes_needed(results, study, rival)
+            of_rival = sizes_needed(results, study, rival)
             with np.errstate(divide="ignore"):
-                cases.append(Case(name, np.log(others[:, 0] / own[:, 1]), np.log(others[:, 1] / own[:, 0])))
+                cases.append(Case(name, np.log(of_rival[:, 0] / own[:, 1]), np.log(of_rival[:, 1] / own[:, 0])))
     return cases
 
 
@@ -235,6 +235,19 @@ def verdict(cases: Sequence[Case], confirmed: float = CONFIRMED, refuted: float 
     return "refuted" if any(ratio.high <= refuted for ratio in ratios) else "open"
 
 
+def verdict_of_small(cases: Sequence[Case], refuted: float) -> str:
+    """Return the verdict that a ratio is at most one: confirmed in all cases, refuted in one, or open.
+
+    Args:
+        cases: the ratios.
+        refuted: the ratio that an interval shall be above to refute it.
+    """
+    ratios = [case.ratio() for case in cases]
+    if all(ratio.high <= 1 for ratio in ratios):
+        return "confirmed"
+    return "refuted" if any(ratio.low > refuted for ratio in ratios) else "open"
+
+
 def _least(cases: Sequence[Case]) -> str:
     case = min(cases, key=lambda case: case.ratio().high)
     return f"{case.name}: {case.ratio().written(2)}"
@@ -257,22 +270,12 @@ def verdicts(results: Results) -> list[str]:
             for group, rivals in GROUPS.items():
                 cases = cases_of(results, mover, rivals)
                 rows.append([title, mover, group, verdict(cases), _least(cases)])
-    for mover in MOVING:
-        cases = longer(results, mover)
-        rises = [case.ratio() for case in cases]
-        said = (
-            "confirmed" if all(r.high <= 1 for r in rises) else "refuted" if any(r.low > 1 for r in rises) else "open"
-        )
-        rows.append(["Longer", mover, "itself after 16", said, _most(cases)])
-    for mover in MOVING:
-        cases = more_training(results, mover)
-        ratios = [case.ratio() for case in cases]
-        said = (
-            "confirmed"
-            if all(r.high <= 1 for r in ratios)
-            else "refuted"
-            if any(r.low >= REFUTED for r in ratios)
-            else "open"
-        )
-        rows.append(["More training (the opposite view)", mover, "the closest, four times as long", said, _most(cases)])
+    small = {
+        "Longer": (longer, "itself after 16", 1.0),
+        "More training (the opposite view)": (more_training, "the closest, four times as long", REFUTED),
+    }
+    for title, (cases_of_mover, rival, bound) in small.items():
+        for mover in MOVING:
+            cases = cases_of_mover(results, mover)
+            rows.append([title, mover, rival, verdict_of_small(cases, bound), _most(cases)])
     return table(["prediction", "network that moves", "against", "verdict", "worst case for it"], rows)

@@ -72,9 +72,8 @@ class FeatureConvolution(nnx.Module):
         """
         tokens, features = x.shape[-2:]
         rows, columns = jnp.tril_indices(tokens)
-        seen = alike(self.weights[...], x)[
-            : len(rows)
-        ]  # the triangle row by row, so that a shorter text takes its beginning
+        # The triangle row by row, so that a shorter text takes its beginning.
+        seen = alike(self.weights[...], x)[: len(rows)]
         size = seen.shape[-1]
         dense = jnp.zeros((tokens, tokens, size), x.dtype).at[rows, columns].set(seen)
         padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(size // 2, size // 2)])

@@ -86,8 +86,8 @@ def recalls(found: Found) -> str:
     return decided(all(below), not any(below))
 
 
-def _row(name: str, said: str, values: Units) -> list[str]:
-    return [name, said, *numbers(values)]
+def _row(name: str, decision: str, values: Units) -> list[str]:
+    return [name, decision, *numbers(values)]
 
 
 def _reach(kinds: Found) -> list[list[str]]:
@@ -135,10 +135,12 @@ def _longer(ways: Found) -> list[list[str]]:
         }
         if trained == "all weights":
             more = late[SHORT_TEXTS] - shifted
-            said = decided(level(more, tenth), above(more - tenth) or above(-more - tenth))
-            cases["more training alone: texts of 128 tokens − shifted groups"] = more, said
+            decision = decided(level(more, tenth), above(more - tenth) or above(-more - tenth))
+            cases["more training alone: texts of 128 tokens − shifted groups"] = more, decision
         rows.append(_row(f"{trained}: start − full attention", "gained" if gained else "not gained", way))
-        rows += [_row(f"{trained}, {name}", said if gained else UNDECIDED, of) for name, (of, said) in cases.items()]
+        rows += [
+            _row(f"{trained}, {name}", decision if gained else UNDECIDED, of) for name, (of, decision) in cases.items()
+        ]
     check = late["groups, all weights"] - late[SHORT_TEXTS]
     return [*rows, _row("check: groups as texts of 128", "holds" if level(check, LEVEL) else "fails", check)]
 

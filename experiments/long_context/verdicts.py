@@ -111,24 +111,26 @@ def _read(pieces: Pieces) -> list[str]:
     }
     shares = {measure: students_mean(_mean_share(reads["the model"], measure)) for measure in MEASURES}
     of_measures = [decided(share.low >= TENTH, share.high < TENTH) for share in shares.values()]
-    said = of_measures[0]
-    if said != UNDECIDED and len(set(of_measures)) > 1:
-        said = DEPENDS
+    decision = of_measures[0]
+    if decision != UNDECIDED and len(set(of_measures)) > 1:
+        decision = DEPENDS
     numbers = "; ".join(f"{measure}: {_per_cent(share)}" for measure, share in shares.items())
     layers = 100 * far_shares(reads["the model"], MEASURES[0]).mean(0)
     beside = [
         f"{name} {100 * _mean_share(of, MEASURES[0]).mean():.1f} %" for name, of in reads.items() if name != "the model"
     ]
-    return ["read", said, numbers, f"layers from {layers.min():.1f} to {layers.max():.1f} %; {'; '.join(beside)}"]
+    return ["read", decision, numbers, f"layers from {layers.min():.1f} to {layers.max():.1f} %; {'; '.join(beside)}"]
 
 
 def _used(pieces: Pieces) -> list[str]:
     difference, shuffled = far_differences(pieces, MIDDLE)
     interval = students_mean(difference)
-    said = decided(interval.low > 0 and bool((difference > 0).all()), interval.high < TENTH * float(shuffled.mean()))
+    decision = decided(
+        interval.low > 0 and bool((difference > 0).all()), interval.high < TENTH * float(shuffled.mean())
+    )
     continued = _thousandths(far_differences(pieces, LONG)[0])
     beside = f"in shuffled text {1000 * shuffled.mean():.2f}; with {LONG:,} tokens {continued}"
-    return ["used, more than frequencies are", said, _thousandths(difference), beside]
+    return ["used, more than frequencies are", decision, _thousandths(difference), beside]
 
 
 def _needed(pieces: Pieces) -> list[list[str]]:

@@ -95,11 +95,11 @@ def test_values_have_variance_one(family):
 
 
 def test_the_value_that_is_asked_for_is_hidden_and_absent_demonstrations_are_zero():
-    inputs, mask, targets = LINEAR.draw_shown(KEY, 4, 3)
+    inputs, mask, targets = LINEAR.draw_with(KEY, 4, 3)
     assert mask.tolist() == [[False, False, True, True, True, True]] * 4
     assert not inputs[:, :2].any() and not inputs[:, -1, -2].any()
     assert inputs[..., -1].tolist() == [[0, 0, 0, 0, 0, 1]] * 4
-    close(least_squares(LINEAR.draw_shown(KEY, 4, 5)), LINEAR.draw_shown(KEY, 4, 5).targets, layers=30)
+    close(least_squares(LINEAR.draw_with(KEY, 4, 5)), LINEAR.draw_with(KEY, 4, 5).targets, layers=30)
 
 
 def test_functions_of_a_pool_come_again():
@@ -120,7 +120,7 @@ def test_other_functions_have_the_same_points():
 
 
 def test_nearest_demonstration_is_found():
-    examples = LINEAR.draw_shown(KEY, 6, 4)
+    examples = LINEAR.draw_with(KEY, 6, 4)
     for x, mask, y in zip(examples.inputs, examples.mask, nearest(examples), strict=True):
         distances = [np.linalg.norm(x[i, :-2] - x[-1, :-2]) if mask[i] else np.inf for i in range(len(x) - 1)]
         close(y[0], x[int(np.argmin(distances)), -2])
@@ -129,7 +129,7 @@ def test_nearest_demonstration_is_found():
 @pytest.mark.parametrize("kind", MIXING)
 def test_absent_tokens_are_not_read(kind):
     network = network_of(kind, LINEAR)
-    examples = LINEAR.draw_shown(KEY, 3, 3)
+    examples = LINEAR.draw_with(KEY, 3, 3)
     noise = jnp.where(examples.mask[..., None], 0, 7.0)
     close(outputs(network, examples._replace(inputs=examples.inputs + noise)), outputs(network, examples))
 
@@ -155,7 +155,7 @@ def test_convolution_is_a_band_of_matrices(dilation):
     for t in range(7):
         for shift in range(-2, 3):
             if 0 <= t + dilation * shift < 7:
-                dense[t, :, t + dilation * shift, :] = kernel[shift + 2].T
+                dense[t, :, t + dilation * shift, :] = kernel[3 * (shift + 2) : 3 * (shift + 3)].T
     close(mixer(jnp.asarray(x), None), np.einsum("tosi,si->to", dense, x))
 
 
@@ -193,7 +193,7 @@ def test_parameters_frozen_at_their_own_values_change_nothing(kind):
 def test_frozen_patterns_are_the_mean_of_those_of_all_examples():
     """One layer of linear attention without an MLP's effect, written out."""
     sizes = Sizes(kind="linear attention", norms=False, layers=1, features=8, neurons=1)
-    network, inputs = randomised(drawn(sizes, LINEAR, KEY), 3, scale=0.5), LINEAR.draw_shown(KEY, 5, 5).inputs
+    network, inputs = randomised(drawn(sizes, LINEAR, KEY), 3, scale=0.5), LINEAR.draw_with(KEY, 5, 5).inputs
     block = network.stack.blocks[0]
     block.mlp.output.kernel[...] *= 0
     mixer, x = block.attention, np.asarray(jax.vmap(network.embed)(inputs))
@@ -253,7 +253,7 @@ def test_unknown_sizes_decide_only_by_their_bounds():
 def test_training_learns():
     sizes = Sizes(kind="linear attention", norms=True, layers=2, features=32, neurons=32)
     network = train(sizes, LINEAR, Budget(150, 32), KEY, 1e-2)
-    examples = LINEAR.draw_shown(jax.random.key(1), 500, 5)
+    examples = LINEAR.draw_with(jax.random.key(1), 500, 5)
     assert error(outputs(network, examples), examples) < 0.8 * error(0 * examples.targets, examples)
 
 

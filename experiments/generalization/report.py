@@ -171,7 +171,8 @@ def _tuned(results: Results) -> list[str]:
 
     def tried(study: str, kind: str, norms: bool) -> str:
         of_rates = results["tuned"].get(f"{study}; {kind}; {norms}", {})
-        return " / ".join(f"{of_rates[str(rate)]:.3f}" for rate in rates if of_rates)
+        errors = (of_rates[str(rate)] for rate in rates if of_rates)
+        return " / ".join("diverged" if error > DIVERGED else f"{error:.3f}" for error in errors)
 
     rows = []
     for study in results["settings"]["studies"]:
@@ -183,6 +184,9 @@ def _tuned(results: Results) -> list[str]:
             )
     return table(["functions", "network", "without norms", "with norms", "norms", "rate"], rows)
 
+
+DIVERGED = 1e3
+"""The error from which on a network counts as one that has diverged."""
 
 SECTIONS = {
     "Verdicts": verdicts,

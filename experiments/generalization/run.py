@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array
 from rich.progress import track
 
 from duat_jax.evaluation.journal import Journal
@@ -26,13 +28,13 @@ from experiments.generalization.networks import FIXED, KINDS, WHOLE, Sizes, coun
 from experiments.generalization.picture import draw_errors
 from experiments.generalization.report import tables_of
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named, Task
-from experiments.generalization.training import Budget, error, outputs, train
+from experiments.generalization.training import Budget, each, error, outputs, train
 from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/generalization.json"), Path("experiments/results/work")
 PICTURE = "docs/generalization.png"
-LAYERS, SEEDS, BUDGET, TUNING = 2, 5, Budget(3000, 64), Budget(1500, 64)
-RATES, NORMS = (1e-3, 3e-3, 1e-2), (False, True)
+LAYERS, SEEDS, BATCH = 2, 5, 64
+RATES, NORMS = (3e-3, 1e-2, 3e-2), (False, True)
 DEMONSTRATIONS = 16
 
 
@@ -42,22 +44,32 @@ class Study(NamedTuple):
     Args:
         task: the task.
         widths: of the residual stream; the middle one is that of tuning.
+        steps: of training; tuning has half of them.
     """
 
     task: Task
-    widths: tuple[int, ...]
+    widths: tuple[int, ...] = (32,)
+    steps: int = 4000
+
+    def budget(self, times: float = 1.0) -> Budget:
+        """Return the training of every network.
+
+        Args:
+            times: how many times as long.
+        """
+        return Budget(int(times * self.steps), BATCH)
 
 
 STUDIES: dict[str, Study] = {
-    "4 functions": Study(Named(digits=1, base=4), (32,)),
-    "16 functions": Study(Named(digits=2, base=4), (32,)),
-    "64 functions": Study(Named(digits=3, base=4), (8, 16, 32)),
-    "256 functions": Study(Named(digits=4, base=4), (8, 16, 32)),
-    "16 dense functions": Study(Named(digits=2, base=4, dense=True), (32,)),
-    "64 dense functions": Study(Named(digits=3, base=4, dense=True), (8, 16, 32)),
-    "16 functions, unequal": Study(Named(digits=2, base=4, rarest=0.01), (32,)),
-    **{family: Study(Demonstrated(family=family, demonstrations=DEMONSTRATIONS), (32,)) for family in FAMILIES},
-    "linear, 64 in training": Study(Demonstrated(family="linear", demonstrations=DEMONSTRATIONS, pool=64), (32,)),
+    "4 functions": Study(Named(digits=1, base=4)),
+    "16 functions": Study(Named(digits=2, base=4)),
+    "64 functions": Study(Named(digits=3, base=4), (8, 16, 32), 6000),
+    "256 functions": Study(Named(digits=4, base=4), (8, 16, 32), 16000),
+    "16 dense functions": Study(Named(digits=2, base=4, dense=True)),
+    "64 dense functions": Study(Named(digits=3, base=4, dense=True), (8, 16, 32), 6000),
+    "16 functions, unequal": Study(Named(digits=2, base=4, rarest=0.01)),
+    **{family: Study(Demonstrated(family=family, demonstrations=DEMONSTRATIONS)) for family in FAMILIES},
+    "linear, 64 in training": Study(Demonstrated(family="linear", demonstrations=DEMONSTRATIONS, pool=64)),
 }
 
 
@@ -93,15 +105,23 @@ def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
 def _tuned(task: Task, sizes: Sizes, budget: Budget) -> dict[str, Any]:
     """Return the errors of networks that are trained for choosing the rate and the norms, by rate."""
     examples = task.draw(jax.random.key(SEEDS + 1), TESTED)
-    networks = {str(rate): train(sizes, task, budget, jax.random.key(SEEDS), rate) for rate in RATES}
-    return {rate: float(error(outputs(network, examples), examples)) for rate, network in networks.items()}
+    keys = jnp.stack([jax.random.key(SEEDS)] * len(RATES))
+    networks = each(train(sizes, task, budget, keys, jnp.array(RATES)))
+    return {str(rate): _known(error(outputs(of, examples), examples)) for rate, of in zip(RATES, networks, strict=True)}
+
+
+def _known(error: Array) -> float:
+    # A network that has diverged is the worst, and JSON has no infinity.
+    return float(jnp.nan_to_num(error, nan=1e9, posinf=1e9))
 
 
 def _trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
-    key, measured = jax.random.key(SEEDS + 2), []
-    for seed in range(seeds):
-        network = train(sizes, task, budget, jax.random.key(seed), rate)
-        measured.append(measure(task, network, sizes, key) | (dissect(task, network, key) if whole else {}))
+    key = jax.random.key(SEEDS + 2)
+    keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
+    measured = [
+        measure(task, network, sizes, key) | (dissect(task, network, key) if whole else {})
+        for network in each(train(sizes, task, budget, keys, jnp.full(seeds, rate)))
+    ]
     return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
 
 
@@ -111,11 +131,11 @@ Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
 
 def tuning() -> Iterator[Unit]:
     """Yield the networks that are trained for choosing rates and norms."""
-    for name, (task, widths) in STUDIES.items():
+    for name, study in STUDIES.items():
         for kind in KINDS:
             for norms in norms_of(kind):
-                sizes = sizes_of(task, kind, widths[len(widths) // 2], norms)
-                yield f"{name}; {kind}; {norms}", _tuned, (task, sizes, TUNING)
+                sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
+                yield f"{name}; {kind}; {norms}", _tuned, (study.task, sizes, study.budget(0.5))
 
 
 def chosen(tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
@@ -149,18 +169,19 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
     Args:
         tuned: the errors of tuning.
     """
-    for name, (task, widths) in STUDIES.items():
+    for name, study in STUDIES.items():
+        task, widths = study.task, study.widths
         for kind in KINDS:
             norms, rate = chosen(tuned, name, kind)
             for width in widths:
-                sizes = sizes_of(task, kind, width, norms)
-                yield f"{name}; {kind}; {width}", _trained, (task, sizes, BUDGET, rate, SEEDS, width == widths[-1])
+                given = task, sizes_of(task, kind, width, norms), study.budget(), rate, SEEDS, width == widths[-1]
+                yield f"{name}; {kind}; {width}", _trained, given
     for name in LONGER:
-        task, widths = STUDIES[name]
+        task, widths, _ = study = STUDIES[name]
         kind = closest(tuned, name)
         norms, rate = chosen(tuned, name, kind)
-        budget = BUDGET._replace(steps=4 * BUDGET.steps)
-        yield f"{name}; longer", _trained, (task, sizes_of(task, kind, widths[-1], norms), budget, rate, SEEDS, False)
+        sizes = sizes_of(task, kind, widths[-1], norms)
+        yield f"{name}; longer", _trained, (task, sizes, study.budget(4), rate, SEEDS, False)
 
 
 def _on_one_core() -> None:
@@ -190,11 +211,10 @@ def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[s
 def settings() -> dict[str, Any]:
     """Return all settings that the results depend on."""
     return {
-        "studies": {name: [asdict(task), widths] for name, (task, widths) in STUDIES.items()},
+        "studies": {name: [asdict(task), *rest] for name, (task, *rest) in STUDIES.items()},
         "layers": LAYERS,
         "seeds": SEEDS,
-        "budget": BUDGET._asdict(),
-        "tuning": TUNING._asdict(),
+        "batch": BATCH,
         "rates": RATES,
         "norms": NORMS,
         "longer": LONGER,
@@ -208,7 +228,7 @@ def main() -> None:
     journal = Journal(WORK / "generalization", settings())
     tuned = run(journal, tuning(), "Tuning")
     measured = run(journal, networks(tuned), "Networks")
-    blind = {name: task.blind() for name, (task, _) in STUDIES.items() if isinstance(task, Named)}
+    blind = {name: study.task.blind() for name, study in STUDIES.items() if isinstance(study.task, Named)}
     results = {
         "environment": environment(),
         "settings": settings(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations, product
 from typing import NamedTuple, final
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-CONTENT = 8
+CONTENT = 4
 """The number of numbers that a named function is applied to."""
 
 
@@ -32,8 +33,8 @@ class Examples(NamedTuple):
 class Named:
     """Prompts that name one of many functions: a number in digits, a token each, before a sequence of numbers.
 
-    Each function is an orthogonal matrix drawn at random, so that none follows from the others: it moves the numbers to
-    other places and changes signs, or, if dense, mixes all numbers.
+    Each function is another orthogonal matrix drawn at random, so that none follows from the others: it moves the
+    numbers to other places and changes signs, or, if dense, mixes all numbers.
 
     Args:
         digits: number of digits of a name, the prompt's length.
@@ -83,12 +84,13 @@ class Named:
 
     def matrices(self) -> Float[Array, "functions content content"]:
         """Return the matrix of each function, the same in every network."""
-        places_key, signs_key = jax.random.split(jax.random.key(1000))
+        key = jax.random.key(1000)
         if self.dense:
-            return jnp.linalg.qr(jax.random.normal(places_key, (self.functions, CONTENT, CONTENT)))[0]
-        shape = self.functions, CONTENT
-        places = jax.random.permutation(places_key, jnp.tile(jnp.arange(CONTENT), (shape[0], 1)), 1, independent=True)
-        return jax.random.rademacher(signs_key, shape, float)[..., None] * jax.nn.one_hot(places, CONTENT)
+            return jnp.linalg.qr(jax.random.normal(key, (self.functions, CONTENT, CONTENT)))[0]
+        places = jnp.array(list(permutations(range(CONTENT))))
+        signs = jnp.array(list(product((-1.0, 1.0), repeat=CONTENT)))
+        which = jax.random.permutation(key, len(places) * len(signs))[: self.functions]
+        return signs[which // len(places)][..., None] * jax.nn.one_hot(places[which % len(places)], CONTENT)
 
     def named(self, functions: Array, contents: Float[Array, "examples content"]) -> Examples:
         """Return examples of given functions and sequences.

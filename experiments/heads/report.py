@@ -120,6 +120,7 @@ def _selected(task: Plain) -> dict[str, np.ndarray]:
 
 COLUMNS = (
     (_percent(lambda columns: columns[0] + columns[1], 2), 1, ""),
+    (_percent(lambda columns: columns[0] + columns[1], 5), 0, ""),
     (_percent(lambda columns: columns[0], 2), 1, ""),
     (_percent(lambda columns: columns[1], 2), 1, ""),
     (_percent(lambda columns: columns[0] - columns[1], 2), 1, "+"),
@@ -142,8 +143,10 @@ def amounts(of: Plain) -> list[str]:
             effects, measured = np.array(prompt["effects"]), np.array(prompt["measured"])[chosen]
             first, second = effects[a][chosen], effects[b][chosen]
             less = measured * np.sign(first + second)
-            sizes = (np.abs(first) + np.abs(second)).sum()
-            return [np.maximum(less, 0).sum(), np.maximum(-less, 0).sum(), sizes, (less > 0).sum(), chosen.sum()]
+            first, second = np.abs(first), np.abs(second)
+            kinds = np.maximum(less, 0).sum(), np.maximum(-less, 0).sum()
+            smaller = np.minimum(first, second).sum()
+            return [*kinds, (first + second).sum(), (less > 0).sum(), chosen.sum(), smaller]
 
         count = sum(int(_selected(task)[kind].sum()) for task in of["pairs"].values())
         rows.append(
@@ -153,8 +156,22 @@ def amounts(of: Plain) -> list[str]:
                 *(_over_prompts(of, unit, of_means).written(digits, sign) for of_means, digits, sign in COLUMNS),
             ]
         )
-    head = ["pairs", "number", "interaction, in %", "less than the sum, in %", "more than the sum, in %", "difference"]
-    return table([*head, "pairs with less, in %"], rows)
+    head = ["pairs", "number", "interaction, in %", "of the smaller effect, in %", "less than the sum, in %"]
+    return table([*head, "more than the sum, in %", "difference", "pairs with less, in %"], rows)
+
+
+def together(of: Plain) -> str:
+    """Return how far the effect of all top heads is from the sum of theirs, in percent of the summed sizes.
+
+    Args:
+        of: what was measured on a model.
+    """
+
+    def unit(task: Plain, prompt: Plain) -> list[float]:
+        effects = np.array(prompt["effects"][: task["top"]])
+        return [abs(effects.sum() - prompt["together"]), np.abs(effects).sum()]
+
+    return _over_prompts(of, unit, _percent(lambda columns: columns[0], 1)).written(0)
 
 
 def _scores(task: Plain, prompt: Plain, ranking: str) -> np.ndarray:
@@ -248,6 +265,7 @@ def numbers(results: Plain) -> Fields:
         ranks = sorted({f"{rank:.0f}" for rank in _layers(of, "values", "all heads", "rank")}, key=int)
         fields[f"{name} / rank of all values"] = " to ".join(ranks[:: max(1, len(ranks) - 1)])
         fields |= {f"{name} / {size}": f"{of['fragments'][size]:,}" for size in ("tokens", "words")}
+        fields[f"{name} / together"] = together(of)
         fields[f"{name} / tasks"] = str(len(of["pairs"]))
         fields[f"{name} / prompts"] = str(sum(len(task["prompts"]) for task in of["pairs"].values()))
     return fields

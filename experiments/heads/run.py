@@ -143,26 +143,28 @@ def chosen(sizes: np.ndarray, settings: Settings, seed: int) -> list[int]:
     return [*order[: settings.top], *others[: settings.others].tolist()]
 
 
-def measured(model: Transformer, prompt: Prompt, heads: Heads, other: Prompt) -> Plain:
+def measured(model: Transformer, prompt: Prompt, heads: Heads, top: int, other: Prompt) -> Plain:
     """Return the interaction of every pair of heads on a prompt, and what says it beforehand.
 
     Args:
         model: a language model.
         prompt: the prompt.
         heads: the heads.
+        top: the number of the first of them whose effect together is measured, too.
         other: a prompt of another task, whose shares are a control.
     """
     count = len(heads.layers)
     pairs = np.triu_indices(count, 1)
-    runs = corrupted(model, prompt, heads, singles_and_pairs(count))
-    of_heads, measured = interactions(runs, count)
+    *runs, of_top = corrupted(model, prompt, heads, np.vstack([singles_and_pairs(count), np.arange(count) < top]))
+    of_heads, measured = interactions(np.array(runs), count)
 
     def of(function: Any, prompt: Prompt) -> dict[str, np.ndarray]:
         return {name: np.asarray(table)[pairs] for name, table in function(model, prompt, *heads).items()}
 
     tables = of(predicted, prompt) | of(similarities, prompt)
     tables |= {f"{name}{ANOTHER}": table for name, table in of(predicted, other).items()}
-    return _rounded({"clean": runs[0], "effects": list(of_heads), "measured": list(measured)}) | {
+    of_sets = {"effects": list(of_heads), "together": runs[0] - of_top, "measured": list(measured)}
+    return _rounded({"clean": runs[0], **of_sets}) | {
         name: [float(f"{number:.3g}") for number in table] for name, table in tables.items()
     }
 
@@ -185,7 +187,7 @@ def pairs(model: Transformer, drawn: dict[str, Prompt], settings: Settings, jour
     def units(seed: int, task: str, heads: Heads) -> Iterator[Plain]:
         other = drawn[names[(seed + 1) % len(names)]]
         for i in range(SELECTING, len(drawn[task].clean)):
-            piece = partial(measured, model, row(drawn[task], i), heads, row(other, i))
+            piece = partial(measured, model, row(drawn[task], i), heads, settings.top, row(other, i))
             yield journal.once(f"{task}, prompt {i}", piece)
 
     found = {}

@@ -28,7 +28,7 @@ from experiments.generalization.networks import (
 )
 from experiments.generalization.picture import draw_errors
 from experiments.generalization.tasks import CONTENT, FAMILIES, Demonstrated, Named, least_squares, nearest
-from experiments.generalization.training import Budget, error, outputs, train
+from experiments.generalization.training import Budget, each, error, outputs, train
 from experiments.generalization.verdicts import GROUPS as GROUPS_OF_RIVALS
 from experiments.generalization.verdicts import Case, needed, verdict
 
@@ -177,7 +177,7 @@ def test_every_output_reads_every_token(kind):
 
 @pytest.mark.parametrize("name", run.STUDIES)
 def test_networks_have_as_many_parameters(name):
-    task, widths = run.STUDIES[name]
+    task, widths, _ = run.STUDIES[name]
     for width in widths:
         counts = [count(run.sizes_of(task, kind, width, norms), task) for kind in KINDS for norms in run.norms_of(kind)]
         relative(np.array(counts), np.full(len(counts), counts[-1]), within=0.05)
@@ -252,22 +252,49 @@ def test_unknown_sizes_decide_only_by_their_bounds():
 
 def test_training_learns():
     sizes = Sizes(kind="linear attention", norms=True, layers=2, features=32, neurons=32)
-    network = train(sizes, LINEAR, Budget(150, 32), KEY, 1e-2)
+    keys = jnp.stack([KEY, jax.random.key(1), KEY])
+    trained = list(each(train(sizes, LINEAR, Budget(150, 32), keys, jnp.array([1e-2, 1e-2, 1e-4]))))
     examples = LINEAR.draw_with(jax.random.key(1), 500, 5)
-    assert error(outputs(network, examples), examples) < 0.8 * error(0 * examples.targets, examples)
+    errors = [float(error(outputs(network, examples), examples)) for network in trained]
+    assert max(errors[:2]) < 0.8 * error(0 * examples.targets, examples) < errors[2]
+
+
+def test_one_step_of_training_is_that_of_adam_by_hand():
+    """Adam's first step moves every parameter by the rate, against the sign of its gradient."""
+    sizes, budget, rate = Sizes(kind="mean", norms=False, layers=2, features=4, neurons=4), Budget(2, 8), 1e-2
+    (trained,) = each(train(sizes, LINEAR, budget, KEY[None], jnp.array([rate])))
+    weights_key, examples_key = jax.random.split(KEY)
+    before = drawn(sizes, LINEAR, weights_key)
+    # The rate rises from zero in the first step.
+    examples = [LINEAR.draw(jax.random.fold_in(examples_key, i), budget.batch) for i in range(2)]
+    gradients = [
+        jax.grad(lambda network, of=of: ((outputs(network, of) - of.targets) ** 2).mean())(before) for of in examples
+    ]
+    scales = [min(1.0, 1 / float(jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(g))))) for g in gradients]
+
+    def after(weight, first, second):
+        mean = (0.9 * 0.1 * first + 0.1 * second) / (1 - 0.9**2)
+        square = (0.999 * 0.001 * first**2 + 0.001 * second**2) / (1 - 0.999**2)
+        return weight - rate * mean / (jnp.sqrt(square) + 1e-8)
+
+    expected = jax.tree.map(lambda w, a, b: after(w, scales[0] * a, scales[1] * b), before, *gradients)
+    for got, wanted in zip(*map(jax.tree.leaves, (trained, expected)), strict=True):
+        close(got, wanted, layers=9)
 
 
 @pytest.mark.slow
 def test_networks_are_tuned_trained_and_measured(monkeypatch):
     """Two tasks and two networks, from the choice of a rate on, each in a process of its own."""
-    studies = {"9 functions": run.Study(NAMED, (8,)), "linear": run.Study(replace(LINEAR, demonstrations=16), (8,))}
+    studies = {
+        "9 functions": run.Study(NAMED, (8,), 4),
+        "linear": run.Study(replace(LINEAR, demonstrations=16), (8,), 4),
+    }
     kinds = ("perceptron", "transformer")
     for name, value in {
         "STUDIES": studies,
         "KINDS": kinds,
         "LONGER": (),
-        "BUDGET": Budget(3, 4),
-        "TUNING": Budget(2, 4),
+        "BATCH": 4,
     }.items():
         monkeypatch.setattr(run, name, value)
     tuned = run.run(Journal(None, {}), run.tuning(), "Tuning")
@@ -299,7 +326,7 @@ def invented(better):
         references = dict.fromkeys(("nearest", "least squares"), counts)
         return seed | {"by count": counts, "references": references, "trained": number}
 
-    for name, (task, widths) in run.STUDIES.items():
+    for name, (task, widths, _) in run.STUDIES.items():
         for kind in KINDS:
             for norms in run.norms_of(kind):
                 tuned[f"{name}; {kind}; {norms}"] = dict.fromkeys(map(str, run.RATES), 0.1)
@@ -314,7 +341,7 @@ def invented(better):
                 }
     for name in run.LONGER:
         networks[f"{name}; longer"] = networks[f"{name}; mean; 32"]
-    blind = {name: task.blind() for name, (task, _) in run.STUDIES.items() if isinstance(task, Named)}
+    blind = {name: study.task.blind() for name, study in run.STUDIES.items() if isinstance(study.task, Named)}
     return json.loads(json.dumps({"settings": run.settings(), "tuned": tuned, "blind": blind, "networks": networks}))
 
 

@@ -259,17 +259,29 @@ def results():
 def test_the_table_of_pairs_has_the_shares_of_effects(results):
     of = results["embedded"]
     fields = report.numbers(results)
-    shares = []
+    shares, of_smaller, of_top = [], [], []
     for task in of["pairs"].values():
         assert len(task["layers"]) == 4 and len(task["prompts"]) == 3
-        less = total = 0
+        less = total = size = smaller = 0
         for prompt in task["prompts"]:
             effects = np.array(prompt["effects"])
             for (a, b), interaction in zip(zip(*np.triu_indices(4, 1), strict=True), prompt["measured"], strict=True):
                 less += max(0, interaction * np.sign(effects[a] + effects[b]))
                 total += abs(effects[a]) + abs(effects[b])
+                size, smaller = size + abs(interaction), smaller + min(abs(effects[[a, b]]))
         shares.append(100 * less / total)
+        of_smaller.append(100 * size / smaller)
+        of_top.append(
+            100
+            * sum(abs(prompt["measured"][0]) for prompt in task["prompts"])
+            / sum(np.abs(prompt["effects"][:2]).sum() for prompt in task["prompts"])
+        )
     near(float(fields["embedded / amount / all / less than the sum, in % / value"]), np.mean(shares), within=0.06)
+    near(
+        float(fields["embedded / amount / all / of the smaller effect, in % / value"]), np.mean(of_smaller), within=0.6
+    )
+    # Two heads are the top of each task, so what both do together is their interaction.
+    near(float(fields["embedded / together"].split()[0]), np.mean(of_top), within=0.6)
     assert fields["embedded / prompts"] == "6" and fields["embedded / amount / both of the top / number"] == "2"
 
 

@@ -128,24 +128,30 @@ def decisive(results: dict[str, Any]) -> str:
     return "\n".join(table(["sources ranked by", *(title for title, *_ in columns)], rows))
 
 
-def _of_controls(units: list[Unit]) -> Fields:
+def _controls(unit: Unit, alike: bool) -> list[list[int]]:
+    """Return sources with their controls; only those that both stand at one of the three tokens, or both don't."""
+    near = [token in _three(unit) for token in unit["tokens"]]
+    return [[source, control] for source, control in unit["controls"] if not alike or near[source] == near[control]]
+
+
+def _of_controls(units: list[Unit], alike: bool) -> Fields:
     """Return how often, and how many times more, a source moves the attention than its control."""
-    paired = [unit for unit in units if unit["controls"]]
+    paired = [unit for unit in units if _controls(unit, alike)]
 
     def moved(unit: Unit) -> np.ndarray:
-        return np.abs(_measured(unit))[np.array(unit["controls"])]
+        return np.abs(_measured(unit))[np.array(_controls(unit, alike))]
 
     def wins(unit: Unit) -> tuple[float, float]:
-        return float((moved(unit)[:, 0] > moved(unit)[:, 1]).sum()), float(len(unit["controls"]))
+        return float((moved(unit)[:, 0] > moved(unit)[:, 1]).sum()), float(len(moved(unit)))
 
     def sizes(unit: Unit) -> tuple[float, float]:
         source, control = moved(unit).sum(0)
         return float(source), float(control)
 
     return {
-        "controls / more": _percent(_ratio(paired, wins)),
-        "controls / times": interval(_ratio(paired, sizes), 1),
-        "controls / pairs": str(sum(len(unit["controls"]) for unit in paired)),
+        "more": _percent(_ratio(paired, wins)),
+        "times": interval(_ratio(paired, sizes), 1),
+        "pairs": str(sum(len(moved(unit)) for unit in paired)),
     }
 
 
@@ -202,7 +208,9 @@ def numbers(results: dict[str, Any]) -> Fields:
             if any(map(sources_of, units)):
                 accuracy = _accuracy(units, RESAMPLED, sources_of)
                 found |= {f"{title} / {key}": number for key, number in accuracy.items()}
-        found |= _of_controls(units) | _of_moving(units)
+        for title, alike in (("controls", False), ("controls at alike tokens", True)):
+            found |= {f"{title} / {key}": number for key, number in _of_controls(units, alike).items()}
+        found |= _of_moving(units)
         found["farthest with norms held"] = f"{max(np.abs(unit['measured']['attention']).max() for unit in units):,.0f}"
         found["units"] = str(len(units))
         found["error"] = f"{max(max(unit['error'], unit['explained']) for unit in units):.0e}"

@@ -160,8 +160,8 @@ def amounts(of: Plain) -> list[str]:
     return table([*head, "more than the sum, in %", "difference", "pairs with less, in %"], rows)
 
 
-def together(of: Plain) -> str:
-    """Return how far the effect of all top heads is from the sum of theirs, in percent of the summed sizes.
+def together(of: Plain) -> Fields:
+    """Return how far the effect of all top heads is from the sum of theirs, in percent of the sizes and of itself.
 
     Args:
         of: what was measured on a model.
@@ -169,9 +169,10 @@ def together(of: Plain) -> str:
 
     def unit(task: Plain, prompt: Plain) -> list[float]:
         effects = np.array(prompt["effects"][: task["top"]])
-        return [abs(effects.sum() - prompt["together"]), np.abs(effects).sum()]
+        return [abs(effects.sum() - prompt["together"]), np.abs(effects).sum(), abs(prompt["together"])]
 
-    return _over_prompts(of, unit, _percent(lambda columns: columns[0], 1)).written(0)
+    shares = {"of the sizes": _percent(lambda columns: columns[0], 1), "of itself": _percent(lambda of: of[0], 2)}
+    return {f"together / {share}": _over_prompts(of, unit, of_means).written(0) for share, of_means in shares.items()}
 
 
 def _scores(task: Plain, prompt: Plain, ranking: str) -> np.ndarray:
@@ -265,7 +266,7 @@ def numbers(results: Plain) -> Fields:
         ranks = sorted({f"{rank:.0f}" for rank in _layers(of, "values", "all heads", "rank")}, key=int)
         fields[f"{name} / rank of all values"] = " to ".join(ranks[:: max(1, len(ranks) - 1)])
         fields |= {f"{name} / {size}": f"{of['fragments'][size]:,}" for size in ("tokens", "words")}
-        fields[f"{name} / together"] = together(of)
+        fields |= {f"{name} / {key}": number for key, number in together(of).items()}
         fields[f"{name} / tasks"] = str(len(of["pairs"]))
         fields[f"{name} / prompts"] = str(sum(len(task["prompts"]) for task in of["pairs"].values()))
     return fields

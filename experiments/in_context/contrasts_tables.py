@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.in_context.cells import Pieces, draws, mean, plain, share, table
+from experiments.in_context.cells import Pieces, counted, draws, mean, plain, share, table
 from experiments.in_context.contrasts import SENTENCES
 from experiments.in_context.instructions import ALONE, FIRST, LAST, TASKS
 
@@ -31,7 +31,7 @@ def _answers(pieces: Pieces) -> list[list[str]]:
                     task,
                     order,
                     str(len(drawn)),
-                    share([draw["first"] > 0 > draw["second"] for draw in drawn]),
+                    counted([draw["first"] > 0 > draw["second"] for draw in drawn]),
                     mean([draw["first"] - draw["second"] for draw in drawn]),
                     *map(mean, (*parts[:2], parts[0] - parts[1])),
                     *map(mean, parts[2:]),

@@ -59,7 +59,8 @@ def page(results: dict[str, Any]) -> str:
     ]
     units = sizes["texts"]
     note = (
-        "In square brackets stands the 95 % percentile interval, by bootstrap over the unit that is named. With"
+        "In square brackets stands the 95 % percentile interval, by bootstrap over the unit that is named; of how often"
+        " something holds in a section's draws it is Clopper and Pearson's. With"
         f" {units} units it holds the true mean in about {100 * coverage(units):.0f} % of cases only, and none of the"
         f" {intervals(chr(10).join(tables))} intervals in the tables is corrected for there being so many."
     )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN
-from experiments.in_context.cells import Pieces, draws, mean, share, table
+from experiments.in_context.cells import Pieces, counted, draws, mean, table
 from experiments.in_context.whole_answers import PAIRS, RIGHT
 
 WHOLE = "whole"
@@ -49,7 +49,7 @@ def _gains(pieces: Pieces) -> list[list[str]]:
                     mean(sums[EXCHANGED]),
                     mean(sums[RIGHT] - sums[EXCHANGED]),
                     mean(sums[RIGHT] - sums[REDRAWN]),
-                    *(share(of[:, chosen].all(1)) for of in right.values()),
+                    *(counted(of[:, chosen].all(1)) for of in right.values()),
                 ]
             )
     return rows

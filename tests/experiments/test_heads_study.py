@@ -281,7 +281,7 @@ def test_the_table_of_pairs_has_the_shares_of_effects(results):
         float(fields["embedded / amount / all / of the smaller effect, in % / value"]), np.mean(of_smaller), within=0.6
     )
     # Two heads are the top of each task, so what both do together is their interaction.
-    near(float(fields["embedded / together"].split()[0]), np.mean(of_top), within=0.6)
+    near(float(fields["embedded / together / of the sizes"].split()[0]), np.mean(of_top), within=0.6)
     assert fields["embedded / prompts"] == "6" and fields["embedded / amount / both of the top / number"] == "2"
 
 

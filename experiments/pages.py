@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.records import schema
@@ -41,6 +42,21 @@ def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, 
         sign: `"+"` for a difference.
     """
     return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
+
+
+def counted(hits: Sequence[bool] | np.ndarray) -> str:
+    """Format how often something holds, in per cent, with Clopper and Pearson's interval, which 0 and 100 % have, too.
+
+    Args:
+        hits: whether it holds, for every unit.
+
+    Example:
+        >>> counted([True, False, False, False])
+        '25.0 [0.6, 80.6] %'
+    """
+    found = binomtest(int(np.sum(hits)), len(hits))
+    limits = found.proportion_ci(method="exact")
+    return f"{Estimate(*(100 * number for number in (found.statistic, *limits))).written(1)} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

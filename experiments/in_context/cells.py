@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, norm, t
+from scipy.stats import norm, t
 
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import bootstrap
 from experiments import pages
 
 TASKS = ("antonyms", "capitals", "uppercase")
@@ -33,17 +33,6 @@ def plain(values: Sequence[float]) -> str:
 def share(values: Sequence[float]) -> str:
     """Format the mean of a fraction with its interval, in per cent."""
     return f"{plain([100 * value for value in values])} %"
-
-
-def counted(hits: Sequence[bool]) -> str:
-    """Format how often something holds, in per cent, with Clopper and Pearson's interval, which 0 and 100 % have, too.
-
-    Args:
-        hits: whether it holds, for every unit.
-    """
-    found = binomtest(int(np.sum(hits)), len(hits))
-    limits = found.proportion_ci(method="exact")
-    return f"{Estimate(*(100 * number for number in (found.statistic, *limits))).written(1)} %"
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:

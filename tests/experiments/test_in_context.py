@@ -6,7 +6,7 @@ from helpers import close, near
 
 from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.in_context.reach import Reach
-from experiments.in_context.cells import MODELS, TASKS, counted, coverage, intervals, ratio
+from experiments.in_context.cells import MODELS, TASKS, coverage, intervals, ratio
 from experiments.in_context.gains import count_shared
 from experiments.in_context.ledgers import columns
 from experiments.in_context.reading import equal_shares, later_half, without_first
@@ -133,11 +133,3 @@ def test_parts_of_attention_are_shown_in_a_sum_that_a_constant_in_all_values_lea
 
 def test_a_page_of_nothing_measured_has_no_tables():
     assert "| ---" not in page({"sizes": SIZES, "pieces": {}})
-
-
-def test_what_never_holds_may_still_hold_sometimes():
-    """Of none in eight the upper limit `p` has `(1 − p)^8 = 2.5 %`."""
-    limit = 100 * (1 - 0.025 ** (1 / 8))
-    assert counted([False] * 8) == f"0.0 [0.0, {limit:.1f}] %"
-    assert counted([True] * 8) == f"100.0 [{100 - limit:.1f}, 100.0] %"
-    assert counted([True] + [False] * 3).startswith("25.0 [0.6, 80.6]")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from duat_jax.evaluation.statistics import Estimate
-from experiments.pages import MARK, PAGES, cells, filled, interval
+from experiments.pages import MARK, PAGES, cells, counted, filled, interval
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,10 @@ def test_an_interval_is_written_with_its_number():
     assert interval(Estimate(0.5, 0.4, 0.625), 2, sign="+") == "+0.50 [+0.40, +0.62]"
     assert interval([1.0, 1.0, 1.0]) == "1.000", "an interval without a width says nothing"
     assert interval(Estimate(-0.0001, -0.2, 0.2), 1) == "0.0 [-0.2, 0.2]"
+
+
+def test_what_never_holds_may_still_hold_sometimes():
+    """Of none in eight the upper limit `p` has `(1 − p)^8 = 2.5 %`."""
+    limit = 100 * (1 - 0.025 ** (1 / 8))
+    assert counted([False] * 8) == f"0.0 [0.0, {limit:.1f}] %"
+    assert counted([True] * 8) == f"100.0 [{100 - limit:.1f}, 100.0] %"

@@ -68,8 +68,8 @@ def choice_by_letter(draw: Random) -> Case:
     """
     colours, thing, place = draw.sample(COLOURS, 4), draw.choice(THINGS), draw.randrange(4)
     letters = "ABCD", "".join(draw.sample(ascii_uppercase[4:], 4))
-    texts = (_question(thing, colours[place], of, colours) for of in letters)
-    return Case(*texts, *(f" {of[place]}" for of in letters))
+    clean, corrupted = (_question(thing, colours[place], of, colours) for of in letters)
+    return Case(clean, corrupted, *(f" {of[place]}" for of in letters))
 
 
 def choice_by_place(draw: Random) -> Case:
@@ -81,8 +81,8 @@ def choice_by_place(draw: Random) -> Case:
     colours, thing, (place, other) = draw.sample(COLOURS, 4), draw.choice(THINGS), draw.sample(range(4), 2)
     exchanged = colours.copy()
     exchanged[place], exchanged[other] = colours[other], colours[place]
-    texts = (_question(thing, colours[place], "ABCD", of) for of in (colours, exchanged))
-    return Case(*texts, f" {'ABCD'[place]}", f" {'ABCD'[other]}")
+    clean, corrupted = (_question(thing, colours[place], "ABCD", of) for of in (colours, exchanged))
+    return Case(clean, corrupted, f" {'ABCD'[place]}", f" {'ABCD'[other]}")
 
 
 TASKS: dict[str, Callable[[Random], Case]] = {

@@ -10,7 +10,7 @@ from duat_jax.display.pictures import styled
 from experiments.generalization.networks import KINDS, MOVING
 from experiments.generalization.report import by_count
 from experiments.generalization.tasks import FAMILIES
-from experiments.generalization.verdicts import EQUAL, RARE, errors, quarters
+from experiments.generalization.verdicts import EQUAL, RARE, errors, present, quarters
 
 COLOURS = dict(zip(KINDS, ("black", "0.75", "C2", "C0", "C4", "C1", "C3"), strict=True))
 PROMPT_NAMES = "4 functions", EQUAL, "64 functions", "256 functions"
@@ -31,9 +31,11 @@ def draw_errors(results: dict[str, Any]) -> Figure:
     Args:
         results: what was kept.
     """
-    figure = Figure(figsize=(11, 6.4))
-    axes = figure.subplots(2, 3).ravel()
-    named, rare, *demonstrated = axes
+    families = [family for family in FAMILIES if family in present(results)]
+    columns = 3 if families else 2
+    rows = -(-(2 + len(families)) // columns)
+    figure = Figure(figsize=(11, 3.2 * rows))
+    named, rare, *demonstrated = figure.subplots(rows, columns).ravel()
     numbers = [int(study.partition(" ")[0]) for study in PROMPT_NAMES]
     _lines(
         named, numbers, {kind: np.array([errors(results, study, kind) for study in PROMPT_NAMES]).T for kind in KINDS}
@@ -44,11 +46,13 @@ def draw_errors(results: dict[str, Any]) -> Figure:
     named.set_xscale("log", base=4)
     named.set_xticks(numbers, [str(number) for number in numbers])
     named.set(title="Functions that a prompt names", xlabel="number of functions", ylabel="error")
-    named.legend(fontsize="small")
+    named.legend(fontsize="small", loc="lower right")
     _lines(rare, range(4), {kind: quarters(results, kind, RARE).T for kind in KINDS})
     rare.set_xticks(range(4), ["most frequent", "second", "third", "rarest"])
     rare.set(title="16 functions, frequent and rare", xlabel="quarter of the functions")
-    for axis, family in zip(demonstrated, FAMILIES, strict=True):
+    for axis in demonstrated[len(families) :]:
+        axis.remove()
+    for axis, family in zip(demonstrated, families, strict=False):
         of_kinds = {kind: by_count(results, family, kind) for kind in KINDS}
         counts = list(of_kinds[KINDS[0]])
         _lines(
@@ -60,5 +64,5 @@ def draw_errors(results: dict[str, Any]) -> Figure:
         axis.set_xscale("log", base=2)
         axis.set_xticks([int(count) for count in counts], counts)
         axis.set(title=f"Demonstrated: {family}", xlabel="demonstrations")
-    demonstrated[1].set_ylabel("error")
+        axis.set_ylabel("error")
     return figure

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.generalization.frozen import GROUPS
+from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
 from experiments.generalization.networks import KINDS
 from experiments.generalization.tasks import FAMILIES
 from experiments.generalization.verdicts import (
@@ -17,6 +18,7 @@ from experiments.generalization.verdicts import (
     TARGET,
     errors,
     network_of,
+    present,
     quarters,
     sizes_needed,
     verdicts,
@@ -44,7 +46,7 @@ def named(results: Results) -> list[str]:
     Args:
         results: what was kept.
     """
-    return [study for study in results["blind"] if study != RARE]
+    return [study for study in present(results) if study in results["blind"] and study != RARE]
 
 
 def _needed(results: Results, study: str, kind: str) -> str:
@@ -62,9 +64,9 @@ def _needed(results: Results, study: str, kind: str) -> str:
 
 
 def _many(results: Results) -> list[str]:
-    rows = []
+    rows, there = [], present(results)
     for study in MANY:
-        for kind in KINDS:
+        for kind in KINDS if study in there else ():
             widths = results["settings"]["studies"][study][1]
             networks = [network_of(results, study, kind, width) for width in widths]
             sizes = [
@@ -99,7 +101,7 @@ def _rare(results: Results) -> list[str]:
             interval(quarters(results, kind, EQUAL)[-1]),
             interval(of_seeds(results, RARE, kind, "apart, rarest")),
         ]
-        for kind in KINDS
+        for kind in (KINDS if RARE in present(results) else ())
     ]
     of_quarters = ["most frequent quarter", "second", "third", "rarest quarter"]
     return table(["network", *of_quarters, "the same, equally frequent", "distance of rarest outputs"], rows)
@@ -119,7 +121,7 @@ def by_count(results: Results, study: str, kind: str) -> dict[str, Float[np.ndar
 
 def _demonstrated(results: Results) -> list[str]:
     rows: list[list[str]] = []
-    for study in FAMILIES:
+    for study in filter(FAMILIES.__contains__, present(results)):
         rows += [
             [study, kind, *(interval(error) for error in by_count(results, study, kind).values())] for kind in KINDS
         ]
@@ -128,13 +130,13 @@ def _demonstrated(results: Results) -> list[str]:
             [study, f"*{name}*", *(f"{error:.3f}" for error in of_counts.values())]
             for name, of_counts in references.items()
         ]
-    return table(["functions", "network", *by_count(results, "linear", KINDS[0])], rows)
+    return table(["functions", "network", *map(str, (*COUNTS, *UNSEEN_COUNTS))], rows)
 
 
 def _pools(results: Results) -> list[str]:
     rows = [
         [study, kind, interval(of_seeds(results, study, kind, "trained")), interval(errors(results, study, kind))]
-        for study in results["settings"]["studies"]
+        for study in present(results)
         if study.startswith("linear")
         for kind in KINDS
     ]
@@ -149,20 +151,20 @@ def _frozen(results: Results) -> list[str]:
             *(interval(of_seeds(results, study, kind, "frozen", group)) for group in ("none", *GROUPS)),
             f"{results['blind'].get(study, 1.0):.3f}",
         ]
-        for study in results["settings"]["studies"]
+        for study in present(results)
         for kind in KINDS
     ]
     return table(["functions", "network", "none", *GROUPS, "blind to the prompt"], rows)
 
 
 def _spread(results: Results) -> list[str]:
-    symbols = list(network_of(results, RARE, "transformer")["seeds"][0]["spread"])
+    symbols = list(network_of(results, EQUAL, "transformer")["seeds"][0]["spread"])
 
     def row(study: str, kind: str) -> list[str]:
         seeds = [seed["spread"] for seed in network_of(results, study, kind)["seeds"]]
         return [f"{np.mean([of[symbol] for of in seeds]):.2f}" if symbol in seeds[0] else "" for symbol in symbols]
 
-    rows = [[study, kind, *row(study, kind)] for study in results["settings"]["studies"] for kind in KINDS]
+    rows = [[study, kind, *row(study, kind)] for study in present(results) for kind in KINDS]
     return table(["functions", "network", *(f"`{symbol}`" for symbol in symbols)], rows)
 
 
@@ -175,7 +177,7 @@ def _tuned(results: Results) -> list[str]:
         return " / ".join("diverged" if error > DIVERGED else f"{error:.3f}" for error in errors)
 
     rows = []
-    for study in results["settings"]["studies"]:
+    for study in present(results):
         for kind in KINDS:
             network = network_of(results, study, kind)
             norms = "yes" if network["sizes"]["norms"] else "no"
@@ -210,5 +212,6 @@ def tables_of(results: Results) -> str:
     """
     lines = []
     for title, make in SECTIONS.items():
-        lines += [f"### {title}", "", *make(results), ""]
+        head, line, *rows = make(results)
+        lines += [f"### {title}", "", head, line, *rows, ""] if rows else []
     return "\n".join(lines[:-1])

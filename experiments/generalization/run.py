@@ -7,7 +7,7 @@ again.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -129,9 +129,14 @@ Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
 """A name in the journal, and what trains networks, which one program trains for all rates or seeds."""
 
 
-def tuning() -> Iterator[Unit]:
-    """Yield the networks that are trained for choosing rates and norms."""
-    for name, study in STUDIES.items():
+def tuning(names: Iterable[str]) -> Iterator[Unit]:
+    """Yield the networks that are trained for choosing rates and norms.
+
+    Args:
+        names: of the studies.
+    """
+    for name in names:
+        study = STUDIES[name]
         for kind in KINDS:
             for norms in norms_of(kind):
                 sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
@@ -163,20 +168,21 @@ def closest(tuned: dict[str, dict[str, Any]], name: str) -> str:
     return min(errors, key=lambda kind: errors[kind])
 
 
-def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
+def networks(tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[Unit]:
     """Yield the networks that are measured.
 
     Args:
         tuned: the errors of tuning.
+        names: of the studies.
     """
-    for name, study in STUDIES.items():
-        task, widths = study.task, study.widths
+    for name in names:
+        task, widths, _ = study = STUDIES[name]
         for kind in KINDS:
             norms, rate = chosen(tuned, name, kind)
             for width in widths:
                 given = task, sizes_of(task, kind, width, norms), study.budget(), rate, SEEDS, width == widths[-1]
                 yield f"{name}; {kind}; {width}", _trained, given
-    for name in LONGER:
+    for name in filter(LONGER.__contains__, names):
         task, widths, _ = study = STUDIES[name]
         kind = closest(tuned, name)
         norms, rate = chosen(tuned, name, kind)
@@ -222,21 +228,26 @@ def settings() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Train the networks that aren't kept, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "generalization", settings())
-    tuned = run(journal, tuning(), "Tuning")
-    measured = run(journal, networks(tuned), "Networks")
+def kept() -> dict[str, Any]:
+    """Return the stored results, with no networks if they are of other settings."""
+    asked = json.loads(json.dumps(settings()))
+    if RESULTS.exists() and (results := json.loads(RESULTS.read_text(encoding="utf-8")))["settings"] == asked:
+        return results
     blind = {name: study.task.blind() for name, study in STUDIES.items() if isinstance(study.task, Named)}
-    results = {
-        "environment": environment(),
-        "settings": settings(),
-        "tuned": tuned,
-        "blind": blind,
-        "networks": measured,
-    }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    return {"environment": environment(), "settings": asked, "tuned": {}, "blind": blind, "networks": {}}
+
+
+def main() -> None:
+    """Train the networks that aren't kept, first on named functions, store the results, and write the page."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal, results = Journal(WORK / "generalization", settings()), kept()
+    for name, found in (results["tuned"] | results["networks"]).items():
+        journal.once(name, partial(dict, found))
+    for kind in (Named, Demonstrated):
+        names = [name for name, study in STUDIES.items() if isinstance(study.task, kind)]
+        results["tuned"] |= run(journal, tuning(names), f"{kind.__name__} functions: tuning")
+        results["networks"] |= run(journal, networks(results["tuned"], names), f"{kind.__name__} functions")
+        RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     draw_errors(results).savefig(PICTURE, dpi=110)
     write_pages()
 

@@ -1,13 +1,13 @@
 """The verdicts on the predictions of docs/generalization.md, by the bounds that it states beforehand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, students_mean
-from experiments.generalization.networks import FIXED, MOVING, WHOLE
+from experiments.generalization.networks import FIXED, KINDS, MOVING, WHOLE
 from experiments.generalization.tasks import FAMILIES, Named
 from experiments.pages import table
 
@@ -40,6 +40,19 @@ class Case(NamedTuple):
             for bound in (self.low, self.high)
         )
         return Estimate(*np.exp([low.value, low.low, high.high]).tolist())
+
+
+def present(results: Results) -> list[str]:
+    """Return the names of the studies of which all networks are trained.
+
+    Args:
+        results: what was kept.
+    """
+    return [
+        study
+        for study, (_, widths, *_) in results["settings"]["studies"].items()
+        if all(f"{study}; {kind}; {width}" in results["networks"] for kind in KINDS for width in widths)
+    ]
 
 
 def network_of(results: Results, study: str, kind: str, width: int | None = None) -> dict[str, Any]:
@@ -258,24 +271,34 @@ def _most(cases: Sequence[Case]) -> str:
     return f"{case.name}: {case.ratio().written(2)}"
 
 
+MISSING = "not run yet"
+
+
 def verdicts(results: Results) -> list[str]:
     """Return the table of verdicts, each with the case that is worst for the prediction.
 
     Args:
         results: what was kept.
     """
-    rows = []
-    for title, cases_of in {"Many": many, "Rare": rare, "New": new}.items():
+    rows, there = [], {*present(results), *results["networks"]}
+    large: dict[str, tuple[Callable[..., list[Case]], Iterable[str]]] = {
+        "Many": (many, MANY),
+        "Rare": (rare, (RARE, EQUAL)),
+        "New": (new, FAMILIES),
+    }
+    for title, (cases_of, needed) in large.items():
         for mover in MOVING:
             for group, rivals in GROUPS.items():
-                cases = cases_of(results, mover, rivals)
-                rows.append([title, mover, group, verdict(cases), _least(cases)])
-    small = {
-        "Longer": (longer, "itself after 16", 1.0),
-        "More training (the opposite view)": (more_training, "the closest, four times as long", REFUTED),
+                cases = cases_of(results, mover, rivals) if there.issuperset(needed) else []
+                rows.append([title, mover, group, *([verdict(cases), _least(cases)] if cases else [MISSING, ""])])
+    trained = [f"{study}; longer" for study in results["settings"]["longer"]]
+    small: dict[str, tuple[Callable[..., list[Case]], Iterable[str], str, float]] = {
+        "Longer": (longer, FAMILIES, "itself after 16", 1.0),
+        "More training (the opposite view)": (more_training, trained, "the closest, four times as long", REFUTED),
     }
-    for title, (cases_of_mover, rival, bound) in small.items():
+    for title, (cases_of, needed, rival, bound) in small.items():
         for mover in MOVING:
-            cases = cases_of_mover(results, mover)
-            rows.append([title, mover, rival, verdict_of_small(cases, bound), _most(cases)])
+            cases = cases_of(results, mover) if there.issuperset(needed) else []
+            said = [verdict_of_small(cases, bound), _most(cases)] if cases else [MISSING, ""]
+            rows.append([title, mover, rival, *said])
     return table(["prediction", "network that moves", "against", "verdict", "worst case for it"], rows)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
+from experiments.generalization.networks import MOVING
 from experiments.pictures.numbers import FRACTIONS, PARAMETERS, TASKS, Numbers
 
 OURS, OTHER, PALE = "#b2182b", "#4d4d4d", "#92c5de"
@@ -117,6 +118,22 @@ def draw_approximation(numbers: Numbers) -> Figure:
         _errors(axes, of_task)
         axes.set_title(task)
         axes.set_xlabel("error (root mean square)")
+    return figure
+
+
+@styled
+def draw_generalization(numbers: Numbers) -> Figure:
+    """Draw the error of every network on functions that prompts name, and on those that they demonstrate.
+
+    Args:
+        numbers: by study, the networks' estimates.
+    """
+    figure = Figure(figsize=(1.5 + 2 * len(numbers), 2.9))
+    for axes, (study, networks) in zip(figure.subplots(1, len(numbers), sharey=True), numbers.items(), strict=True):
+        _dots(axes, networks, {kind: OURS if kind in MOVING else OTHER for kind in networks})
+        axes.set_title(study)
+        axes.set_xscale("log")
+    figure.supxlabel("error (root mean square)", fontsize="medium")
     return figure
 
 

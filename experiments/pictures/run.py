@@ -32,6 +32,7 @@ class Picture(NamedTuple):
 PICTURES = {
     "papers": Picture(numbers.papers, draw.draw_papers),
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
+    "generalization": Picture(numbers.generalization, draw.draw_generalization),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
     "pruning": Picture(numbers.pruning, draw.draw_pruning),
     "lora": Picture(numbers.lora, draw.draw_lora),

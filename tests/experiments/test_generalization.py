@@ -297,14 +297,14 @@ def test_networks_are_tuned_trained_and_measured(monkeypatch):
         "BATCH": 4,
     }.items():
         monkeypatch.setattr(run, name, value)
-    tuned = run.run(Journal(None, {}), run.tuning(), "Tuning")
+    tuned = run.run(Journal(None, {}), run.tuning(studies), "Tuning")
     for study in studies:
         for kind in kinds:
             norms, rate = run.chosen(tuned, study, kind)
             assert tuned[f"{study}; {kind}; {norms}"][str(rate)] == min(
                 number for norms in (False, True) for number in tuned[f"{study}; {kind}; {norms}"].values()
             )
-    networks = run.run(Journal(None, {}), run.networks(tuned), "Networks")
+    networks = run.run(Journal(None, {}), run.networks(tuned, list(studies)), "Networks")
     assert list(networks) == [f"{study}; {kind}; 8" for study in studies for kind in kinds]
     for network in networks.values():
         assert len({seed["error"] for seed in network["seeds"]}) == run.SEEDS
@@ -359,3 +359,31 @@ def test_page_says_what_invented_results_decide(better, expected):
     assert fields[f"Verdicts / {training} / verdict"] == ("open" if better == 1.0 else "refuted")
     titles = [axis.get_title() for axis in draw_errors(results).axes]
     assert titles[:2] == ["Functions that a prompt names", "16 functions, frequent and rare"] and len(titles) == 6
+
+
+def test_what_has_not_run_is_said_and_decides_nothing():
+    results = invented(3.0)
+    results["networks"] = {name: of for name, of in results["networks"].items() if "functions" in name}
+    del results["networks"]["256 functions; mean; 8"]
+    fields = run.fields(results)
+    verdicts = {name: field for name, field in fields.items() if name.startswith("Verdicts") and "/ verdict" in name}
+    for name, field in verdicts.items():
+        assert (field == "not run yet") == ("Rare" not in name), name
+    assert "Named functions / 64 functions, transformer / error" in fields
+    assert "Named functions / 256 functions, transformer / error" not in fields
+    results = invented(3.0)
+    results["networks"] = {name: of for name, of in results["networks"].items() if "functions" in name}
+    assert [axis.get_title() for axis in draw_errors(results).axes] == [
+        "Functions that a prompt names",
+        "16 functions, frequent and rare",
+    ]
+
+
+def test_kept_networks_are_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results.json")
+    assert run.kept()["networks"] == {}
+    results = run.kept() | {"networks": {"a": {"error": 1.0}}}
+    run.RESULTS.write_text(json.dumps(results))
+    assert run.kept() == results
+    monkeypatch.setattr(run, "BATCH", 1)
+    assert run.kept()["networks"] == {}

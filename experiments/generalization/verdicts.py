@@ -286,19 +286,19 @@ def verdicts(results: Results) -> list[str]:
         "Rare": (rare, (RARE, EQUAL)),
         "New": (new, FAMILIES),
     }
-    for title, (cases_of, needed) in large.items():
+    for title, (cases_of, studies) in large.items():
         for mover in MOVING:
             for group, rivals in GROUPS.items():
-                cases = cases_of(results, mover, rivals) if there.issuperset(needed) else []
+                cases = cases_of(results, mover, rivals) if there.issuperset(studies) else []
                 rows.append([title, mover, group, *([verdict(cases), _least(cases)] if cases else [MISSING, ""])])
     trained = [f"{study}; longer" for study in results["settings"]["longer"]]
     small: dict[str, tuple[Callable[..., list[Case]], Iterable[str], str, float]] = {
         "Longer": (longer, FAMILIES, "itself after 16", 1.0),
         "More training (the opposite view)": (more_training, trained, "the closest, four times as long", REFUTED),
     }
-    for title, (cases_of, needed, rival, bound) in small.items():
+    for title, (cases_of, studies, rival, bound) in small.items():
         for mover in MOVING:
-            cases = cases_of(results, mover) if there.issuperset(needed) else []
+            cases = cases_of(results, mover) if there.issuperset(studies) else []
             said = [verdict_of_small(cases, bound), _most(cases)] if cases else [MISSING, ""]
             rows.append([title, mover, rival, *said])
     return table(["prediction", "network that moves", "against", "verdict", "worst case for it"], rows)

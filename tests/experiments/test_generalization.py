@@ -259,13 +259,12 @@ def test_training_learns():
     assert max(errors[:2]) < 0.8 * error(0 * examples.targets, examples) < errors[2]
 
 
-def test_one_step_of_training_is_that_of_adam_by_hand():
-    """Adam's first step moves every parameter by the rate, against the sign of its gradient."""
+def test_two_steps_of_training_are_those_of_adam_by_hand():
+    """The rate is zero in the first step and highest in the second, so both gradients are taken at the same weights."""
     sizes, budget, rate = Sizes(kind="mean", norms=False, layers=2, features=4, neurons=4), Budget(2, 8), 1e-2
     (trained,) = each(train(sizes, LINEAR, budget, KEY[None], jnp.array([rate])))
     weights_key, examples_key = jax.random.split(KEY)
     before = drawn(sizes, LINEAR, weights_key)
-    # The rate rises from zero in the first step.
     examples = [LINEAR.draw(jax.random.fold_in(examples_key, i), budget.batch) for i in range(2)]
     gradients = [
         jax.grad(lambda network, of=of: ((outputs(network, of) - of.targets) ** 2).mean())(before) for of in examples

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends circuits edges faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends circuits edges faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -89,7 +89,7 @@ ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are 
 	$(BIN)/python -m experiments.ground_truth.run
 
 # The papers' claims, measured: each writes docs/, goes on where it was stopped, and takes up to some hours.
-EXPERIMENTS := approximation attends circuits edges faithfulness generalization heads images in_context long_context lora masks pruning rivals
+EXPERIMENTS := approximation attends circuits edges faithfulness generalization heads images in_context long_context lora masks pruning refined rivals
 $(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m experiments.$@.run
 

@@ -40,7 +40,7 @@ def _output(result: "Study", mean: bool, size: float | None, model: str | None) 
     for name in names:
         for kind, circuit in result.circuits[name].items():
             yield ""
-            title = f"{name}, {kind}: the circuit of {circuit.method}"
+            title = f"{name}, {kind}: the circuit of {circuit.method}" + ", refined" * bool(circuit.refinement)
             yield circuit_table.render_circuit(title, circuit, result.tokens[name])
             example = result.drawn[name].cases[0]
             yield from map(Text, circuit_table.circuit_lines(circuit, example, size is not None))
@@ -77,6 +77,14 @@ def circuit(
             " effect."
         ),
     ] = None,
+    refine: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Steps, such as 20, in which the listed circuit is optimised on the metric with half of the prompts;"
+            " the others measure it.",
+        ),
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing prompts.")] = 0,
     work: Annotated[
         Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
@@ -113,6 +121,7 @@ def circuit(
             seed=seed,
             mean=mean,
             size=size,
+            steps=refine,
             work=work,
             progress=partial(progress_bar, unit="methods on prompts"),
         )

@@ -94,6 +94,7 @@ class Study(NamedTuple):
             "kept": circuit.kept,
             "removed": circuit.removed,
             "units": units,
+            "refinement": circuit.refinement,
         }
 
 
@@ -136,6 +137,7 @@ def study(
     seed: int = 0,
     mean: bool = False,
     size: float | None = None,
+    steps: int = 0,
     work: Path | None = None,
 ) -> Study:
     """Evaluate the circuits of several methods on prompts that a model answers correctly.
@@ -152,6 +154,8 @@ def study(
         mean: whether units are replaced by the mean of their values over all corrupted texts.
         size: the size of the circuits of `Study.circuits`, one of `FRACTIONS`; if absent the smallest one that keeps
             half of the effect.
+        steps: the number of steps in which the ranking of these circuits is optimised on the metric, with half of the
+            prompts; the others measure it.
         work: a file for finished results, from which an interrupted run resumes.
 
     Raises:
@@ -169,7 +173,9 @@ def study(
     curves, circuits = {}, {}
     for task, of_task in drawn.items():
         with progress(task) as report:
-            curves[task], circuits[task] = _measured(model, of_task.prompts, chosen, units, mean, size, journal, report)
+            curves[task], circuits[task] = _measured(
+                model, of_task.prompts, chosen, units, mean, size, steps, journal, report
+            )
     return Study(drawn, tokens, curves, circuits)
 
 
@@ -180,6 +186,7 @@ def _measured(
     units: Sequence[str],
     mean: bool,
     size: float | None,
+    steps: int,
     journal: Journal,
     report: Callable[[int, int], None],
 ) -> tuple[dict[str, dict[str, Curve]], dict[str, TaskCircuit]]:
@@ -193,6 +200,6 @@ def _measured(
     for method, scorer in methods.items():
         # The first method may not score every kind of units.
         if kinds := tuple(kind for kind, of_methods in curves.items() if next(iter(of_methods)) == method):
-            circuits |= task_circuits(model, prompts, method, scorer, kinds, size=size, **options)
+            circuits |= task_circuits(model, prompts, method, scorer, kinds, size=size, steps=steps, **options)
     report(count * (len(methods) + 1), count * (len(methods) + 1))
     return curves, {kind: circuits[kind] for kind in curves}

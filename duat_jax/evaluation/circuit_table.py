@@ -7,7 +7,7 @@ import numpy as np
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, number, token_label
-from duat_jax.evaluation.circuit_curve import FRACTIONS
+from duat_jax.evaluation.circuit_curve import FRACTIONS, faithfulness
 from duat_jax.evaluation.circuits import UNITS
 from duat_jax.evaluation.comparison import Row
 from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
@@ -106,11 +106,23 @@ def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str
     i, size, count = FRACTIONS.index(circuit.size), circuit.size, int(circuit.circuit.sum())
     left_out = count - len(_listed(circuit))
     rule = "as asked for" if chosen else RULE
+    whose, before, prompts = (
+        f"whose scores by {circuit.method} are largest in absolute value, as means over prompts",
+        "",
+        "",
+    )
+    if refinement := circuit.refinement:
+        whose = (
+            f"that rank highest: the ranking by {circuit.method} on {refinement.prompts} prompts was optimised on the"
+            f" metric, with the same prompts, in {refinement.steps} steps"
+        )
+        prompts = f" on the other {len(circuit.curve.clean)} prompts"
+        before = f", before the optimisation {faithfulness(refinement.before, refinement.before.kept)[i]:.2f}"
     lines = [
-        f"One circuit for all prompts: of {circuit.scores.size:,} units the {count:,} whose scores by {circuit.method}"
-        f" are largest in absolute value, as means over prompts. Size: {size:.1%}, {rule}.",
-        f"The model was run again: with only this circuit computed it keeps {circuit.kept[i]:.2f} of the effect, with"
-        f" only this circuit corrupted {circuit.removed[i]:.2f}.",
+        f"One circuit for all prompts: of {circuit.scores.size:,} units the {count:,} {whose}."
+        f" Size: {size:.1%}, {rule}.",
+        f"The model was run again{prompts}: with only this circuit computed it keeps {circuit.kept[i]:.2f} of the"
+        f" effect{before}, with only this circuit corrupted {circuit.removed[i]:.2f}.",
         f"The example is {example.clean!r}, answered by {example.right!r}; the corrupted text by {example.wrong!r}.",
     ]
     if left_out:

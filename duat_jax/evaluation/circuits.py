@@ -124,9 +124,6 @@ def run(
 ) -> Float[Array, "runs"]:
     """Return the logit difference between right and wrong answer on the clean text with some units replaced.
 
-    Live units are computed from the preceding values, like everything else: embeddings are the clean text's,
-    and attention patterns are computed anew.
-
     Args:
         model: the model.
         prompt: one prompt.
@@ -134,13 +131,31 @@ def run(
         live: true for live units in each run: `[runs, layers, tokens, *unit]`, or an array that broadcasts to it.
         corrupted: the values of all other units, `[layers, tokens, *unit]`.
     """
+    return jax.vmap(lambda live: run_masked(model, prompt, units, live.astype(corrupted.dtype), corrupted))(live)
+
+
+def run_masked(
+    model: Transformer,
+    prompt: Prompt,
+    units: Units,
+    mask: Float[Array, "layers ..."],
+    corrupted: Float[Array, "layers tokens *unit"],
+) -> Float[Array, ""]:
+    """Return the logit difference between right and wrong answer on the clean text, units set to `c + M (h − c)`.
+
+    `h` is computed from the preceding values, like everything else: embeddings are the clean text's, and attention
+    patterns are computed anew.
+
+    Args:
+        model: the model.
+        prompt: one prompt.
+        units: the kind of units.
+        mask: `M`, 1 for live units: `[layers, tokens, *unit]`, or an array that broadcasts to it.
+        corrupted: `c`, the values of units that aren't live, `[layers, tokens, *unit]`.
+    """
     sites = list(_sites(model, prompt.clean, units))
-
-    def run_live(live: Array) -> Array:
-        edits = {site: Edit(live[i], jnp.where(live[i], 0, corrupted[i])) for i, site in enumerate(sites)}
-        return edit(lambda x: logit_difference(model, x, prompt.right, prompt.wrong), edits)(model.embed(prompt.clean))
-
-    return jax.vmap(run_live)(live)
+    edits = {site: Edit(mask[i], (1 - mask[i]) * corrupted[i]) for i, site in enumerate(sites)}
+    return edit(lambda x: logit_difference(model, x, prompt.right, prompt.wrong), edits)(model.embed(prompt.clean))
 
 
 def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions layers ..."]:
@@ -240,7 +255,7 @@ def batches(prompts: Prompt, mean: bool) -> list[Batch]:
     for first in range(0, count, AT_ONCE):
         new = min(AT_ONCE, count - first)
         rows = np.arange(first, first + min(AT_ONCE, count)) % count
-        some = jax.tree.map(lambda leaf, rows=rows: leaf[rows], prompts)
+        some = row(prompts, rows)
         name = f"prompts {first} to {first + new - 1}, {fingerprint(prompts if mean else some)[:16]}"
         found.append(Batch(some, new, name))
     return found

@@ -56,8 +56,24 @@ class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
     score: float
 
 
-class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """One circuit for all prompts of a task: the units with the largest absolute mean scores.
+class RefinementRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """What a circuit was optimised on, and the circuit by scores before that.
+
+    Args:
+        steps: the number of steps.
+        prompts: how many prompts scored the units and were optimised on; all others measure the circuits.
+        kept: the share of the effect with the circuit by scores kept, at each of `fractions`.
+        removed: the same with this circuit removed.
+    """
+
+    steps: int
+    prompts: int
+    kept: list[float]
+    removed: list[float]
+
+
+class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One circuit for all prompts of a task: the units with the largest absolute mean scores, or a refined ranking.
 
     Args:
         method: the method that scored them.
@@ -65,7 +81,8 @@ class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True):
         scored: the number of all units.
         kept: the share of the effect with this circuit kept, at each of `fractions`, the model run again.
         removed: the same with this circuit removed.
-        units: its units, those with the largest absolute scores first.
+        units: its units, those that rank highest first.
+        refinement: of a refined ranking: how, and the circuit before.
     """
 
     method: str
@@ -74,6 +91,7 @@ class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True):
     kept: list[float]
     removed: list[float]
     units: list[UnitRecord]
+    refinement: RefinementRecord | None = None
 
 
 class TaskRecord(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,12 +1,13 @@
 """The circuit of a task: the units with the largest mean scores over its prompts, measured on all of them."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import BadText
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
@@ -23,8 +24,10 @@ from duat_jax.evaluation.circuits import (
     top,
 )
 from duat_jax.evaluation.journal import Journal, fingerprint
+from duat_jax.evaluation.refined_ranking import refine
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences
+from duat_jax.json_record import plain
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 
@@ -52,8 +55,29 @@ class Unit(NamedTuple):
     inside: bool
 
 
+class Refinement(NamedTuple):
+    """What an optimisation on the metric made of the ranking by scores.
+
+    Args:
+        ranking: a number of each unit, above zero, the largest for what belongs to the smallest circuits.
+        steps: the number of steps.
+        prompts: how many prompts the units were scored and the ranking optimised on; all others measure the circuits.
+        before: the curve of the ranking by scores.
+    """
+
+    ranking: Float[np.ndarray, "layers positions *units"]
+    steps: int
+    prompts: int
+    before: Curve
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of `RefinementRecord`."""
+        shares = {name: faithfulness(self.before, getattr(self.before, name)) for name in ("kept", "removed")}
+        return plain({"steps": self.steps, "prompts": self.prompts, **shares})
+
+
 class TaskCircuit(NamedTuple):
-    """One circuit for all prompts of a task: the units with the largest absolute mean scores.
+    """One circuit for all prompts of a task: the units with the largest absolute mean scores, or a refined ranking.
 
     Args:
         kind: the kind of units, a name in `UNITS`.
@@ -61,6 +85,7 @@ class TaskCircuit(NamedTuple):
         scores: the mean score of each unit over prompts, with axes of size 1 where a kind has none.
         curve: logit differences of each prompt with this circuit kept and removed, for each of `FRACTIONS`.
         size: the chosen size, one of `FRACTIONS`.
+        refinement: what ranks units in the place of the scores, if the ranking was optimised on the metric.
     """
 
     kind: str
@@ -68,11 +93,17 @@ class TaskCircuit(NamedTuple):
     scores: Float[np.ndarray, "layers positions *units"]
     curve: Curve
     size: float
+    refinement: Refinement | None = None
+
+    @property
+    def ranking(self) -> Float[np.ndarray, "layers positions *units"]:
+        """The number of each unit whose absolute value ranks it."""
+        return self.scores if self.refinement is None else self.refinement.ranking
 
     @property
     def circuit(self) -> Bool[np.ndarray, "layers positions *units"]:
         """Which units are in the circuit of the chosen size."""
-        return top(self.scores)[FRACTIONS.index(self.size)]
+        return top(self.ranking)[FRACTIONS.index(self.size)]
 
     @property
     def kept(self) -> Float[np.ndarray, "fractions"]:
@@ -85,13 +116,13 @@ class TaskCircuit(NamedTuple):
         return faithfulness(self.curve, self.curve.removed)
 
     def units(self, *, every: bool = False) -> Iterator[Unit]:
-        """Yield the units of the circuit, those with the largest absolute scores first.
+        """Yield the units of the circuit, those that rank highest first.
 
         Args:
             every: whether to go on with the units that aren't in the circuit.
         """
         kind, circuit = UNITS[self.kind], self.circuit
-        for place in np.argsort(-np.abs(self.scores), axis=None, kind="stable")[: None if every else circuit.sum()]:
+        for place in np.argsort(-np.abs(self.ranking), axis=None, kind="stable")[: None if every else circuit.sum()]:
             index = np.unravel_index(place, self.scores.shape)
             layer, position, unit = map(int, index[:3])
             inside = bool(circuit[index])
@@ -133,11 +164,13 @@ def task_circuits(
     *,
     mean: bool = False,
     size: float | None = None,
+    steps: int = 0,
     journal: Journal | None = None,
 ) -> dict[str, TaskCircuit]:
     """Find one circuit for all prompts, for each kind of units, and evaluate it at every size.
 
-    `c_u = mean_p s_u(p)`; the circuit of size `k` has the units with the largest `|c_u|`.
+    `c_u = mean_p s_u(p)`; the circuit of size `k` has the units with the largest `|c_u|`.  With `steps`, the first half
+    of the prompts scores the units and refines the ranking (`refined_ranking.refine`), and the other half is measured.
 
     Args:
         model: a language model.
@@ -147,6 +180,7 @@ def task_circuits(
         units: names in `UNITS`.
         mean: as in `measure`.
         size: the size of the listed circuit; as `RULE` says if absent.
+        steps: the number of steps in which the ranking is optimised on the metric.
         journal: stores finished results.
 
     Raises:
@@ -156,33 +190,58 @@ def task_circuits(
     if problems := check_size(size):
         raise BadText("; ".join(problems))
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
-    clean, corrupted = on_host(differences(model, prompts))
-    parts, values_of = batches(prompts, mean), corrupted_values(model, prompts, kinds, mean)
+    values_of = corrupted_values(model, prompts, kinds, mean)
+    half = len(prompts.clean) // 2
+    scored, measured = (row(prompts, slice(half)), row(prompts, slice(half, None))) if steps else (prompts, prompts)
     name = f"{method}, one circuit of {', '.join(units)} for all prompts, {fingerprint(prompts)[:16]}"
-    means = partial(_mean_scores, model, parts, scorer, tuple(kinds.values()))
+    name += f", refined in {steps} steps" * bool(steps)
+    means = partial(_mean_scores, model, batches(scored, mean), scorer, tuple(kinds.values()))
     scores = dict(zip(units, map(_unpacked, journal.once(f"{name}, scores", means)), strict=True))
-    live = {kind: kept_and_removed(of_kind, method) for kind, of_kind in scores.items()}
-    runs_of: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+    curves_of = partial(_curves, model, measured, batches(measured, mean), values_of, journal)
+    curves = curves_of({kind: kept_and_removed(of_kind, method) for kind, of_kind in scores.items()}, name)
+    refinements: dict[str, Refinement] = {}
+    if steps:
+
+        def refined(kind: str) -> dict[str, Any]:
+            replaced = jnp.stack([values_of(ids)[kind] for ids in scored.corrupted])
+            return _packed(refine(model, scored, kinds[kind], scores[kind], replaced, steps))
+
+        rankings = {kind: _unpacked(journal.once(f"{name}, {kind}", partial(refined, kind))) for kind in units}
+        refinements = {kind: Refinement(rankings[kind], steps, half, curves[kind]) for kind in units}
+        curves = curves_of({kind: kept_and_removed(of, method) for kind, of in rankings.items()}, f"{name}, after")
+    found = {}
+    for kind, curve in curves.items():
+        chosen = chosen_size(faithfulness(curve, curve.kept)) if size is None else size
+        found[kind] = TaskCircuit(kind, method, scores[kind], curve, chosen, refinements.get(kind))
+    return found
+
+
+def _curves(
+    model: Transformer,
+    prompts: Prompt,
+    parts: list[Batch],
+    values_of: Callable[[Array], dict[str, Array]],
+    journal: Journal,
+    live: dict[str, Bool[Array, "runs layers ..."]],
+    name: str,
+) -> dict[str, Curve]:
+    """Return for each kind of units the curve of circuits that are the same for all prompts."""
 
     def runs(batch: Batch) -> dict[str, list[list[float]]]:
-        found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+        found: dict[str, list[list[float]]] = {kind: [] for kind in live}
         for i in range(batch.new):
             prompt = row(batch.prompts, i)
             replaced = values_of(prompt.corrupted)
-            for kind, units_of in kinds.items():
-                found[kind].append(on_host(run(model, prompt, units_of, live[kind], replaced[kind])).tolist())
+            for kind, of_kind in live.items():
+                found[kind].append(on_host(run(model, prompt, UNITS[kind], of_kind, replaced[kind])).tolist())
         return found
 
+    measured: dict[str, list[list[float]]] = {kind: [] for kind in live}
     for batch in parts:
         for kind, of_kind in journal.once(f"{name}, {batch.name}", partial(runs, batch)).items():
-            runs_of[kind] += of_kind
-    found = {}
-    for kind in kinds:
-        measured = np.array(runs_of[kind], np.float64)
-        curve = Curve(np.asarray(clean, np.float64), np.asarray(corrupted, np.float64), *np.split(measured, 2, 1))
-        chosen = chosen_size(faithfulness(curve, curve.kept)) if size is None else size
-        found[kind] = TaskCircuit(kind, method, scores[kind], curve, chosen)
-    return found
+            measured[kind] += of_kind
+    clean, corrupted = (np.asarray(each, np.float64) for each in on_host(differences(model, prompts)))
+    return {kind: Curve(clean, corrupted, *np.split(np.array(of, np.float64), 2, 1)) for kind, of in measured.items()}
 
 
 def _mean_scores(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
 from duat_jax.errors import DuatError
 from duat_jax.inputs.model_inputs import Inputs
@@ -132,12 +132,12 @@ def require_spread(model: Any, sharding: NamedSharding) -> None:
         raise DuatError("; ".join(problems))
 
 
-def row(tree: Any, index: int) -> Any:
-    """Return one row of every array of a tree.
+def row(tree: Any, index: int | slice | Int[np.ndarray, "rows"]) -> Any:
+    """Return one row of every array of a tree, or some of the rows.
 
     Args:
         tree: arrays of as many rows.
-        index: the row.
+        index: the row, or the rows.
     """
     return jax.tree.map(lambda leaf: leaf[index], tree)
 

@@ -94,7 +94,11 @@ def test_with_no_stream_live_it_reads_the_corrupted_text(model):
 
 @jax.jit
 def by_hand(model, prompt, live_heads, live_neurons):
-    """The forward pass written out, parts that aren't live taken from the corrupted text's own pass."""
+    """The forward pass written out, parts that aren't live taken from the corrupted text's own pass.
+
+    Between 0 and 1, so much of a part is live.
+    """
+    live_heads, live_neurons = (live.astype(jnp.float64) for live in (live_heads, live_neurons))
 
     def passed(ids, heads, neurons):
         x, seen = model.embed(ids), []
@@ -106,10 +110,10 @@ def by_hand(model, prompt, live_heads, live_neurons):
             scores = jnp.einsum("qhd,khd->hqk", q, k) * attention.scale
             pattern = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((TOKENS, TOKENS), bool)), scores, -jnp.inf))
             mixed = jnp.einsum("hqk,khd->qhd", pattern, v)
-            mixed = mixed if heads is None else jnp.where(live_heads[i], mixed, heads[i])
+            mixed = mixed if heads is None else live_heads[i] * mixed + (1 - live_heads[i]) * heads[i]
             x = x + attention.output(mixed.reshape(TOKENS, -1))
             active = jax.nn.gelu(mlp.input(block.norm_2(x)), approximate=False)
-            active = active if neurons is None else jnp.where(live_neurons[i], active, neurons[i])
+            active = active if neurons is None else live_neurons[i] * active + (1 - live_neurons[i]) * neurons[i]
             x = x + mlp.output(active)
             seen.append((mixed, active))
         return x, seen

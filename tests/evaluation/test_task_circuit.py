@@ -221,7 +221,7 @@ def test_the_command_killed_goes_on_and_its_next_command_runs(tmp_path, monkeypa
 
     monkeypatch.setattr(Journal, "once", dies)
     killed = command(*ASKED, *ALSO, "--work", work, *files("killed"))
-    assert killed.exit_code == INTERRUPTED and f"kept in {work}: the same command goes on" in killed.stderr
+    assert killed.exit_code == INTERRUPTED and f"kept in {work}: the same command continues" in killed.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"work"}
     monkeypatch.setattr(Journal, "once", once)
     kept = work.read_bytes()

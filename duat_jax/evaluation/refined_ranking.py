@@ -1,0 +1,118 @@
+"""A ranking of units that is optimised on the metric: circuits are run, and the ranking follows their gradient."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from duat_jax.evaluation.circuit_curve import FRACTIONS
+from duat_jax.evaluation.circuits import AT_ONCE, Units, run_masked
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import Prompt, differences
+from duat_jax.models.transformer import Transformer
+from duat_jax.processes import on_host
+
+RATE = 3.0
+"""By how much the logarithm of the rank of the unit with the largest gradient changes in a step."""
+
+
+def by_rank(scores: Float[np.ndarray, "layers positions *units"]) -> Float[np.ndarray, "layers positions *units"]:
+    """Return the numbers `−log rank_u` of units, the one with the largest absolute score first.
+
+    Args:
+        scores: the score of each unit.
+    """
+    ranks = np.empty(scores.size)
+    ranks[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size) + 1
+    return -np.log(ranks).reshape(scores.shape)
+
+
+def refine(
+    model: Transformer,
+    prompts: Prompt,
+    units: Units,
+    scores: Float[np.ndarray, "layers positions *units"],
+    replaced: Float[Array, "prompts layers tokens *unit"],
+    steps: int,
+    *,
+    seed: int = 0,
+) -> Float[np.ndarray, "layers positions *units"]:
+    """Return a ranking of units whose circuits come closer to the model, step by step, than those of the scores.
+
+    Unit `u` begins with `a_u = −log rank_u`, and the circuit of size `k` has the units with `a_u ≥ a(k)`, the `k`-th
+    largest. Each step moves `a` against the gradient of `draw_gradient`: the unit with the largest one by `RATE`, all
+    others in proportion.
+
+    Args:
+        model: a language model.
+        prompts: prompts with the same number of tokens.
+        units: the kind of units.
+        scores: the score of each unit.
+        replaced: the values of units that aren't in a circuit, on each prompt.
+        steps: the number of steps.
+        seed: of the draws.
+
+    Returns:
+        Numbers from 1 on, the largest for the units of the smallest circuits.
+    """
+    random = np.random.default_rng(seed)
+    ranking = jnp.asarray(by_rank(scores), replaced.dtype)
+    for _ in range(steps):
+        gradient = draw_gradient(model, prompts, units, ranking, replaced, random)
+        largest = jnp.abs(gradient).max()
+        ranking = ranking - RATE * gradient / jnp.where(largest == 0, 1, largest)
+    return on_host(ranking - ranking.min() + 1)
+
+
+def draw_gradient(
+    model: Transformer,
+    prompts: Prompt,
+    units: Units,
+    ranking: Float[Array, "layers positions *units"],
+    replaced: Float[Array, "prompts layers tokens *unit"],
+    random: np.random.Generator,
+) -> Float[Array, "layers positions *units"]:
+    """Draw circuits, and return the gradient of `mean (m_clean − m(M))²` over them in the ranking `a`.
+
+    `AT_ONCE` prompts are drawn, and for each a size, evenly in its logarithm. Of the circuit `M_u = [a_u ≥ a(k)]` the
+    gradient is taken as if it were `sigmoid(a_u − a(k))`, with `a(k)` held.
+
+    Args:
+        model: a language model.
+        prompts: prompts with the same number of tokens.
+        units: the kind of units.
+        ranking: `a`, the number of each unit.
+        replaced: the values of units that aren't in a circuit, on each prompt.
+        random: the source of the draws.
+
+    Source: Bengio et al., "Estimating or Propagating Gradients Through Stochastic Neurons", 2013 (straight-through).
+    """
+    chosen = random.integers(len(prompts.clean), size=AT_ONCE)
+    sizes = np.exp(random.uniform(np.log(FRACTIONS[0]), np.log(FRACTIONS[-1]), size=AT_ONCE))
+    counts = np.maximum(1, np.rint(sizes * ranking.size)).astype(np.int32)
+    return _gradient(model, *row((prompts, replaced), chosen), units, ranking, counts)
+
+
+@partial(jax.jit, static_argnames="units")
+def _gradient(
+    model: Transformer,
+    prompts: Prompt,
+    replaced: Float[Array, "prompts layers tokens *unit"],
+    units: Units,
+    ranking: Float[Array, "layers positions *units"],
+    counts: Int[Array, "prompts"],
+) -> Float[Array, "layers positions *units"]:
+    clean, _ = differences(model, prompts)
+    smallest = jnp.sort(ranking, axis=None)[-counts]
+
+    def distance(ranking: Array) -> Array:
+        def found(prompt: Prompt, replaced: Array, smallest: Array) -> Array:
+            soft = jax.nn.sigmoid(ranking - smallest)
+            mask = soft + jax.lax.stop_gradient((ranking >= smallest).astype(soft.dtype) - soft)
+            return run_masked(model, prompt, units, mask, replaced)
+
+        return ((clean - jax.vmap(found)(prompts, replaced, smallest)) ** 2).mean()
+
+    return jax.grad(distance)(ranking)

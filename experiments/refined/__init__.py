@@ -1,0 +1,1 @@
+"""The study of circuits that are optimised on the metric."""

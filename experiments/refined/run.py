@@ -1,0 +1,306 @@
+"""Question: does a circuit that is optimised on the metric keep more on prompts that it wasn't optimised on?
+
+Run `make refined`; it writes experiments/results/refined.json and the tables in docs/circuits.md, whose section on
+optimised circuits states beforehand what decides.  A task that a killed run has finished isn't run again.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
+from duat_jax.evaluation.circuits import METHODS, UNITS, batches, run, scores_of, top, values
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.refined_ranking import RATE, by_rank, draw_gradient, refine
+from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import Prompt, differences, draw
+from experiments import smollm2
+from experiments.environment import environment
+from experiments.masks.run import STATISTICS
+from experiments.pages import Fields, cells, table, write_pages
+
+RESULTS, WORK = Path("experiments/results/refined.json"), Path("experiments/results/work")
+TASKS = (
+    *("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour"),
+    *("indirect object", "language", "greater than", "pronoun"),
+)
+"""The tasks that the rule of the steps wasn't chosen on."""
+OPTIMISED, MEASURED, SEED = 32, 16, 4
+"""The number of prompts that score and optimise, and of the others; the seed of their draw."""
+STEPS, MANY = 20, 60
+SECANT, FIRST, SECOND = "secant", f"secant, {STEPS} steps", f"secant, {STEPS} steps, other draws"
+ONE_STEP, LONGER, FROM_RANDOM = f"secant, {STEPS} steps in one", f"secant, {MANY} steps", f"random, {MANY} steps"
+SCORES = SECANT, "secant over masks, twice", "integrated gradients over masks, 10 steps"
+PASSES = dict(zip(SCORES, (4, 8, 31), strict=True))
+"""The cost of scores by counting, in forward passes a prompt; a gradient's way back is two."""
+SIGNED = "secant, signed"
+RIVALS = (*SCORES, ONE_STEP)
+"""What the refined ranking is compared with."""
+OWN, OTHER, MEANS, REMOVED, SAME = "own text", "another's text", "means", "removed", "same prompts"
+EVERYWHERE = (*SCORES, FIRST)
+"""The rankings that are measured in every test; others with the own corrupted text alone, kept and removed."""
+PREDICTED = 0.03
+"""By how much the refined ranking is at least ahead of the secant, by the prediction."""
+KIND = UNITS["neuron x position"]
+DIGITS = 5
+
+Runs = dict[str, dict[str, Any]]
+
+
+def rankings(
+    model: duat.models.Transformer, prompts: Prompt, replaced: Float[Array, "prompts layers tokens neurons"]
+) -> dict[str, Float[np.ndarray, "layers tokens neurons"]]:
+    """Return rankings of neurons by mean scores, and by steps on the metric from there.
+
+    Args:
+        model: the model.
+        prompts: which score the neurons, and which the rankings are optimised on.
+        replaced: the neurons' values on the corrupted texts.
+    """
+
+    def mean_scores(method: str) -> np.ndarray:
+        parts = batches(prompts, mean=False)
+        each = [np.asarray(scores_of(METHODS[method], model, part.prompts, (KIND,))[0])[: part.new] for part in parts]
+        return np.concatenate(each).mean(0, dtype=np.float64)
+
+    found = {method: mean_scores(method) for method in SCORES}
+    refined = partial(refine, model, prompts, KIND)
+    # `top` ranks by size, so signed scores begin at zero.
+    found[SIGNED] = found[SECANT] - found[SECANT].min()
+    found[FIRST] = refined(found[SECANT], replaced, STEPS)
+    found[SECOND] = refined(found[SECANT], replaced, STEPS, seed=1)
+    found[LONGER] = refined(found[SECANT], replaced, MANY)
+    found[FROM_RANDOM] = refined(mean_scores("random"), replaced, MANY)
+    start, random = jnp.asarray(by_rank(found[SECANT]), replaced.dtype), np.random.default_rng(0)
+    gradient = sum(draw_gradient(model, prompts, KIND, start, replaced, random) for _ in range(STEPS))
+    moved = start - STEPS * RATE * gradient / jnp.abs(gradient).max()
+    found[ONE_STEP] = np.asarray(moved - moved.min() + 1)
+    return found
+
+
+def piece(model: duat.models.Transformer, tokenizer: Any, task: str, optimised: int, measured: int) -> dict[str, Any]:
+    """Return the logit differences of one circuit of every ranking and size on one task, the empty one last.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        task: the task.
+        optimised: the number of prompts that score the neurons and are optimised on.
+        measured: the number of other prompts, at least two.
+    """
+    began = time.perf_counter()
+    drawn = draw(model, tokenizer, task, optimised + measured, seed=SEED)
+    prompts, others = drawn.prompts, range(optimised, optimised + measured)
+    clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, prompts))
+    replaced = jnp.stack([values(model, ids, KIND) for ids in prompts.corrupted])
+    means = jnp.broadcast_to(replaced[:optimised].mean(0), replaced.shape)
+    tests = {
+        OWN: (others, replaced, False),
+        REMOVED: (others, replaced, True),
+        OTHER: (others, jnp.roll(replaced, 1, 0), False),
+        MEANS: (others, means, False),
+        SAME: (range(measured), replaced, False),
+    }
+    runs: Runs = {}
+    for name, ranking in rankings(model, row(prompts, slice(optimised)), replaced[:optimised]).items():
+        circuits = top(ranking)
+        live = jnp.asarray(np.concatenate([circuits, np.zeros_like(circuits[:1])]))
+        runs[name] = {
+            test: np.round([run(model, row(prompts, i), KIND, live != flip, given[i]) for i in which], DIGITS).tolist()
+            for test, (which, given, flip) in tests.items()
+            if name in EVERYWHERE or test in (OWN, REMOVED)
+        }
+    return {
+        "read": drawn.read,
+        "tokens": prompts.clean.shape[1],
+        "seconds": time.perf_counter() - began,
+        "clean": np.round(clean, DIGITS).tolist(),
+        "corrupted": np.round(corrupted, DIGITS).tolist(),
+        "runs": runs,
+    }
+
+
+def statistic(task: dict[str, Any], ranking: str, test: str, name: str) -> float:
+    """Return a statistic of a ranking's circuits over all sizes on one task.
+
+    `f` is 1 for the model on the clean text and 0 for the model on the corrupted one; where units are set to other
+    values, 0 for the empty circuit.
+
+    Args:
+        task: the piece of the task.
+        ranking: the name of the ranking.
+        test: the name of the test.
+        name: a name in `STATISTICS`.
+    """
+    measured = np.array(task["runs"][ranking][test])
+    part = slice(len(measured)) if test == SAME else slice(-len(measured), None)
+    zero = measured[:, -1] if test in (OTHER, MEANS) else np.array(task["corrupted"])[part]
+    curve = Curve(np.array(task["clean"])[part], zero, measured[:, :-1], measured[:, :-1])
+    return STATISTICS[name](faithfulness(curve, curve.kept))
+
+
+def over_tasks(tasks: dict[str, Any], ranking: str, test: str, name: str) -> Float[np.ndarray, "tasks"]:
+    """Return a statistic on each task; of the ranking in twenty steps the mean over two seeds of the draws.
+
+    Args:
+        tasks: the pieces.
+        ranking: the name of the ranking.
+        test: the name of the test.
+        name: a name in `STATISTICS`.
+    """
+    draws = [ranking, *([SECOND] if ranking == FIRST and test in (OWN, REMOVED) else [])]
+    return np.mean([[statistic(task, each, test, name) for task in tasks.values()] for each in draws], 0)
+
+
+PLAIN, COUNTED = STATISTICS
+
+
+def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
+    """Return by how much the refined ranking is ahead: over tasks, with intervals of 95 %.
+
+    Args:
+        tasks: the pieces, at least two.
+    """
+
+    def lead(ranking: str, test: str, name: str, first: str = FIRST) -> Estimate:
+        return students_mean(over_tasks(tasks, first, test, name) - over_tasks(tasks, ranking, test, name))
+
+    own, other = (
+        over_tasks(tasks, FIRST, test, PLAIN) - over_tasks(tasks, SECANT, test, PLAIN) for test in (SAME, OWN)
+    )
+    return {
+        **{f"of {ranking}": lead(ranking, OWN, PLAIN) for ranking in (*RIVALS, SIGNED, FROM_RANDOM)},
+        **{f"of {ranking}, overshoot counted": lead(ranking, OWN, COUNTED) for ranking in RIVALS},
+        **{f"of {ranking}, {test}": lead(ranking, test, COUNTED) for ranking in SCORES for test in (OTHER, MEANS)},
+        "of secant, removed": lead(SECANT, REMOVED, PLAIN),
+        "of longer training": lead(FIRST, OWN, PLAIN, LONGER),
+        "of the secant over random, refined": lead(FROM_RANDOM, OWN, PLAIN, SECANT),
+        "on the same prompts, beyond that on others": students_mean(own - other),
+    }
+
+
+def decided(least: Sequence[Estimate], yes: str, no: str) -> str:
+    """Return what follows if all intervals lie above zero, if one lies below, and else.
+
+    Args:
+        least: the estimates.
+        yes: if all intervals lie above zero.
+        no: if one lies below zero.
+    """
+    if all(each.low > 0 for each in least):
+        return yes
+    return no if any(each.high < 0 for each in least) else "not shown"
+
+
+def verdicts(found: dict[str, Estimate]) -> dict[str, str]:
+    """Return what was decided by the rules of the page.
+
+    Args:
+        found: what `leads` returns.
+    """
+    ahead = decided([found["of secant"], found["of secant, overshoot counted"]], "confirmed", "refuted")
+    if ahead == "confirmed" and found["of secant"].value < PREDICTED:
+        ahead = "confirmed, smaller than predicted"
+    return {
+        "ahead": ahead,
+        "by optimising": decided([found[f"of {ranking}"] for ranking in RIVALS[1:]], "confirmed", "refuted"),
+        "other values": decided(
+            [found[f"of secant, {test}"] for test in (OTHER, MEANS)], "confirmed", "made for this test"
+        ),
+        "scores needed": decided([found["of the secant over random, refined"]], "confirmed", "refuted"),
+        "number alone": decided([found["of secant, removed"]], "confirmed", "refuted"),
+    }
+
+
+def tables_of(tasks: dict[str, Any]) -> str:
+    """Return the tables of the documentation page.
+
+    Args:
+        tasks: the pieces.
+    """
+    found = leads(tasks)
+
+    def of(ranking: str, test: str, name: str = PLAIN) -> str:
+        return (
+            f"{over_tasks(tasks, ranking, test, name).mean():.3f}" if test in tasks[TASKS[0]]["runs"][ranking] else ""
+        )
+
+    rows = [
+        [
+            ranking,
+            *(
+                of(ranking, *column)
+                for column in ((OWN,), (OWN, COUNTED), (REMOVED,), (OTHER, COUNTED), (MEANS, COUNTED))
+            ),
+        ]
+        for ranking in (*SCORES, SIGNED, FIRST, LONGER, ONE_STEP, FROM_RANDOM)
+    ]
+    by_task = [
+        [
+            name,
+            *(f"{statistic(task, ranking, OWN, PLAIN):.3f}" for ranking in (SECANT, FIRST, LONGER)),
+            str(task["read"]),
+            str(task["tokens"]),
+        ]
+        for name, task in tasks.items()
+    ]
+    return "\n".join(
+        [
+            *("#### Verdicts on refined circuits", ""),
+            *table(["rule", "verdict"], [[rule, verdict] for rule, verdict in verdicts(found).items()]),
+            *("", "#### How far twenty steps are ahead", ""),
+            *table(["ahead", "logf"], [[name, lead.written(sign="+")] for name, lead in found.items()]),
+            *("", "#### Refined circuits", ""),
+            *table(["ranking", "kept", "overshoot counted", "removed", "another's text", "means"], rows),
+            *("", "#### Refined circuits of each task", ""),
+            *table(["task", SECANT, FIRST, LONGER, "read", "tokens"], by_task),
+        ]
+    )
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    text = tables_of(results["tasks"])
+    return {"tables": text, **cells(text)}
+
+
+def main() -> None:
+    """Run the tasks that aren't kept, store the results, and write the page."""
+    keep_compiled()
+    model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
+    WORK.mkdir(parents=True, exist_ok=True)
+    asked = {
+        "steps": [STEPS, MANY],
+        "scores": SCORES,
+        "prompts": [OPTIMISED, MEASURED],
+        "seed": SEED,
+        "rate": RATE,
+        "fractions": FRACTIONS,
+    }
+    journal = Journal(WORK / "refined", {"asked": asked})
+    tasks = {
+        task: journal.once(task, partial(piece, model, tokenizer, task, OPTIMISED, MEASURED))
+        for task in track(TASKS, "Tasks")
+    }
+    results = {"environment": environment(), "asked": asked, "tasks": tasks}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from duat_jax.evaluation.circuits import METHODS, UNITS, Method, measure
 from duat_jax.evaluation.comparison import Row, as_dict, compare
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import CircuitsRecord
-from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, task_circuits
+from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, check_steps, task_circuits
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.prompts import Drawn, Prompt, draw
 from duat_jax.inputs.tasks.registry import TASKS
@@ -163,6 +163,8 @@ def study(
             work.
     """
     check(tasks, methods, units, size)
+    if problems := check_steps(steps, prompts):
+        raise BadText("; ".join(problems))
     chosen = {name: METHODS[name] for name in methods}
     settings = {"units": list(units), "mean": mean}
     if work is not None:

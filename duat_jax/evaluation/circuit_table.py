@@ -7,7 +7,7 @@ import numpy as np
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, number, token_label
-from duat_jax.evaluation.circuit_curve import FRACTIONS, faithfulness
+from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, faithfulness
 from duat_jax.evaluation.circuits import UNITS
 from duat_jax.evaluation.comparison import Row
 from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
@@ -104,29 +104,37 @@ def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str
         chosen: whether its size was given, and not found by the rule.
     """
     i, size, count = FRACTIONS.index(circuit.size), circuit.size, int(circuit.circuit.sum())
-    left_out = count - len(_listed(circuit))
+    left_out, largest = count - len(_listed(circuit)), "largest"
     rule = "as asked for" if chosen else RULE
-    whose, before, prompts = (
+    whose, prompts, refined = (
         f"whose scores by {circuit.method} are largest in absolute value, as means over prompts",
         "",
-        "",
+        [],
     )
     if refinement := circuit.refinement:
-        whose = (
-            f"that rank highest: the ranking by {circuit.method} on {refinement.prompts} prompts was optimised on the"
-            f" metric, with the same prompts, in {refinement.steps} steps"
-        )
-        prompts = f" on the other {len(circuit.curve.clean)} prompts"
-        before = f", before the optimisation {faithfulness(refinement.before, refinement.before.kept)[i]:.2f}"
+        every = refinement.prompts + len(circuit.curve.clean)
+        whose, largest = "of the highest ranks", "highest-ranked"
+        prompts = " on prompts that it wasn't optimised on"
+        means = [
+            STATISTICS["logf"](faithfulness(curve, curve.kept), faithfulness(curve, curve.removed))
+            for curve in (refinement.before, circuit.curve)
+        ]
+        refined = [
+            f"The ranking by {circuit.method} was optimised on the difference between the logits of the two answers, in"
+            f" {refinement.steps} steps with {refinement.prompts} of the {every} prompts; scores are from before, as"
+            f" means over these. On the others it keeps {means[1]:.3f} of the effect as a mean over all sizes (logf),"
+            f" {means[0]:.3f} before."
+        ]
     lines = [
         f"One circuit for all prompts: of {circuit.scores.size:,} units the {count:,} {whose}."
         f" Size: {size:.1%}, {rule}.",
+        *refined,
         f"The model was run again{prompts}: with only this circuit computed it keeps {circuit.kept[i]:.2f} of the"
-        f" effect{before}, with only this circuit corrupted {circuit.removed[i]:.2f}.",
+        f" effect, with only this circuit corrupted {circuit.removed[i]:.2f}.",
         f"The example is {example.clean!r}, answered by {example.right!r}; the corrupted text by {example.wrong!r}.",
     ]
     if left_out:
-        lines.append(f"Listed are the {LARGEST} largest units and each layer's largest; {left_out:,} more are not.")
+        lines.append(f"Listed are the {LARGEST} {largest} units and each layer's {largest}; {left_out:,} more are not.")
     return lines
 
 

@@ -131,14 +131,14 @@ def run(
         live: true for live units in each run: `[runs, layers, tokens, *unit]`, or an array that broadcasts to it.
         corrupted: the values of all other units, `[layers, tokens, *unit]`.
     """
-    return jax.vmap(lambda live: run_masked(model, prompt, units, live.astype(corrupted.dtype), corrupted))(live)
+    return jax.vmap(lambda live: run_masked(model, prompt, units, live, corrupted))(live)
 
 
 def run_masked(
     model: Transformer,
     prompt: Prompt,
     units: Units,
-    mask: Float[Array, "layers ..."],
+    mask: Float[Array, "layers ..."] | Bool[Array, "layers ..."],
     corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, ""]:
     """Return the logit difference between right and wrong answer on the clean text, units set to `c + M (h − c)`.
@@ -153,7 +153,7 @@ def run_masked(
         mask: `M`, 1 for live units: `[layers, tokens, *unit]`, or an array that broadcasts to it.
         corrupted: `c`, the values of units that aren't live, `[layers, tokens, *unit]`.
     """
-    sites = list(_sites(model, prompt.clean, units))
+    sites, mask = list(_sites(model, prompt.clean, units)), mask.astype(corrupted.dtype)
     edits = {site: Edit(mask[i], (1 - mask[i]) * corrupted[i]) for i, site in enumerate(sites)}
     return edit(lambda x: logit_difference(model, x, prompt.right, prompt.wrong), edits)(model.embed(prompt.clean))
 

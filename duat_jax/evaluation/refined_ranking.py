@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from duat_jax.errors import NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import AT_ONCE, Units, run_masked
 from duat_jax.inputs.batching import row
@@ -56,12 +57,18 @@ def refine(
 
     Returns:
         Numbers from 1 on, the largest for the units of the smallest circuits.
+
+    Raises:
+        NotFinite: if a gradient isn't finite.
     """
-    random = np.random.default_rng(seed)
-    ranking = jnp.asarray(by_rank(scores), replaced.dtype)
-    for _ in range(steps):
-        gradient = draw_gradient(model, prompts, units, ranking, replaced, random)
+    random, (clean, _) = np.random.default_rng(seed), differences(model, prompts)
+    # Of bfloat16 the nearest ranks would be alike.
+    ranking = jnp.asarray(by_rank(scores), np.promote_types(replaced.dtype, np.float32))
+    for step in range(steps):
+        gradient = draw_gradient(model, prompts, units, ranking, replaced, clean, random)
         largest = jnp.abs(gradient).max()
+        if not jnp.isfinite(largest):
+            raise NotFinite(f"the circuits of step {step + 1} have a gradient that isn't finite: refine in fewer steps")
         ranking = ranking - RATE * gradient / jnp.where(largest == 0, 1, largest)
     return on_host(ranking - ranking.min() + 1)
 
@@ -72,6 +79,7 @@ def draw_gradient(
     units: Units,
     ranking: Float[Array, "layers positions *units"],
     replaced: Float[Array, "prompts layers tokens *unit"],
+    clean: Float[Array, "prompts"],
     random: np.random.Generator,
 ) -> Float[Array, "layers positions *units"]:
     """Draw circuits, and return the gradient of `mean (m_clean − m(M))²` over them in the ranking `a`.
@@ -85,6 +93,7 @@ def draw_gradient(
         units: the kind of units.
         ranking: `a`, the number of each unit.
         replaced: the values of units that aren't in a circuit, on each prompt.
+        clean: `m_clean`, the model's logit difference after each clean text.
         random: the source of the draws.
 
     Source: Bengio et al., "Estimating or Propagating Gradients Through Stochastic Neurons", 2013 (straight-through).
@@ -92,7 +101,7 @@ def draw_gradient(
     chosen = random.integers(len(prompts.clean), size=AT_ONCE)
     sizes = np.exp(random.uniform(np.log(FRACTIONS[0]), np.log(FRACTIONS[-1]), size=AT_ONCE))
     counts = np.maximum(1, np.rint(sizes * ranking.size)).astype(np.int32)
-    return _gradient(model, *row((prompts, replaced), chosen), units, ranking, counts)
+    return _gradient(model, *row((prompts, replaced, clean), chosen), units, ranking, counts)
 
 
 @partial(jax.jit, static_argnames="units")
@@ -100,11 +109,11 @@ def _gradient(
     model: Transformer,
     prompts: Prompt,
     replaced: Float[Array, "prompts layers tokens *unit"],
+    clean: Float[Array, "prompts"],
     units: Units,
     ranking: Float[Array, "layers positions *units"],
     counts: Int[Array, "prompts"],
 ) -> Float[Array, "layers positions *units"]:
-    clean, _ = differences(model, prompts)
     smallest = jnp.sort(ranking, axis=None)[-counts]
 
     def distance(ranking: Array) -> Array:

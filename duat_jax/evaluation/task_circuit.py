@@ -155,6 +155,20 @@ def check_size(size: float | None) -> list[str]:
     return [f"there is no size {size!r}: choose one of {', '.join(map(str, FRACTIONS))}"]
 
 
+def check_steps(steps: int, prompts: int) -> list[str]:
+    """Return what is wrong with the number of steps that refine a circuit.
+
+    Args:
+        steps: the number of steps.
+        prompts: the number of prompts, which are halved if there are steps.
+    """
+    if not isinstance(steps, int) or steps < 0:
+        return [f"{steps!r} steps: give a whole number, 0 for none"]
+    if steps and prompts < 2:
+        return [f"{prompts} prompt can't be halved: give at least 2 prompts to refine a circuit"]
+    return []
+
+
 def task_circuits(
     model: Transformer,
     prompts: Prompt,
@@ -184,17 +198,17 @@ def task_circuits(
         journal: stores finished results.
 
     Raises:
-        BadText: if there is no such size.
-        NotFinite: if a score isn't finite.
+        BadText: if there is no such size or number of steps, or a single prompt to be halved.
+        NotFinite: if a score or a gradient isn't finite.
     """
-    if problems := check_size(size):
+    if problems := check_size(size) + check_steps(steps, len(prompts.clean)):
         raise BadText("; ".join(problems))
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
-    values_of = corrupted_values(model, prompts, kinds, mean)
     half = len(prompts.clean) // 2
     scored, measured = (row(prompts, slice(half)), row(prompts, slice(half, None))) if steps else (prompts, prompts)
+    values_of = corrupted_values(model, scored, kinds, mean)
     name = f"{method}, one circuit of {', '.join(units)} for all prompts, {fingerprint(prompts)[:16]}"
-    name += f", refined in {steps} steps" * bool(steps)
+    name += ", the first half" * bool(steps)
     means = partial(_mean_scores, model, batches(scored, mean), scorer, tuple(kinds.values()))
     scores = dict(zip(units, map(_unpacked, journal.once(f"{name}, scores", means)), strict=True))
     curves_of = partial(_curves, model, measured, batches(measured, mean), values_of, journal)
@@ -206,9 +220,10 @@ def task_circuits(
             replaced = jnp.stack([values_of(ids)[kind] for ids in scored.corrupted])
             return _packed(refine(model, scored, kinds[kind], scores[kind], replaced, steps))
 
+        name += f", refined in {steps} steps"
         rankings = {kind: _unpacked(journal.once(f"{name}, {kind}", partial(refined, kind))) for kind in units}
         refinements = {kind: Refinement(rankings[kind], steps, half, curves[kind]) for kind in units}
-        curves = curves_of({kind: kept_and_removed(of, method) for kind, of in rankings.items()}, f"{name}, after")
+        curves = curves_of({kind: kept_and_removed(of, method) for kind, of in rankings.items()}, name)
     found = {}
     for kind, curve in curves.items():
         chosen = chosen_size(faithfulness(curve, curve.kept)) if size is None else size

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from command import run as command
 from helpers import close
+from jaxtyping import TypeCheckError
 
+from duat_jax.errors import BadText, NotFinite
 from duat_jax.evaluation.circuit_csv import to_csv
-from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
+from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve
 from duat_jax.evaluation.circuit_study import Study
 from duat_jax.evaluation.circuit_table import circuit_lines
 from duat_jax.evaluation.circuits import AT_ONCE, UNITS, corrupted_values, run, top
@@ -126,14 +128,50 @@ def test_half_of_the_prompts_rank_and_the_others_measure(model, tmp_path):
         np.testing.assert_array_equal(again[kind].refinement.ranking, refinement.ranking)
 
 
+def test_means_are_of_the_prompts_that_are_optimised_on(model):
+    prompts, kind, half = prompts_of(6), "head x position", 3
+    first, second = (
+        jax.tree.map(lambda leaf, part=part: leaf[part], prompts) for part in (slice(half), slice(half, None))
+    )
+    circuit = task_circuits(model, prompts, "fixed", fixed, (kind,), steps=1, mean=True)[kind]
+    mean = replaced_of(model, first, kind).mean(0)
+    for i in range(half):
+        kept = run(model, one_of(second, i), UNITS[kind], jnp.asarray(top(circuit.ranking)), mean)
+        close(circuit.curve.kept[i], kept)
+
+
+def test_ranks_of_a_model_in_bfloat16_are_all_different(model):
+    scores = np.random.default_rng(0).normal(size=(4, 25, 40))
+    prompts = prompts_of(2)
+    ranking = refine(model, prompts, UNITS["neuron x position"], scores, jnp.zeros((2, *scores.shape), jnp.bfloat16), 0)
+    np.testing.assert_array_equal(top(ranking), top(scores))
+
+
+def test_what_cant_be_refined_says_so(model):
+    kind = "head x position"
+    for steps, count, said in (
+        (-1, 4, "-1 steps: give a whole number"),
+        (2.5, 4, "2.5 steps"),
+        (2, 1, "at least 2 prompts"),
+    ):
+        with pytest.raises((BadText, TypeCheckError), match=said if isinstance(steps, int) else "steps"):
+            task_circuits(model, prompts_of(count), "fixed", fixed, (kind,), steps=steps, size=0.2)
+    prompts = prompts_of(2)
+    replaced = replaced_of(model, prompts, kind).at[0].set(jnp.nan)
+    with pytest.raises(NotFinite, match="step 1"):
+        refine(model, prompts, UNITS[kind], scores_of(kind), replaced, 2)
+
+
 def test_what_is_said_of_it_tells_what_it_was_optimised_on():
     circuit = circuit_of()
     before = Curve(np.ones(4), np.zeros(4), *np.full((2, 4, len(FRACTIONS)), 0.25))
     ranking = np.random.default_rng(1).random(circuit.scores.shape) + 1
     refined = circuit._replace(refinement=Refinement(ranking, 20, 8, before))
     said = " ".join(circuit_lines(refined, EXAMPLE, chosen=False))
-    assert "the ranking by secant on 8 prompts was optimised on the metric, with the same prompts, in 20 steps" in said
-    assert "on the other 4 prompts" in said and "before the optimisation 0.25" in said
+    assert "The ranking by secant was optimised on the difference between the logits of the two answers" in said
+    assert "in 20 steps with 8 of the 12 prompts" in said and "0.250 before" in said
+    assert f"keeps {STATISTICS['logf'](refined.kept, refined.removed):.3f} of the effect" in said
+    assert "on prompts that it wasn't optimised on" in said and "the 20 highest-ranked units" in said
     np.testing.assert_array_equal(refined.circuit, top(ranking)[FRACTIONS.index(refined.size)])
     places = [(unit.layer, unit.position, unit.unit) for unit in refined.units(every=True)]
     assert [ranking[place] for place in places] == sorted(ranking.flat, reverse=True)

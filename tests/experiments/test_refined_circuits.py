@@ -73,6 +73,7 @@ def test_verdicts_follow_the_rules():
     )
     assert study.verdicts(every | {"of secant, overshoot counted": across})["ahead"] == "not shown"
     assert study.verdicts(every | {"of secant": below})["ahead"] == "refuted"
+    assert study.verdicts(every | {"of secant": below})["by optimising"] == "not shown"
     assert study.verdicts(every | {f"of {study.ONE_STEP}": across})["by optimising"] == "not shown"
     assert study.verdicts(every | {f"of secant, {study.MEANS}": across})["other values"] == "not shown"
     assert study.verdicts(every | {f"of secant, {study.MEANS}": below})["other values"] == "made for this test"

@@ -22,7 +22,7 @@ def context(
     ] = None,
     answer: Annotated[
         str | None,
-        typer.Option(help="The expected continuation, with its leading space; its first token is explained."),
+        typer.Option(help="The expected continuation, with its leading space; all its tokens are explained."),
     ] = None,
     instead: Annotated[
         list[str] | None,
@@ -84,7 +84,7 @@ def context(
             prompt = question_of(tokenizer, demonstration or [], question or "", answer or "")
             if instead:
                 other_prompt = question_of(tokenizer, instead, question or "", answer or "")
-        compared = prompt.task if other_prompt is None else exchange(prompt, other_prompt)
+        compared = prompt.whole if other_prompt is None else exchange(prompt, other_prompt, whole=True)
         check(config, compared)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
@@ -97,9 +97,9 @@ def context(
         ):
             require_holding(label, completeness)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        tokens = [tokenizer.decode([int(token)], skip_special_tokens=False) for token in prompt.ids]
-        answer_text = tokenizer.decode([prompt.answer], skip_special_tokens=False)
-        reached = measure_reach(loaded, prompt.task.ids)
+        tokens = [tokenizer.decode([token], skip_special_tokens=False) for token in compared.ids.tolist()]
+        answer_text = tokenizer.decode(prompt.answers, skip_special_tokens=False)
+        reached = measure_reach(loaded, compared.ids)
         content = to_json(
             as_record(
                 ContextRecord,
@@ -108,6 +108,7 @@ def context(
                 model=name,
                 other=None if other_prompt is None else other_prompt.text,
                 words=tokens,
+                hidden=compared.hidden,
                 answer=answer_text,
                 reach={
                     "density": reached.density,
@@ -119,6 +120,8 @@ def context(
         title = f"{name}: {token_label(answer_text)!r} after {int(prompt.hidden.sum())} tokens of demonstrations"
         if other_prompt is not None:
             title += ", compared with others"
+        if len(prompt.answers) > 1:
+            title += f"; a mean over the {len(prompt.answers)} tokens of the answer"
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         notes = space_lines(config, tokenizer, {"--answer": answer})
         deliver(content, title, *notes, render(result), figure=result.plot, result=result, **files)

@@ -34,12 +34,13 @@ class Reply(NamedTuple):
     right: bool
 
 
-def exchange(question: Question, other: Question) -> Task:
+def exchange(question: Question, other: Question, *, whole: bool = False) -> Task:
     """Return a task that compares two sets of demonstrations before the same question.
 
     Args:
         question: the question, after its demonstrations.
         other: the same question after other demonstrations of the same number of tokens.
+        whole: whether all tokens of the answer are counted, or the first one alone.
 
     Raises:
         BadText: if the texts differ in length, or outside of the demonstrations.
@@ -47,10 +48,11 @@ def exchange(question: Question, other: Question) -> Task:
     texts = (question, other)
     if len(question.ids) != len(other.ids):
         raise BadText(f"the texts have {len(question.ids)} and {len(other.ids)} tokens: give two of one length")
-    first, second = (text.ids[~text.hidden].tolist() for text in texts)
-    if (question.hidden != other.hidden).any() or first != second or question.answer != other.answer:
+    asked = [(text.ids[~text.hidden].tolist(), text.answers) for text in texts]
+    if (question.hidden != other.hidden).any() or asked[0] != asked[1]:
         raise BadText("the texts differ outside of their demonstrations: give the same question and answer")
-    return question.task._replace(other=jnp.asarray(other.ids))
+    first, second = (text.whole if whole else text.task for text in texts)
+    return first._replace(other=second.ids)
 
 
 def controls_of(task: str) -> list[str | None]:

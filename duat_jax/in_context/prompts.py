@@ -27,19 +27,32 @@ class Question(NamedTuple):
     Args:
         ids: token ids of a line break, the demonstrations and the question, `[tokens]`.
         hidden: true for the demonstrations' tokens, `[tokens]`.
-        answer: the first token of the answer.
+        answers: the tokens of the answer.
         text: the text.
     """
 
     ids: Int[np.ndarray, "tokens"]
     hidden: Bool[np.ndarray, "tokens"]
-    answer: int
+    answers: tuple[int, ...]
     text: str
 
     @property
+    def answer(self) -> int:
+        """The first token of the answer."""
+        return self.answers[0]
+
+    @property
     def task(self) -> Task:
-        """The task for `ledger`: the answer after the last token."""
-        return Task(*map(jnp.asarray, (self.ids, self.hidden, [len(self.ids) - 1], [self.answer])))
+        """The task for `ledger`: the first token of the answer after the last token of the question."""
+        return self._replace(answers=self.answers[:1]).whole
+
+    @property
+    def whole(self) -> Task:
+        """The task for `ledger`: every token of the answer, each after the question and the answer's earlier tokens."""
+        ids = np.concatenate([self.ids, np.array(self.answers[:-1], np.int32)])
+        hidden = np.pad(self.hidden, (0, len(ids) - len(self.ids)))
+        places = len(self.ids) - 1 + np.arange(len(self.answers))
+        return Task(*map(jnp.asarray, (ids, hidden, places, np.array(self.answers))))
 
 
 def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question: str, answer: str) -> Question:
@@ -72,7 +85,7 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
     pieces = [encode(tokenizer, START, "the beginning"), *inner[:2]]
     hidden = np.repeat([False, True, False], [len(piece) for piece in pieces])
     ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
-    return Question(ids, hidden, inner[2][0], START + lines + question)
+    return Question(ids, hidden, tuple(inner[2]), START + lines + question)
 
 
 def after_start(tokenizer: "Tokenizer", text: str) -> list[int]:

@@ -93,9 +93,9 @@ class ContextRecord(LedgerRecord, tag="demonstrations"):
         model: the name of the model.
         text: the prompt.
         other: the prompt that it is compared with; none if the demonstrations are masked.
-        words: the text, token by token.
+        words: the text, token by token, with the tokens of the answer but the last.
         hidden: true for the tokens of the demonstrations.
-        answer: the answer.
+        answer: the answer; log-probabilities are means over its tokens.
         reach: how far attention reaches.
     """
 

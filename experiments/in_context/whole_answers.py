@@ -1,7 +1,7 @@
 """Effect of demonstrations on answers of several tokens, token by token and as a ledger that sums over them."""
 
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.in_context.compute import ledger
-from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, after_start, question_of
+from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, question_of
 from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.few_shot_tasks import WORDS
@@ -45,28 +45,18 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
 """The pairs of question and answer of each task; all answers of a task have as many tokens."""
 
 
-class Asked(NamedTuple):
-    """A question after demonstrations, with all tokens of its answer.
+def padded(question: Question) -> Task:
+    """Return the task of a question's whole answer, its text of `LENGTH` tokens.
 
     Args:
         question: the question.
-        answer: the answer's tokens.
     """
-
-    question: Question
-    answer: list[int]
-
-    @property
-    def task(self) -> Task:
-        """The task for `ledger`: every token of the answer, after the question and the answer's earlier tokens."""
-        text = [*self.question.ids, *self.answer[:-1]]
-        ids = np.pad(np.array(text, np.int32), (0, LENGTH - len(text)))
-        places = len(self.question.ids) - 1 + np.arange(len(self.answer))
-        hidden = np.pad(self.question.hidden, (0, LENGTH - len(self.question.ids)))
-        return Task(*map(jnp.asarray, (ids, hidden, places, np.array(self.answer))))
+    task = question.whole
+    ids, hidden = (jnp.pad(of, (0, LENGTH - len(task.ids))) for of in (task.ids, task.hidden))
+    return task._replace(ids=ids, hidden=hidden)
 
 
-def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Asked]:
+def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Question]:
     """Return a drawn question after each kind of demonstrations; every seed has another question.
 
     Args:
@@ -86,14 +76,11 @@ def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Asked]:
         REDRAWN: [right for _, right in others],
     }
     return {
-        kind: Asked(
-            question_of(
-                tokenizer,
-                [f"{line} -> {right}" for (line, _), right in zip(shown, of_kind, strict=True)],
-                f"{word} ->",
-                f" {answer}",
-            ),
-            after_start(tokenizer, f" {answer}"),
+        kind: question_of(
+            tokenizer,
+            [f"{line} -> {right}" for (line, _), right in zip(shown, of_kind, strict=True)],
+            f"{word} ->",
+            f" {answer}",
         )
         for kind, of_kind in by_kind.items()
     }
@@ -106,8 +93,8 @@ def _logs(
     return jax.nn.log_softmax(logits_of(model, model.states(model.embed(ids), seen)[places]))
 
 
-def _replies(model: Transformer, asked: Asked, hidden: bool) -> dict[str, Any]:
-    task = asked.task
+def _replies(model: Transformer, asked: Question, hidden: bool) -> dict[str, Any]:
+    task = padded(asked)
     logs = np.asarray(on_host(_logs(model, task.ids, ~(task.hidden & hidden), task.places)), float)
     answers = np.asarray(task.answers)
     right = logs.argmax(-1) == answers
@@ -185,6 +172,6 @@ def measure_ledgers(model: Transformer, tokenizer: "Tokenizer", task: str, seed:
         seed: the number of the draw.
     """
     asked = draw(tokenizer, task, seed)
-    right, exchanged = asked[RIGHT].task, asked[EXCHANGED].task
+    right, exchanged = padded(asked[RIGHT]), padded(asked[EXCHANGED])
     runs = {"mapping": right._replace(other=exchanged.ids), "format": exchanged}
     return {part: {"whole": split(model, both), "first": split(model, both, 1)} for part, both in runs.items()}

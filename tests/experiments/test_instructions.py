@@ -64,9 +64,7 @@ def test_each_kind_of_demonstrations_keeps_what_it_says(code, task):
     pairs, questions = dict(PAIRS[task]), set()
     for seed in SEEDS:
         drawn = whole_answers.draw(code, task, seed)
-        lines = {
-            kind: [line.split(" -> ") for line in each.question.text.split("\n")[1:-1]] for kind, each in drawn.items()
-        }
+        lines = {kind: [line.split(" -> ") for line in each.text.split("\n")[1:-1]] for kind, each in drawn.items()}
         shown = {kind: [word for word, _ in of_kind] for kind, of_kind in lines.items()}
         assert shown[RIGHT] == shown[EXCHANGED] == shown[REDRAWN]
         assert all(pairs[word] == answer for word, answer in lines[RIGHT])
@@ -74,8 +72,8 @@ def test_each_kind_of_demonstrations_keeps_what_it_says(code, task):
             assert not [word for word, answer in lines[kind] if pairs[word] == answer]
         answers = {kind: sorted(answer for _, answer in of_kind) for kind, of_kind in lines.items()}
         assert answers[RIGHT] == answers[EXCHANGED] and not {*answers[RIGHT]} & {*answers[REDRAWN]}
-        question = drawn[RIGHT].question.text.rpartition("\n")[2].removesuffix(" ->")
-        assert code.decode(drawn[RIGHT].answer) == f" {pairs[question]}" and question not in shown[RIGHT]
+        question = drawn[RIGHT].text.rpartition("\n")[2].removesuffix(" ->")
+        assert code.decode(drawn[RIGHT].answers) == f" {pairs[question]}" and question not in shown[RIGHT]
         questions.add(question)
     assert len(questions) == len(SEEDS)
 
@@ -84,11 +82,11 @@ def test_the_ledger_of_an_answer_is_the_sum_of_the_ledgers_of_its_tokens(code):
     model = language_model(modern, vocab=code.get_vocab_size(), layers=2)
     drawn = whole_answers.draw(code, "number words", 0)
     right, exchanged = drawn[RIGHT], drawn[EXCHANGED]
-    task = right.task._replace(other=exchanged.task.ids)
+    task = whole_answers.padded(right)._replace(other=whole_answers.padded(exchanged).ids)
     whole = whole_answers.split(model, task)
     each = [
         whole_answers.split(model, task._replace(places=task.places[i : i + 1], answers=task.answers[i : i + 1]))
-        for i in range(len(right.answer))
+        for i in range(len(right.answers))
     ]
     assert len(each) > 1
     for split in ("parts", "form"):
@@ -96,9 +94,9 @@ def test_the_ledger_of_an_answer_is_the_sum_of_the_ledgers_of_its_tokens(code):
             near(part, sum(of_token[split][name] for of_token in each), within=1e-9)
 
     def log_of(asked):
-        text = jnp.array([*asked.question.ids, *asked.answer])
+        text = jnp.array([*asked.ids, *asked.answers])
         logs = jax.nn.log_softmax(model(text[:-1]))
-        return jnp.take_along_axis(logs, text[1:, None], -1)[-len(asked.answer) :].sum()
+        return jnp.take_along_axis(logs, text[1:, None], -1)[-len(asked.answers) :].sum()
 
     near(whole["difference"], log_of(right) - log_of(exchanged), within=1e-9)
     near(whole["difference"], sum(whole["parts"].values()), within=1e-9)

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import near
@@ -15,6 +16,7 @@ import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, draw_question, question_of
+from duat_jax.in_context.runs import plainly
 from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
@@ -135,6 +137,24 @@ def test_a_tokenizer_that_puts_a_space_before_a_text_reads_the_answer_where_it_s
     assert tokenizer.id_to_token(found.answer) == "▁Madrid"
 
 
+def test_a_whole_answer_is_every_token_after_those_before_it(tokenizer):
+    """The parts of an answer's tokens sum to its log-probability, and its demonstrations stay hidden or exchanged."""
+    model, answer = duat.load(), " self.value"
+    right, other = (question_of(tokenizer, [line], "b ->", answer) for line in ("a -> self.name", "a -> name.self"))
+    whole, count = right.whole, len(right.answers)
+    assert count > 1 and tokenizer.decode(right.answers) == answer and right.answer == right.answers[0]
+    assert whole.ids.tolist() == [*right.ids.tolist(), *right.answers[:-1]]
+    assert whole.hidden.tolist() == [*right.hidden.tolist(), *[False] * (count - 1)]
+    assert right.task.ids.tolist() == right.ids.tolist() and right.task.answers.tolist() == [right.answer]
+    logs = jax.nn.log_softmax(model(jnp.array([*right.ids, *right.answers])))
+    expected = sum(float(logs[len(right.ids) - 1 + i, token]) for i, token in enumerate(right.answers)) / count
+    near(plainly(model, whole)[0], expected, within=1e-4)
+    compared = exchange(right, other, whole=True)
+    assert compared.other.tolist() == other.whole.ids.tolist() and len(compared.other) == len(compared.ids)
+    with pytest.raises(duat.BadText, match="the same question and answer"):
+        exchange(right, other._replace(answers=(*right.answers[:-1], 5)))
+
+
 def command(*arguments):
     return CliRunner().invoke(application, ["context", *map(str, arguments)])
 
@@ -156,6 +176,18 @@ def test_the_command_shows_and_writes_the_ledger(tokenizer, tmp_path):
     near(np.sum(said["layers"]), said["difference"], within=1e-4)
     assert "".join(said["words"]) == said["text"] == question.text
     assert len(said["reach"]["density"]) == 6
+
+
+@pytest.mark.slow
+def test_the_command_explains_all_tokens_of_an_answer(tokenizer, tmp_path):
+    file = tmp_path / "ledger.json"
+    result = command("c =", "--demonstration", "a = self.b", "--answer", " self.b", "--json", file)
+    assert result.exit_code == 0, result.output
+    question = question_of(tokenizer, ["a = self.b"], "c =", " self.b")
+    assert f"a mean over the {len(question.answers)} tokens of the answer" in result.stdout
+    said = json.loads(file.read_text())
+    near([said["first"], said["second"]], plainly(duat.load(), question.whole), within=1e-4)
+    assert said["answer"] == " self.b" and len(said["words"]) == len(said["hidden"]) == len(question.whole.ids)
 
 
 @pytest.mark.slow

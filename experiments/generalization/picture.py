@@ -34,7 +34,7 @@ def draw_errors(results: dict[str, Any]) -> Figure:
     families = [family for family in FAMILIES if family in present(results)]
     columns = 3 if families else 2
     rows = -(-(2 + len(families)) // columns)
-    figure = Figure(figsize=(11, 3.2 * rows))
+    figure = Figure(figsize=(11, 3.2 * rows + 0.5))
     named, rare, *demonstrated = figure.subplots(rows, columns).ravel()
     numbers = [int(study.partition(" ")[0]) for study in PROMPT_NAMES]
     _lines(
@@ -46,7 +46,6 @@ def draw_errors(results: dict[str, Any]) -> Figure:
     named.set_xscale("log", base=4)
     named.set_xticks(numbers, [str(number) for number in numbers])
     named.set(title="Functions that a prompt names", xlabel="number of functions", ylabel="error")
-    named.legend(fontsize="small", loc="lower right")
     _lines(rare, range(4), {kind: quarters(results, kind, RARE).T for kind in KINDS})
     rare.set_xticks(range(4), ["most frequent", "second", "third", "rarest"])
     rare.set(title="16 functions, frequent and rare", xlabel="quarter of the functions")
@@ -65,4 +64,6 @@ def draw_errors(results: dict[str, Any]) -> Figure:
         axis.set_xticks([int(count) for count in counts], counts)
         axis.set(title=f"Demonstrated: {family}", xlabel="demonstrations")
         axis.set_ylabel("error")
+    handles, labels = named.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
     return figure

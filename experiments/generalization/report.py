@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from experiments.generalization.frozen import GROUPS
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
-from experiments.generalization.networks import KINDS
+from experiments.generalization.networks import KINDS, MOVING
 from experiments.generalization.tasks import FAMILIES
 from experiments.generalization.verdicts import (
     EQUAL,
@@ -143,6 +143,19 @@ def _pools(results: Results) -> list[str]:
     return table(["functions", "network", "as in training, any number", "new functions, 16"], rows)
 
 
+def _longer(results: Results) -> list[str]:
+    rows = []
+    for study in results["settings"]["longer"]:
+        if (longer := results["networks"].get(f"{study}; longer")) and study in present(results):
+            kind = longer["sizes"]["kind"]
+            errors_of = errors(results, study, kind), np.array([seed["error"] for seed in longer["seeds"]])
+            moving = (errors(results, study, mover) for mover in MOVING)
+            rows.append([study, kind, *map(interval, (*errors_of, *moving))])
+    return table(
+        ["functions", "closest network of fixed mixing", "as long as others", "four times as long", *MOVING], rows
+    )
+
+
 def _frozen(results: Results) -> list[str]:
     rows = [
         [
@@ -196,6 +209,7 @@ SECTIONS = {
     "Named functions": _named,
     "Frequent and rare functions": _rare,
     "New functions by number of demonstrations": _demonstrated,
+    "Four times as long": _longer,
     "A pool of functions in training": _pools,
     "Groups of parameters frozen at their means": _frozen,
     "Movement of the closed form's parameters": _spread,

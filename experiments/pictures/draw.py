@@ -128,8 +128,9 @@ def draw_generalization(numbers: Numbers) -> Figure:
     Args:
         numbers: by study, the networks' estimates.
     """
-    figure = Figure(figsize=(1.5 + 2 * len(numbers), 2.9))
-    for axes, (study, networks) in zip(figure.subplots(1, len(numbers), sharey=True), numbers.items(), strict=True):
+    figure = Figure(figsize=(8.6, 4.6))
+    panels = figure.subplots(2, len(numbers) // 2, sharex=True, sharey=True).ravel()
+    for axes, (study, networks) in zip(panels, numbers.items(), strict=True):
         _dots(axes, networks, {kind: OURS if kind in MOVING else OTHER for kind in networks})
         axes.set_title(study)
         axes.set_xscale("log")

@@ -57,7 +57,7 @@ class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RefinementRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """What a circuit was optimised on, and the circuit by scores before that.
+    """An optimisation of a circuit on the metric, and the circuit by scores before it.
 
     Args:
         steps: the number of steps.

@@ -56,7 +56,7 @@ class Unit(NamedTuple):
 
 
 class Refinement(NamedTuple):
-    """What an optimisation on the metric made of the ranking by scores.
+    """A ranking that was optimised on the metric, beginning with that by scores.
 
     Args:
         ranking: a number of each unit, above zero, the largest for what belongs to the smallest circuits.

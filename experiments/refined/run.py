@@ -44,7 +44,7 @@ ONE_STEP, LONGER, FROM_RANDOM = f"secant, {STEPS} steps in one", f"secant, {MANY
 SCORES = SECANT, "secant over masks, twice", "integrated gradients over masks, 10 steps"
 SIGNED = "secant, signed"
 RIVALS = (*SCORES, ONE_STEP)
-"""What the refined ranking is compared with."""
+"""The rankings that the refined one is compared with."""
 OWN, OTHER, MEANS, REMOVED, SAME = "own text", "another's text", "means", "removed", "same prompts"
 EVERYWHERE = (*SCORES, FIRST)
 """The rankings that are measured in every test; others with the own corrupted text alone, kept and removed."""

@@ -98,7 +98,13 @@ class Study(NamedTuple):
         }
 
 
-def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str], size: float | None = None) -> None:
+def check(
+    tasks: Iterable[str],
+    methods: Iterable[str],
+    units: Iterable[str],
+    size: float | None = None,
+    further: Sequence[str] = (),
+) -> None:
     """Validate names of tasks, methods and units, and the size of a circuit.
 
     Args:
@@ -106,9 +112,10 @@ def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str], si
         methods: names in `METHODS`.
         units: names in `UNITS`.
         size: one of `FRACTIONS`, if given.
+        further: what else is wrong.
 
     Raises:
-        BadText: naming every unknown name.
+        BadText: naming every unknown name, and all else that is wrong.
     """
     choices: tuple[tuple[str, Iterable[str], Mapping], ...] = (
         ("task", tasks, TASKS),
@@ -120,7 +127,7 @@ def check(tasks: Iterable[str], methods: Iterable[str], units: Iterable[str], si
         for kind, names, known in choices
         for name in names
         if name not in known
-    ] + check_size(size)
+    ] + [*check_size(size), *further]
     if problems:
         raise BadText("; ".join(problems))
 
@@ -159,12 +166,10 @@ def study(
         work: a file for finished results, from which an interrupted run resumes.
 
     Raises:
-        BadText: naming every unknown name, if the model answers too few prompts correctly, or the file holds other
-            work.
+        BadText: naming every unknown name and a wrong number of steps, if the model answers too few prompts correctly,
+            or the file holds other work.
     """
-    check(tasks, methods, units, size)
-    if problems := check_steps(steps, prompts):
-        raise BadText("; ".join(problems))
+    check(tasks, methods, units, size, check_steps(steps, prompts))
     chosen = {name: METHODS[name] for name in methods}
     settings = {"units": list(units), "mean": mean}
     if work is not None:

@@ -168,9 +168,18 @@ def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions 
         scores: a score for each unit.
     """
     sizes = np.maximum(1, np.rint(np.multiply(FRACTIONS, scores.size)))
-    ranks = np.empty(scores.size, np.int32)
-    ranks[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size)
-    return ranks.reshape(scores.shape) < sizes.reshape(-1, *[1] * scores.ndim)
+    return ranks(scores) < sizes.reshape(-1, *[1] * scores.ndim)
+
+
+def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..."]:
+    """Return the rank of each unit, 0 for the largest absolute score.
+
+    Args:
+        scores: a score for each unit.
+    """
+    found = np.empty(scores.size, np.int32)
+    found[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size)
+    return found.reshape(scores.shape)
 
 
 @partial(jax.jit, static_argnames=("method", "kinds"))
@@ -254,8 +263,7 @@ def batches(prompts: Prompt, mean: bool) -> list[Batch]:
     found = []
     for first in range(0, count, AT_ONCE):
         new = min(AT_ONCE, count - first)
-        rows = np.arange(first, first + min(AT_ONCE, count)) % count
-        some = row(prompts, rows)
+        some = row(prompts, np.arange(first, first + min(AT_ONCE, count)) % count)
         name = f"prompts {first} to {first + new - 1}, {fingerprint(prompts if mean else some)[:16]}"
         found.append(Batch(some, new, name))
     return found

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS
-from duat_jax.evaluation.circuits import AT_ONCE, Units, run_masked
+from duat_jax.evaluation.circuits import AT_ONCE, Units, ranks, run_masked
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences
 from duat_jax.models.transformer import Transformer
@@ -20,14 +20,12 @@ RATE = 3.0
 
 
 def by_rank(scores: Float[np.ndarray, "layers positions *units"]) -> Float[np.ndarray, "layers positions *units"]:
-    """Return the numbers `−log rank_u` of units, the one with the largest absolute score first.
+    """Return the number `−log rank_u` of each unit, where the unit with the largest absolute score has rank 1.
 
     Args:
         scores: the score of each unit.
     """
-    ranks = np.empty(scores.size)
-    ranks[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size) + 1
-    return -np.log(ranks).reshape(scores.shape)
+    return -np.log1p(ranks(scores))
 
 
 def refine(

@@ -183,12 +183,12 @@ def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
         for test in (SAME, OWN)
     )
     return {
-        **{f"of {ranking}": lead(ranking, OWN, PLAIN) for ranking in (*RIVALS, SIGNED, FROM_RANDOM)},
-        **{f"of {ranking}, overshoot counted": lead(ranking, OWN, COUNTED) for ranking in RIVALS},
-        **{f"of {ranking}, {test}": lead(ranking, test, COUNTED) for ranking in SCORES for test in (OTHER, MEANS)},
-        "of secant, removed": lead(SECANT, REMOVED, PLAIN),
-        "of longer training": lead(FIRST, OWN, PLAIN, LONGER),
-        "of the secant over random, refined": lead(FROM_RANDOM, OWN, PLAIN, SECANT),
+        **{f"over {ranking}": lead(ranking, OWN, PLAIN) for ranking in (*RIVALS, SIGNED, FROM_RANDOM)},
+        **{f"over {ranking}, overshoot counted": lead(ranking, OWN, COUNTED) for ranking in RIVALS},
+        **{f"over {ranking}, {test}": lead(ranking, test, COUNTED) for ranking in SCORES for test in (OTHER, MEANS)},
+        "over secant, removed": lead(SECANT, REMOVED, PLAIN),
+        "of sixty steps over twenty": lead(FIRST, OWN, PLAIN, LONGER),
+        "of the secant over random with sixty steps": lead(FROM_RANDOM, OWN, PLAIN, SECANT),
         "on the same prompts, beyond that on others": students_mean(own - other),
     }
 
@@ -212,20 +212,20 @@ def verdicts(found: dict[str, Estimate]) -> dict[str, str]:
     Args:
         found: what `leads` returns.
     """
-    ahead = decided([found["of secant"], found["of secant, overshoot counted"]], "confirmed", "refuted")
-    by_optimising = decided([found[f"of {ranking}"] for ranking in RIVALS[1:]], "confirmed", "refuted")
+    ahead = decided([found["over secant"], found["over secant, overshoot counted"]], "confirmed", "refuted")
+    by_optimising = decided([found[f"over {ranking}"] for ranking in RIVALS[1:]], "confirmed", "refuted")
     if ahead != "confirmed" and by_optimising == "confirmed":
         by_optimising = "not shown"
-    if ahead == "confirmed" and found["of secant"].value < PREDICTED:
+    if ahead == "confirmed" and found["over secant"].value < PREDICTED:
         ahead = "confirmed, smaller than predicted"
     return {
         "ahead": ahead,
         "by optimising": by_optimising,
         "other values": decided(
-            [found[f"of secant, {test}"] for test in (OTHER, MEANS)], "confirmed", "made for this test"
+            [found[f"over secant, {test}"] for test in (OTHER, MEANS)], "confirmed", "made for this test"
         ),
-        "scores needed": decided([found["of the secant over random, refined"]], "confirmed", "refuted"),
-        "number alone": decided([found["of secant, removed"]], "confirmed", "refuted"),
+        "scores needed": decided([found["of the secant over random with sixty steps"]], "confirmed", "refuted"),
+        "number alone": decided([found["over secant, removed"]], "confirmed", "refuted"),
     }
 
 
@@ -265,8 +265,8 @@ def tables_of(tasks: dict[str, Any]) -> str:
         [
             *("#### Verdicts on refined circuits", ""),
             *table(["rule", "verdict"], [[rule, verdict] for rule, verdict in verdicts(found).items()]),
-            *("", "#### How far twenty steps are ahead", ""),
-            *table(["ahead", "logf"], [[name, lead.written(sign="+")] for name, lead in found.items()]),
+            *("", "#### Leads, of twenty steps where nothing else is said", ""),
+            *table(["lead", "logf"], [[name, lead.written(sign="+")] for name, lead in found.items()]),
             *("", "#### Refined circuits", ""),
             *table(["ranking", "kept", "overshoot counted", "removed", "another's text", "means"], rows),
             *("", "#### Refined circuits of each task", ""),

@@ -1,5 +1,7 @@
 """A ranking optimised on the metric: a step by the gradient of the pass by hand, what it gains, on which prompts."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from jaxtyping import TypeCheckError
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.evaluation.circuit_csv import to_csv
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve
-from duat_jax.evaluation.circuit_study import Study
+from duat_jax.evaluation.circuit_study import Study, study
 from duat_jax.evaluation.circuit_table import circuit_lines
 from duat_jax.evaluation.circuits import AT_ONCE, UNITS, corrupted_values, run, top
 from duat_jax.evaluation.journal import Journal
@@ -156,6 +158,8 @@ def test_what_cant_be_refined_says_so(model):
     ):
         with pytest.raises((BadText, TypeCheckError), match=said if isinstance(steps, int) else "steps"):
             task_circuits(model, prompts_of(count), "fixed", fixed, (kind,), steps=steps, size=0.2)
+    with pytest.raises(BadText, match="no task 'chess'.*-1 steps: give a whole number"):
+        study(model, None, ["chess"], ["secant"], [kind], prompts=4, progress=nullcontext, steps=-1)
     prompts = prompts_of(2)
     replaced = replaced_of(model, prompts, kind).at[0].set(jnp.nan)
     with pytest.raises(NotFinite, match="step 1"):

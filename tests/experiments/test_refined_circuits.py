@@ -61,22 +61,22 @@ def test_the_share_of_other_values_is_zero_for_the_empty_circuit():
 def test_verdicts_follow_the_rules():
     above, across, below = Estimate(0.05, 0.01, 0.09), Estimate(0.0, -0.01, 0.01), Estimate(-0.05, -0.09, -0.01)
     names = [
-        *(f"of {ranking}" for ranking in study.RIVALS),
-        *("of secant, overshoot counted", "of secant, removed", "of the secant over random, refined"),
-        *(f"of secant, {test}" for test in (study.OTHER, study.MEANS)),
+        *(f"over {ranking}" for ranking in study.RIVALS),
+        *("over secant, overshoot counted", "over secant, removed", "of the secant over random with sixty steps"),
+        *(f"over secant, {test}" for test in (study.OTHER, study.MEANS)),
     ]
     every = dict.fromkeys(names, above)
     assert set(study.verdicts(every).values()) == {"confirmed"}
     assert (
-        study.verdicts(every | {"of secant": Estimate(0.02, 0.01, 0.03)})["ahead"]
+        study.verdicts(every | {"over secant": Estimate(0.02, 0.01, 0.03)})["ahead"]
         == "confirmed, smaller than predicted"
     )
-    assert study.verdicts(every | {"of secant, overshoot counted": across})["ahead"] == "not shown"
-    assert study.verdicts(every | {"of secant": below})["ahead"] == "refuted"
-    assert study.verdicts(every | {"of secant": below})["by optimising"] == "not shown"
-    assert study.verdicts(every | {f"of {study.ONE_STEP}": across})["by optimising"] == "not shown"
-    assert study.verdicts(every | {f"of secant, {study.MEANS}": across})["other values"] == "not shown"
-    assert study.verdicts(every | {f"of secant, {study.MEANS}": below})["other values"] == "made for this test"
+    assert study.verdicts(every | {"over secant, overshoot counted": across})["ahead"] == "not shown"
+    assert study.verdicts(every | {"over secant": below})["ahead"] == "refuted"
+    assert study.verdicts(every | {"over secant": below})["by optimising"] == "not shown"
+    assert study.verdicts(every | {f"over {study.ONE_STEP}": across})["by optimising"] == "not shown"
+    assert study.verdicts(every | {f"over secant, {study.MEANS}": across})["other values"] == "not shown"
+    assert study.verdicts(every | {f"over secant, {study.MEANS}": below})["other values"] == "made for this test"
     assert study.verdicts(dict.fromkeys(names, below)) == {
         "ahead": "refuted",
         "by optimising": "refuted",

@@ -1,6 +1,7 @@
 """The steps that every question about one number of a model shares: read it, pin it, certify its parts."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -96,6 +97,30 @@ def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:
         return known[key]
 
     return [target.reader(states) for target in targets]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class _ByTheModel(Reader):
+    """The reading of a target by the model that is read, whose own states of another text may be a part of it."""
+
+    target: Target = field(metadata={"static": True})
+
+    def read(self, model: Transformer, passed: ForwardPass) -> Reading:
+        def states(given: np.ndarray) -> tuple[Array, int]:
+            other = model.states(model.embed(given))
+            return other, len(other)
+
+        return self.target.reader(states).read(model, passed)
+
+
+def reader_of_weights(target: Target) -> Reader:
+    """Return what reads a target as a function of a model's weights: nothing that it reads is another model's.
+
+    Args:
+        target: the target of an input.
+    """
+    return target if isinstance(target, Reader) else _ByTheModel(target)
 
 
 def read(model: Transformer, reader: Reader, passed: ForwardPass) -> tuple[Reading, Predicted]:

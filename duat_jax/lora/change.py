@@ -16,7 +16,7 @@ from duat_jax.forms.secant import Secant, notes_of, secant
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
-from duat_jax.interpret.pipeline import certified, read, readers_of, require_finite
+from duat_jax.interpret.pipeline import certified, read, reader_of_weights, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, scaled
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
@@ -117,7 +117,7 @@ def lora_change(
     # Weights first, dynamic parameters second.
     corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    given = model, adapters, text, readers[1]
+    given = model, adapters, text, reader_of_weights(metric).pinned(after)
     split, first_order, alone = on_host((_split(*given), _first_order(*given), _alone(*given)))
     whole = on_host(_closure(difference, columns, list(corners.values())))
 

@@ -312,6 +312,11 @@ def test_an_encoder_is_asked_for_a_similarity():
     close(found.before, np.asarray(before))
     close(found.after, np.asarray(after))
     close(sum(found.totals.values()), np.asarray(after - before), 6)
+    # The other text, too, is read by the adapted model.
+    assert found.by_adapter.verdict == "holds"
+    close(sum(effect.part for effect in found.effects), np.asarray(after - before), 6)
+    name, adapter = next(iter(adapters.items()))
+    close(found.effects[0].alone, np.asarray(similarity(merge(model, {name: adapter})) - before), 6)
 
 
 def test_before_a_head_that_is_a_term_the_layers_outer_maps_stand_still():

@@ -38,3 +38,4 @@ from duat_jax.transform.marks import term as term
 from duat_jax.transform.query import linear_map as linear_map
 from duat_jax.transform.query import replay as replay
 from duat_jax.transform.recording import record as record
+from duat_jax.weights.compute import diff as diff

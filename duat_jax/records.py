@@ -19,6 +19,7 @@ from duat_jax.lora.record import LoraTrainingRecord as LoraTrainingRecord
 from duat_jax.pruning.record import PruningRecord as PruningRecord
 from duat_jax.verification.record import AuditRecord as AuditRecord
 from duat_jax.verification.record import VerificationRecord as VerificationRecord
+from duat_jax.weights.record import ModelDiffRecord as ModelDiffRecord
 
 KINDS = (
     ExplanationRecord,
@@ -32,6 +33,7 @@ KINDS = (
     ContextRecord,
     LoraChangeRecord,
     LoraTrainingRecord,
+    ModelDiffRecord,
     PruningRecord,
     CircuitsRecord,
     FaithfulnessRecord,

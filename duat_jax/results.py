@@ -18,3 +18,4 @@ from duat_jax.interpret.singular_triplets import DecodedTriplet as DecodedTriple
 from duat_jax.transform.keys import Marked as Marked
 from duat_jax.transform.recording import Dynamics as Dynamics
 from duat_jax.transform.recording import Recording as Recording
+from duat_jax.weights.result import ModelDiff as ModelDiff

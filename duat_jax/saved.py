@@ -33,6 +33,7 @@ TYPES = frozenset(
         *("lora.result:LoraChange", "lora.result:Parts", "forms.completeness:Completeness"),
         *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
         *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
+        *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain"),
     )
 )
 """The types of results and of their parts, by module and name: no other is made from a file."""

@@ -36,6 +36,12 @@ def _lora_change():
     return lora_change(model, new_adapters(model, rank=1), tokenizer.encode(TEXT).ids, tokenizer=tokenizer)
 
 
+def _model_diff():
+    model, tokenizer = _loaded()
+    other = jax.tree.map(lambda leaf: 1.01 * leaf, model)
+    return duat.diff(model, other, TEXT, largest=1, tokenizer=tokenizer)
+
+
 def _ledger():
     model, tokenizer = _loaded()
     return ledger(model, question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1").task)
@@ -50,6 +56,7 @@ MAKERS = {
     duat.results.Explanation: _asked(duat.explain, TEXT),
     duat.results.Graph: _asked(duat.graph, TEXT, neurons=3),
     duat.results.Contrast: _asked(duat.contrast, TEXT, [OTHER, "mean"]),
+    duat.results.ModelDiff: _model_diff,
     duat.results.Attribution: _asked(duat.attribute, TEXT, OTHER, unit="head"),
     duat.results.Intervention: _asked(duat.intervene, TEXT, CHANGES),
     duat.results.AttentionScore: _asked(duat.explain_attention, TEXT, layer=1, head=0, key=0),

@@ -34,6 +34,7 @@ ROOMS = (
     "in_context",
     "pruning",
     "survey",
+    "weights",
     "lora",
     "verification",
     "cli",

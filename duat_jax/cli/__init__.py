@@ -13,6 +13,7 @@ from duat_jax.cli.circuit import circuit
 from duat_jax.cli.commands import add
 from duat_jax.cli.context import context
 from duat_jax.cli.derive import derive
+from duat_jax.cli.diff import diff
 from duat_jax.cli.explain import explain
 from duat_jax.cli.faithfulness import faithfulness
 from duat_jax.cli.graph import graph
@@ -63,6 +64,7 @@ COMMANDS = (
     serve,
     circuit,
     context,
+    diff,
     faithfulness,
     prune,
     survey,

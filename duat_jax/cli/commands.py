@@ -55,6 +55,10 @@ EXAMPLES = {
         "duat survey book.txt --out survey",
         "duat survey corpus.txt --out survey --model DIR --workers 2 --shard 1/4",
     ),
+    "diff": (
+        "duat diff embedded DIR 'for i in range(10' --plot diff.png",
+        "duat diff BASE TUNED --text corpus.txt --pieces 32 --json diff.json",
+    ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",
         "duat lora train --text mine.txt --output adapter --model DIR --rank 4",

@@ -10,7 +10,15 @@ import typer
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import EXIT_STATUS, DoesNotHold, check_outputs, deliver, one_line_errors, space_lines, to_json
+from duat_jax.cli.output import (
+    EXIT_STATUS,
+    check_outputs,
+    deliver,
+    one_line_errors,
+    require_no_failure,
+    space_lines,
+    to_json,
+)
 from duat_jax.cli.progress import loading_bar, progress_bar, working
 from duat_jax.errors import BadText
 
@@ -189,12 +197,7 @@ def diff(
             ("the sum over the adapters", change.by_adapter),
             *(("the table of one of the four runs", corner) for corner in change.corners),
         ):
-            # The sum of a zero change has no size, so its verdict isn't conclusive.
-            if completeness.verdict == "fails":
-                raise DoesNotHold(
-                    f"{label} misses its value by {float(completeness.error):+.1e}, more than"
-                    f" {float(completeness.tolerance):.1e}" + (f". {completeness.note}" if completeness.note else "")
-                )
+            require_no_failure(label, completeness)
         moved = moved_parameters(base, adapters, ids)
         content = to_json(change.as_dict(_name(model), moved=moved))
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}

@@ -117,6 +117,23 @@ def require_holding(label: str, completeness: "Completeness") -> None:
         )
 
 
+def require_no_failure(label: str, completeness: "Completeness") -> None:
+    """Raise if the parts of a change don't sum to it; a zero change has no size, so that its sum isn't conclusive.
+
+    Args:
+        label: what the sum is, for the message.
+        completeness: of the change.
+
+    Raises:
+        DoesNotHold: with the numbers.
+    """
+    if completeness.verdict == "fails":
+        raise DoesNotHold(
+            f"{label} misses its value by {float(completeness.error):+.1e}, more than"
+            f" {float(completeness.tolerance):.1e}" + (f". {completeness.note}" if completeness.note else "")
+        )
+
+
 def check_output(path: Path) -> None:
     """Raise if a file can't be written, before anything is computed.
 

@@ -1,7 +1,7 @@
 """The steps that every question about one number of a model shares: read it, pin it, certify its parts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.errors import NotFinite
+from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.completeness import FAILS, Completeness
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
@@ -104,14 +104,19 @@ def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:
 class _ByTheModel(Reader):
     """The reading of a target by the model that is read, whose own states of another text may be a part of it."""
 
-    target: Target = field(metadata={"static": True})
+    target: Target
+    seen: Reading | None = None
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        def states(given: np.ndarray) -> tuple[Array, int]:
+        def states(given: Any) -> tuple[Array, int]:
             other = model.states(model.embed(given))
             return other, len(other)
 
-        return self.target.reader(states).read(model, passed)
+        reader = self.target.reader(states)
+        return (reader if self.seen is None else reader.pinned(self.seen)).read(model, passed)
+
+    def pinned(self, reading: Reading) -> Reader:
+        return replace(self, seen=reading)
 
 
 def reader_of_weights(target: Target) -> Reader:
@@ -119,8 +124,18 @@ def reader_of_weights(target: Target) -> Reader:
 
     Args:
         target: the target of an input.
+
+    Raises:
+        DuatError: for a target of one's own that isn't its own reader, and no pytree.
     """
-    return target if isinstance(target, Reader) else _ByTheModel(target)
+    if isinstance(target, Reader):
+        return target
+    if jax.tree_util.all_leaves([target]):
+        raise DuatError(
+            f"{type(target).__name__} isn't a pytree: put @jax.tree_util.register_dataclass above the class, so that"
+            " what it reads can be a function of the weights"
+        )
+    return _ByTheModel(target)
 
 
 def read(model: Transformer, reader: Reader, passed: ForwardPass) -> tuple[Reading, Predicted]:

@@ -21,7 +21,7 @@ from helpers import near, relative
 import duat_jax as duat
 from duat_jax.cli import application, compiled
 from duat_jax.cli.output import DoesNotHold, to_json
-from duat_jax.lora import save_adapters
+from duat_jax.lora import save_adapters, save_merged
 
 TEXT = "w5 w17 w3"
 
@@ -337,6 +337,7 @@ IN_EVERY_DTYPE = {
         ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
     ),
     "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
+    "diff": (("diff", GPT2[1], "merged", TEXT, "--largest", 1), ("difference",)),
     "intervene": (("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2), ("difference",)),
     "steer": (("steer", TEXT, "--towards", "import os", "--away", "class A:", "--layers", 1, *GPT2), ("difference",)),
 }
@@ -350,7 +351,7 @@ def test_every_command_that_computes_by_a_model_takes_a_dtype():
     }
     without = {name for name, command in every.items() if not takes(command, "dtype")}
     assert without == {"lora train", "lora merge", "verify"}
-    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast"}
+    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast", "diff"}
 
 
 def commands(command, name=()):
@@ -364,13 +365,23 @@ def takes(command, option):
     return any(parameter.name == option for parameter in command.params)
 
 
+def with_files(asked, directory):
+    """Yield a command's arguments, with an adapter and a model that has it merged where they are named."""
+    model = duat.load(GOLDEN / "gpt2")
+    adapters = random_adapters(model, ["c_fc"])
+    for argument in asked:
+        if argument == "adapter":
+            save_adapters(directory / argument, adapters, model)
+        if argument == "merged":
+            save_merged(directory / argument, adapters, model, GOLDEN / "gpt2")
+        yield directory / argument if argument in ("adapter", "merged") else argument
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", IN_EVERY_DTYPE)
 def test_a_command_runs_in_every_dtype(command, tmp_path):
-    model = duat.load(GOLDEN / "gpt2")
-    save_adapters(tmp_path / "adapter", random_adapters(model, ["c_fc"]), model)
     asked, path = IN_EVERY_DTYPE[command]
-    asked = [tmp_path / "adapter" if one == "adapter" else one for one in asked]
+    asked = list(with_files(asked, tmp_path))
     numbers = {}
     for dtype in ("float32", "float64", "bfloat16"):
         result = run(*asked, "--dtype", dtype, "--json", "-")
@@ -396,9 +407,7 @@ def test_every_command_that_prints_one_result_can_keep_it():
 
 @pytest.mark.parametrize("command", SAVED)
 def test_a_command_keeps_its_result_and_its_table(command, tmp_path):
-    model = duat.load(GOLDEN / "gpt2")
-    save_adapters(tmp_path / "adapter", random_adapters(model, ["c_fc"]), model)
-    asked = [tmp_path / "adapter" if one == "adapter" else one for one in IN_EVERY_DTYPE[command][0]]
+    asked = with_files(IN_EVERY_DTYPE[command][0], tmp_path)
     result, table, file = tmp_path / "result", tmp_path / "table.csv", tmp_path / "result.json"
     ran = run(*asked, "--save", result, "--csv", table, "--json", file)
     assert ran.exit_code == 0, ran.output

@@ -317,6 +317,11 @@ MISTAKES = {
         ["context", "a =", "--demonstration", "b = 1", "--answer", " 2", "--model", ENCODER],
         ["needs a causal language model"],
     ),
+    "diff": (["diff", "embedded", "embedded"], ["give a TEXT, or files with --text"]),
+    "diff, models": (
+        ["diff", "embedded", ENCODER, "a b"],
+        ["the two models aren't one function of weights of one shape", "more. Compare a model"],
+    ),
     "lora diff, a target": (["lora", "diff", "nowhere", "a b", "--target", "a b c"], ["not one token"]),
     "lora diff, a position": (["lora", "diff", "nowhere", "a b", "--position", "77"], ["position 77 is outside"]),
     "lora diff, adapters": (["lora", "diff", "nowhere", "a b"], ["nowhere has no adapter_config.json"]),

@@ -18,6 +18,7 @@ TOKENS = {
     "graph": ("graph", TEXT, "--neurons", "0"),
     "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),
+    "diff": ("diff", "embedded", "embedded", TEXT, "--largest", 0),
     "lora diff": ("lora", "diff", "adapter", TEXT),
     "survey": ("survey", "corpus", "--tokens", 8, "--out", "new"),
 }

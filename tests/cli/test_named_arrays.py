@@ -19,6 +19,7 @@ SUMS = {
     "AttentionScore": [("value", "pairs")],
     "Ledger": [("difference", "inputs within patterns held discontinuities"), ("difference", "reads")],
     "LoraChange": [("difference", "embedding terms biases reader"), ("difference", "part discontinuities")],
+    "ModelDiff": [("difference", "parameter discontinuities")],
     "ImageMaps": [("value", "path terms biases"), ("value", "collapse collapse_bias")],
 }
 """By class, which parts its arrays are said to sum to what."""

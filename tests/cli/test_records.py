@@ -27,6 +27,7 @@ RUNS = {
     "attends": ["attends", WORDS, "--layer", "2", "--head", "0", "--key", "1", *TINY],
     "intervene": ["intervene", WORDS, "--change", "head 2:1 set 0", *TINY],
     "steer": ["steer", WORDS, "--towards", "w4", "--away", "w9", "--layers", "2", *TINY],
+    "diff": ["diff", TINY[1], TINY[1], WORDS, "--largest", "1"],
     "audit": ["audit", "--equation", "31"],
     "verify": ["verify", "--depth", "1", "--block", "paper"],
 }

@@ -33,6 +33,7 @@ class _MeanDirection(Reader):
 
 
 @final
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Similarity(Target):
     """The cosine similarity of two texts' mean-pooled last hidden states, with the explained text's norm held.

@@ -1,0 +1,111 @@
+"""The command `duat diff`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import check_options
+from duat_jax.cli.options import Csv, Dtype, Json, Kept, Plot, Save
+from duat_jax.cli.output import deliver, one_line_errors, require_no_failure, space_lines, to_json
+from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.errors import BadText
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+EMBEDDED = "embedded"
+
+
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; or embedded."),
+    ],
+    second: Annotated[str, typer.Argument(help="The same of the model that is compared with it, of the same shape.")],
+    text: Annotated[str | None, typer.Argument(help="The text that both models read.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--text", help="Text file, from which pieces are drawn in the place of TEXT; repeat for several."),
+    ] = None,
+    pieces: Annotated[int, typer.Option(min=1, help="Number of pieces of text from files.")] = 16,
+    tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing pieces.")] = 0,
+    dtype: Kept = Dtype.float32,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Token or class whose logit is compared; the mean loss of a language model's text if absent."
+        ),
+    ] = None,
+    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
+    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
+    position: Annotated[
+        int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
+    ] = None,
+    largest: Annotated[
+        int, typer.Option(min=0, help="Number of parameters, those with the largest parts, that are run again.")
+    ] = 10,
+    plot: Plot = None,
+    save: Save = None,
+    csv: Csv = None,
+    json_file: Json = None,
+) -> None:
+    """Show exactly which weights make two models of one shape give different numbers on a text."""
+    with one_line_errors():
+        check_options((text, target, contrast, against), plot, json_file, save, csv)
+        if (text is None) == (not files):
+            raise BadText("give a TEXT, or files with --text")
+        start_jax(float64=dtype is Dtype.float64)
+        import numpy as np
+
+        import duat_jax as duat
+        from duat_jax.evaluation.running_text import read_texts, stream, windows
+        from duat_jax.inputs.request import check
+        from duat_jax.models.encoding import encode, encode_token
+        from duat_jax.models.loader import skeleton
+        from duat_jax.weights.validation import require_alike
+
+        paths = [None if name == EMBEDDED else Path(name) for name in (first, second)]
+        configs, tokenizers = map(duat.load_config, paths), [duat.load_tokenizer(path) for path in paths]
+        config, other = configs
+        if config.image is not None:
+            raise BadText(f"a {config.family} model reads images: this command reads texts")
+        require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
+        tokenizer = tokenizers[0]
+        texts = read_texts(files) if files else [text]
+
+        def encoded(tokenizer: "Tokenizer") -> tuple[Any, ...]:
+            """Return what is given, by a tokenizer: the texts, the one to compare with, target and contrast."""
+            other = None if against is None else encode(tokenizer, against, "the text to compare with")
+            plain = config.head.kind in ("classes", "hidden")
+            outputs = {"target": target, "contrast": contrast}
+            ids = (
+                given if given is None or plain else encode_token(tokenizer, given, label)
+                for label, given in outputs.items()
+            )
+            return stream(tokenizer, texts).tolist(), other, *ids
+
+        read, of_second = map(encoded, tokenizers)
+        if read != of_second:
+            raise BadText(
+                "the tokenizers of the two models give different tokens, so that they read two inputs: compare models"
+                " that share a tokenizer"
+            )
+        ids, other_ids, *outputs = read
+        inputs = windows(np.array(ids, np.int32), pieces, tokens, seed=seed) if files else ids
+        asked = {"contrast": outputs[1], "against": other_ids, "position": position, "tokenizer": tokenizer}
+        check(config, inputs, outputs[0], **asked)
+        models = []
+        for path in paths:
+            with loading_bar() as progress:
+                models.append(duat.load(path, dtype=dtype.value, progress=progress))
+        with progress_bar("Comparing", "runs") as progress:
+            found = duat.diff(*models, inputs, outputs[0], largest=largest, progress=progress, **asked)
+        for completeness in found.completeness:
+            require_no_failure("the sum over the weights", completeness)
+        content = to_json(found.as_dict(first, second))
+        notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
+        files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
+        deliver(content, *notes, found, figure=found.plot, result=found, **files_written)

@@ -1,0 +1,1 @@
+"""Split the difference of a number between two models over their weights."""

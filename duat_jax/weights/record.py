@@ -1,0 +1,78 @@
+"""The record of the difference between two models."""
+
+import msgspec
+
+from duat_jax.forms.record import CompletenessRecord, TargetRecord
+from duat_jax.json_record import Record
+
+
+class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A parameter with a large part, and runs of the model in which it is exchanged.
+
+    Args:
+        name: the parameter; `"together"` for all of the list at once.
+        part: its part of the difference.
+        set_back: the number of the second model minus that with this parameter of the first one.
+        put_in: the number of the first model with this parameter of the second one, minus that of the first model.
+    """
+
+    name: str
+    part: float
+    set_back: float
+    put_in: float
+
+
+class WeightFlowRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """Where the difference is, layer by layer.
+
+    Args:
+        tokens: of each stream, the part of what moved at each token.
+        later: of each stream, the part of the weights after it.
+    """
+
+    tokens: list[list[float]]
+    later: list[float]
+
+
+class ModelDiffRecord(Record, tag="model diff"):
+    """The JSON of `duat diff`.
+
+    Args:
+        model: the name of the first model.
+        other: the name of the second one.
+        family: their checkpoint family.
+        texts: the number of texts over which numbers are means.
+        tokens: the text, token by token; empty of several texts.
+        target: the number: in words, and by what it reads.
+        dtype: of everything computed.
+        before: the number of the first model.
+        after: that of the second one.
+        difference: the second minus the first.
+        parts: the part of every parameter, by its name.
+        first_order: the same to first order at the first model.
+        cancellation: the sum of the sizes of all parts, as a multiple of the difference; 1 of a difference of zero.
+        again: the parameters with the largest parts, and runs in which they are exchanged.
+        flow: where the difference is, layer by layer; none of several texts.
+        discontinuities: parts of what has no slope, by name.
+        completeness: of each text, the sum of all parts against the difference.
+        notes: caveats on the parts; usually none.
+    """
+
+    model: str
+    other: str
+    family: str
+    texts: int
+    tokens: list[str]
+    target: TargetRecord
+    dtype: str
+    before: float
+    after: float
+    difference: float
+    parts: dict[str, float]
+    first_order: dict[str, float]
+    cancellation: float
+    again: list[RunAgainRecord]
+    flow: WeightFlowRecord | None
+    discontinuities: dict[str, float]
+    completeness: list[CompletenessRecord]
+    notes: list[str]

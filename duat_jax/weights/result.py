@@ -1,0 +1,180 @@
+"""Result of `duat.diff`: the parts of every parameter, neuron, head and row, and what runs of the model say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
+from duat_jax.display.result import Plotted
+from duat_jax.forms.completeness import Completeness
+from duat_jax.json_record import as_record
+from duat_jax.models.targets.description import TargetDescription
+from duat_jax.weights.record import ModelDiffRecord
+from duat_jax.weights.units import LAYERS
+
+ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "first_order"
+"""Of a layer's weights: attention, MLP, norms and all else; and all of them to first order."""
+
+
+class RunAgain(NamedTuple):
+    """What a parameter does when the model is run again, beside its part.
+
+    Args:
+        name: the parameter.
+        part: its part of the difference.
+        set_back: the number of the second model minus that of the second model with this parameter of the first one.
+        put_in: the number of the first model with this parameter of the second one, minus that of the first model.
+    """
+
+    name: str
+    part: float
+    set_back: float
+    put_in: float
+
+
+class Flow(NamedTuple):
+    """Where the difference is, layer by layer: in the tokens' streams, or in weights after them.
+
+    Args:
+        tokens: the part of what moved in every token's stream before each layer, and after all, `[streams, tokens]`.
+        later: the part of the weights after this stream, `[streams]`; with the tokens of a row it sums to the
+            difference.
+    """
+
+    tokens: Float[np.ndarray, "streams tokens"]
+    later: Float[np.ndarray, "streams"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDiff(Plotted):
+    """The difference of a number between two models, as an exact sum over their weights.
+
+    Args:
+        family: the checkpoint family.
+        tokens: display labels of the text's tokens; empty of several texts.
+        target: the number, which prints as a sentence.
+        values: of each text, the number by the first model and by the second one, from plain forward passes.
+        parameters: the part of every parameter, by its name, on each text.
+        first_order: the same to first order at the first model: the gradient times the change.
+        neurons: by linear layer of an MLP, the part of each neuron's weights.
+        heads: by linear layer of an attention, that of each head's weights.
+        rows: by embedding, that of each row.
+        again: the parameters with the largest parts, exchanged one at a time and together, by runs of the model.
+        flow: where the difference is, layer by layer; absent of several texts.
+        discontinuities: parts that have no slope, such as a router's choice, by primitive and source line.
+        completeness: of each text, the difference and the sum of all parts.
+        notes: caveats on the parts, such as a softmax that isn't recognised; as in `duat.secant`.
+
+    All parts but those of each text are means over texts.
+    """
+
+    family: str
+    tokens: tuple[str, ...]
+    target: TargetDescription
+    values: Float[np.ndarray, "texts 2"]
+    parameters: dict[str, Float[np.ndarray, "texts"]]
+    first_order: dict[str, Float[np.ndarray, "texts"]]
+    neurons: dict[str, Float[np.ndarray, "..."]]
+    heads: dict[str, Float[np.ndarray, "heads"]]
+    rows: dict[str, Float[np.ndarray, "rows"]]
+    again: tuple[RunAgain, ...]
+    flow: Flow | None
+    discontinuities: dict[str, float]
+    completeness: tuple[Completeness, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> float:
+        """The number of the first model."""
+        return float(self.values[:, 0].mean())
+
+    @property
+    def after(self) -> float:
+        """The number of the second model."""
+        return float(self.values[:, 1].mean())
+
+    @property
+    def difference(self) -> float:
+        """The number of the second model minus that of the first one."""
+        return float(np.mean([each.value for each in self.completeness]))
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The part of every parameter, the mean over texts."""
+        return {name: float(np.mean(part)) for name, part in self.parameters.items()}
+
+    @property
+    def cancellation(self) -> float:
+        """The sum of the sizes of all parameters' parts, as a multiple of the difference; 1 of a difference of zero."""
+        sizes = float(np.abs(list(self.parts.values())).sum())
+        return sizes / abs(self.difference) if self.difference else 1.0
+
+    @property
+    def layers(self) -> dict[str, dict[str, Float[np.ndarray, "texts"]]]:
+        """Of each layer, and of the weights before and after all of them, the parts of attention, MLP and all else."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, part in self.parameters.items():
+            row, column = _place(name)
+            of_row = found.setdefault(row, dict.fromkeys(COLUMNS, 0.0))
+            of_row[column] += part
+            of_row[FIRST_ORDER] += self.first_order[name]
+        return found
+
+    def top(self, count: int) -> list[tuple[str, float]]:
+        """Return the parameters with the largest parts.
+
+        Args:
+            count: how many.
+        """
+        return sorted(self.parts.items(), key=lambda named: -abs(named[1]))[:count]
+
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes; the sum of `parameter` and `discontinuities` is the difference.
+
+        `neurons`, `heads` and `rows` are finer sums of the same weights.
+        """
+        names = {"parameter": {"parameter": list(self.parameters)}}
+        yield whole("parameter", list(self.parts.values()), names)
+        yield whole("first_order", [float(np.mean(part)) for part in self.first_order.values()], names)
+        for kind, axis in ((self.neurons, "neuron"), (self.heads, "head"), (self.rows, "row")):
+            for name, part in kind.items():
+                named = zip(("expert", axis)[2 - part.ndim :], part.shape, strict=True)
+                axes = {each: labels for name, size in named for each, labels in numbered(name, size).items()}
+                yield NamedArray(f"{axis}s", part, axes, {"weights": name})
+        yield from by_name("discontinuities", self.discontinuities)
+        if self.flow is not None:
+            yield whole("flow", self.flow.tokens, numbered("stream", len(self.flow.later)) | of_tokens(self.tokens))
+
+    def as_dict(self, model: str = "", other: str = "", **more: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON, with the fields of `ModelDiffRecord`.
+
+        Args:
+            model: name of the first model.
+            other: name of the second one.
+            more: fields of the record that aren't in the result.
+        """
+        return as_record(
+            ModelDiffRecord,
+            self,
+            model=model,
+            other=other,
+            texts=len(self.values),
+            dtype=self.completeness[0].dtype,
+            first_order={name: float(np.mean(part)) for name, part in self.first_order.items()},
+            **more,
+        )
+
+    def __repr__(self) -> str:
+        error = max((float(each.error) for each in self.completeness), key=abs)
+        return f"ModelDiff({self.target}: {self.difference:+.6g}, error {error:+.1e})"
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Return the layer of a parameter, or what it belongs to outside of all layers, and its part of the layer."""
+    steps = name.split(".")
+    if not name.startswith(LAYERS):
+        return steps[0], OTHER
+    return ".".join(steps[:2]), next((part for part in (ATTENTION, MLP) if steps[2] == part), OTHER)

@@ -1,0 +1,96 @@
+"""Tables of the difference between two models, for terminal and notebook."""
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
+from duat_jax.evaluation.statistics import students_mean
+from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff
+
+CANCELLING = 5
+"""From how many times the difference on the sizes of all parts make a note."""
+NOTE = (
+    "part: of the difference, exact for these two models. set back: what is lost if the second model gets the first"
+    " one's weights there. put in: what is gained if the first model gets the second one's. Both by running the model"
+    " again; where weights act together, neither has to be the part."
+)
+
+
+def render(diff: ModelDiff) -> RenderableType:
+    """Return the table of a result: both numbers, the parts by layer, and the largest parameters run again.
+
+    Args:
+        diff: the result to show.
+    """
+    texts = len(diff.values)
+    difference = number(diff.difference)
+    if texts > 1:
+        low, high = students_mean(diff.values[:, 1] - diff.values[:, 0])[1:]
+        difference = Text.assemble(difference, f" [{low:+.4f}, {high:+.4f}], the mean of {texts} texts")
+    lines = [
+        Text.assemble(("Explained:  ", "bold"), diff.target.headline),
+        Text.assemble(
+            ("first model ", "bold"),
+            f"{diff.before:+.4f}",
+            ("   second model ", "bold"),
+            f"{diff.after:+.4f}",
+            ("   difference ", "bold"),
+            difference,
+        ),
+    ]
+    again = ["", *_again(diff), "", Text(NOTE, style="dim")] if diff.again else []
+    return Group(*lines, "", _layers(diff), "", *_completeness(diff), *note_lines(diff.notes), *again)
+
+
+def _layers(diff: ModelDiff) -> RenderableType:
+    table = NumberTable()
+    table.add_column("weights")
+    for column in ("attention", "MLP", "norms and other", "together", "of first order"):
+        table.add_column(column, justify="right")
+    rows = {name: {column: float(np.mean(part)) for column, part in row.items()} for name, row in diff.layers.items()}
+    for name, row in rows.items():
+        parts = [row[column] for column in (ATTENTION, MLP, OTHER)]
+        cells = [number(part) if part else Text("") for part in parts]
+        table.add_row(name, *cells, number(sum(parts)), number(row[FIRST_ORDER]))
+    for name, part in diff.discontinuities.items():
+        table.add_row(Text(f"discontinuity: {name}"), "", "", number(part), number(part), "")
+    totals = [sum(row[column] for row in rows.values()) for column in (ATTENTION, MLP, OTHER, FIRST_ORDER)]
+    totals[2] += sum(diff.discontinuities.values())
+    table.add_row(Text("together", style="bold"), *map(number, totals[:3]), number(sum(totals[:3])), number(totals[3]))
+    return table
+
+
+def _completeness(diff: ModelDiff) -> list[RenderableType]:
+    """Return the line of completeness, of several texts that of the worst one, and how much parts cancel."""
+    worst = max(diff.completeness, key=lambda each: abs(float(each.error)) / (float(each.tolerance) or 1))
+    lines: list[RenderableType] = [completeness_line(worst, "difference")]
+    if len(diff.completeness) > 1:
+        held = sum(each.verdict == "holds" for each in diff.completeness)
+        lines = [
+            Text(f"on {held} of {len(diff.completeness)} texts the parts sum to the difference; the worst one:"),
+            *lines,
+        ]
+    if diff.cancellation >= CANCELLING:
+        lines.append(
+            Text(
+                f"Parts cancel: the sizes of all parameters' parts are {diff.cancellation:.3g} times the difference. So"
+                " a large part needn't be a large effect, and on other texts parts may have other signs."
+            )
+        )
+    return lines
+
+
+def _again(diff: ModelDiff) -> list[RenderableType]:
+    table = NumberTable(title="The largest parts, and the model run again")
+    table.add_column("parameter")
+    for column in ("part", "set back", "put in", "of first order"):
+        table.add_column(column, justify="right")
+    for row in diff.again:
+        first = diff.first_order.get(row.name)
+        first_order = (
+            sum(diff.first_order[each.name].mean() for each in diff.again[:-1]) if first is None else first.mean()
+        )
+        name = row.name if first is not None else Text(row.name, style="bold")
+        table.add_row(name, number(row.part), number(row.set_back), number(row.put_in), number(first_order))
+    return [table]

@@ -1,0 +1,118 @@
+"""Validation of two models whose weights are compared: one program, and weights of one shape."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from duat_jax.errors import DuatError
+from duat_jax.models.config import Config
+from duat_jax.models.layer_parts import written_out
+from duat_jax.models.loader import skeleton
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
+from duat_jax.weights.units import parameters_of
+
+SHOWN = 8
+"""The largest number of differences that a message names."""
+NAMES_ALONE = "family", "positions"
+"""Fields of a configuration that don't change what is computed of a text that both models take."""
+
+
+def require_alike(before: Transformer, after: Transformer) -> None:
+    """Raise unless two models are one function of weights of one shape.
+
+    Args:
+        before: the first model, or its skeleton.
+        after: the second one.
+
+    Raises:
+        DuatError: naming every setting and every parameter's shape in which they differ.
+    """
+    for which, model in (("first", before), ("second", after)):
+        require_loaded(model)
+        own, known = parameters_of(written_out(model)), parameters_of(skeleton(model.config, "float32"))
+        if own.keys() != known.keys():
+            raise DuatError(
+                f"the {which} model isn't made of the layers of its configuration: give one that duat.load returns, and"
+                " of one with adapters duat.lora.merge(model, adapters)"
+            )
+    depths = before.config.layers, after.config.layers
+    problems = [f"the first model has {depths[0]} layers and the second one {depths[1]}"] * (depths[0] != depths[1])
+    problems = problems or [*_settings(before.config, after.config), *_shapes(before, after)]
+    if problems:
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise DuatError(
+            f"the two models aren't one function of weights of one shape: {'; '.join(problems[:SHOWN])}{more}. Compare"
+            " a model with what was made of it without changing its shape, such as a fine-tuned or a rounded one"
+        )
+
+
+def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
+    """Return two models as two values of one function's weights: of one structure, dtype and division among devices.
+
+    Args:
+        before: the first model.
+        after: the second one.
+
+    Returns:
+        Both, with the configuration of the one with the shorter context, in float32 at least.
+
+    Raises:
+        DuatError: naming every setting and every parameter's shape in which they differ.
+    """
+    require_alike(before, after)
+    if type(before.stack) is not type(after.stack):
+        before, after = written_out(before), written_out(after)
+    shorter = min((before, after), key=lambda model: model.config.positions)
+    leaves = [jax.tree.leaves(model) for model in (before, after)]
+    with jax.numpy_dtype_promotion("standard"):
+        wider = jnp.result_type(jnp.float32, *(leaf.dtype for leaf in (*leaves[0], *leaves[1])))
+    structure = jax.tree.structure(shorter)
+    pairs = zip(*leaves, strict=True)
+    alike = [(a.astype(wider), jax.device_put(b.astype(wider), a.sharding)) for a, b in pairs]
+    first, second = (jax.tree.unflatten(structure, of_model) for of_model in zip(*alike, strict=True))
+    return first, second
+
+
+def _settings(before: Config, after: Config) -> list[str]:
+    """Return a sentence for every setting in which the programs of two models differ, one for all layers."""
+    found: dict[str, list[int]] = {}
+    for i, (first, second) in enumerate(zip(before.blocks, after.blocks, strict=True)):
+        for words in _different(_flat(first), _flat(second)):
+            found.setdefault(words, []).append(i)
+    of_layers = [f"in layers {', '.join(map(str, layers))} {words}" for words, layers in found.items()]
+    return [*_different(*(_flat(config, without=("blocks", *NAMES_ALONE)) for config in (before, after))), *of_layers]
+
+
+def _different(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """Return a sentence for every setting in which two configurations differ."""
+    return [
+        f"{name} is {first.get(name)!r} in the first model and {second.get(name)!r} in the second one"
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _flat(value: Any, name: str = "", without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the settings of a configuration, and of those in it, by their names."""
+    if not is_dataclass(value):
+        return {name: value}
+    beginning = f"{name}." if name else ""
+    inner = [(field.name, getattr(value, field.name)) for field in fields(value) if field.name not in without]
+    return {path: leaf for key, each in inner for path, leaf in _flat(each, f"{beginning}{key}").items()}
+
+
+def _shapes(before: Transformer, after: Transformer) -> list[str]:
+    """Return a sentence for every parameter whose shape differs, or that one of the models doesn't have."""
+
+    def described(parameters: dict[str, Any], name: str) -> str:
+        return f"{list(parameters[name].shape)}" if name in parameters else "absent"
+
+    first, second = (parameters_of(written_out(model)) for model in (before, after))
+    return [
+        f"{name} is {described(first, name)} in the first model and {described(second, name)} in the second one"
+        for name in dict.fromkeys([*first, *second])
+        if described(first, name) != described(second, name)
+    ]

@@ -1,0 +1,333 @@
+"""The difference between two models over their weights: one weight at a time, by hand, and by runs of the model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from adapters import IDS, TOKEN, random_adapters, small_model
+from cases import GOLDEN
+from flax import nnx
+from golden_checkpoints import CHECKPOINTS, golden
+from helpers import close, modern
+
+import duat_jax as duat
+from duat_jax.lora.adapter import adapt, merge
+from duat_jax.lora.change import lora_change
+from duat_jax.lora.places import places
+from duat_jax.models.config import Head
+from duat_jax.models.layer_parts import scanned
+from duat_jax.verification.networks import randomised
+from duat_jax.weights.units import parameters_of, units_of
+
+OTHER = [2, 8, 1]
+
+
+def changed(model, size=0.1, key=1, only=None):
+    """Return a model whose weights, or those of one parameter, are moved at random."""
+    random = np.random.default_rng(key)
+
+    def move(path, leaf):
+        step = jnp.asarray(size * random.normal(size=leaf.shape), leaf.dtype)
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return leaf + step if only is None or only in name else leaf
+
+    return jax.tree_util.tree_map_with_path(move, model)
+
+
+def loss(model, ids):
+    """Return the mean loss by NumPy, from the model's logits."""
+    logits = np.asarray(model(jnp.asarray(ids)), np.float64)[:-1]
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return -logs[np.arange(len(ids) - 1), np.asarray(ids)[1:]].mean()
+
+
+def gated_model():
+    block = modern(features=6, heads=2, neurons=10)
+    head = Head(kind="next token", outputs=11)
+    config = duat.models.Config(
+        family="llama", blocks=(block,) * 2, vocab=11, positions=8, position_embedding=False, head=head
+    )
+    return randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+
+
+MODELS = {"standard": lambda: small_model(layers=2), "gated, shared keys": gated_model}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return MODELS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def found(model):
+    return duat.diff(model, changed(model), IDS, largest=2)
+
+
+def test_parts_sum_to_the_difference_of_the_losses(model, found):
+    before, after = loss(model, IDS), loss(changed(model), IDS)
+    close(found.before, before)
+    close(found.after, after)
+    assert abs(after - before) > 1e-2
+    close(sum(found.parts.values()), after - before)
+    assert [each.verdict for each in found.completeness] == ["holds"]
+    layers = [sum(row[column] for column in ("attention", "mlp", "other")) for row in found.layers.values()]
+    close(np.sum(layers), after - before)
+
+
+def test_of_a_parameter_that_changes_alone_the_part_is_the_whole_difference(model):
+    """Every parameter in turn: a wrong part, with its fault in another one, would keep the sum."""
+    for name in parameters_of(model):
+        path = name.replace("layers.", "stack.blocks.")
+        other = changed(model, only=path)
+        alone = duat.diff(model, other, IDS, largest=0)
+        close(alone.parts[name], loss(other, IDS) - loss(model, IDS))
+        assert not any(part for each, part in alone.parts.items() if each != name)
+
+
+def test_small_changes_have_the_parts_of_first_order(model):
+    """Of a change of size `ε` the part differs from the gradient times the change by `ε²`."""
+    misses = []
+    for size in (1e-2, 1e-3):
+        found = duat.diff(model, changed(model, size), IDS, largest=0)
+        gradient = parameters_of(jax.grad(lambda model: loss_of(model, IDS))(model))
+        steps = {name: step - parameters_of(model)[name] for name, step in parameters_of(changed(model, size)).items()}
+        expected = {name: float((gradient[name] * step).sum()) for name, step in steps.items()}
+        for name, part in expected.items():
+            close(found.first_order[name][0], part)
+        misses.append(max(abs(found.parts[name] - part) for name, part in expected.items()))
+    assert 50 < misses[0] / misses[1] < 200
+
+
+def loss_of(model, ids):
+    logs = jax.nn.log_softmax(model(ids))[:-1]
+    return -jnp.take_along_axis(logs, ids[1:, None], -1).mean()
+
+
+def test_units_are_sums_of_their_own_weights():
+    """Each weight has a number of its own, so that a sum says which weights are in it."""
+    model = gated_model()
+    leaves, tree = jax.tree.flatten(model)
+    random = np.random.default_rng(0)
+    units = units_of(jax.tree.unflatten(tree, [jnp.asarray(random.normal(size=leaf.shape)) for leaf in leaves]))
+    random = np.random.default_rng(0)
+    weights = parameters_of(jax.tree.unflatten(tree, [jnp.asarray(random.normal(size=leaf.shape)) for leaf in leaves]))
+    for name, total in units.parameters.items():
+        close(total, np.asarray(weights[name]).sum())
+    mlp, attention = "layers.1.mlp", "layers.1.attention"
+    for name in ("input", "factor"):
+        close(units.neurons[f"{mlp}.{name}"][3], np.asarray(weights[f"{mlp}.{name}.kernel"])[:, 3].sum())
+    close(units.neurons[f"{mlp}.output"][3], np.asarray(weights[f"{mlp}.output.kernel"])[3].sum())
+    close(units.heads[f"{attention}.query"][1], np.asarray(weights[f"{attention}.query.kernel"])[:, 4:].sum())
+    assert units.heads[f"{attention}.key"].shape == (1,)
+    close(units.heads[f"{attention}.output"][1], np.asarray(weights[f"{attention}.output.kernel"])[4:].sum())
+    close(units.rows["embedding.token"][5], np.asarray(weights["embedding.token"])[5].sum())
+    close(units.rows["head.unembedding"][5], np.asarray(weights["head.unembedding"])[5].sum())
+
+
+def test_a_neurons_part_has_its_biases():
+    model = small_model()
+    other = changed(model, only="mlp.input.bias")
+    found = duat.diff(model, other, IDS, largest=0)
+    close(found.neurons["layers.0.mlp.input"].sum(), found.difference)
+    assert np.count_nonzero(found.neurons["layers.0.mlp.input"]) == 10
+
+
+def test_exchanged_parameters_are_run_again(model, found):
+    other = changed(model)
+    names = [row.name for row in found.again]
+    assert names == [*(name for name, _ in found.top(2)), "together"]
+    for row, members in zip(found.again, [names[:1], names[1:2], names[:2]], strict=True):
+        first, second = parameters_of(model), parameters_of(other)
+        put_in = with_parameters(model, {name: second[name] for name in members})
+        set_back = with_parameters(other, {name: first[name] for name in members})
+        close(row.put_in, loss(put_in, IDS) - loss(model, IDS))
+        close(row.set_back, loss(other, IDS) - loss(set_back, IDS))
+        close(row.part, sum(found.parts[name] for name in members))
+
+
+def with_parameters(model, values):
+    leaves, tree = jax.tree.flatten(model)
+    pairs = zip(parameters_of(model), leaves, strict=True)
+    return jax.tree.unflatten(tree, [values.get(name, leaf) for name, leaf in pairs])
+
+
+def test_every_row_of_the_flow_sums_to_the_difference(found):
+    """Parts of streams and parts of weights are computed apart from each other."""
+    rows = found.flow.tokens.sum(1) + found.flow.later
+    assert found.flow.tokens.shape == (3, len(IDS))
+    assert np.abs(found.flow.later[:-1]).min() > 1e-4
+    for row in rows:
+        close(row, found.difference)
+
+
+def test_a_loop_over_layers_gives_the_same(model, found):
+    looped = duat.diff(scanned(model), scanned(changed(model)), IDS, largest=2)
+    assert list(looped.parts) != [] and set(looped.parts) == set(found.parts)
+    for name, part in found.parts.items():
+        close(looped.parts[name], part)
+    for mine, other in zip(looped.again, found.again, strict=True):
+        assert mine.name == other.name
+        close(np.array(mine[1:]), np.array(other[1:]))
+    mixed = duat.diff(scanned(model), changed(model), IDS, largest=0)
+    close(mixed.difference, found.difference)
+
+
+def test_several_texts_are_averaged(model, found):
+    other = changed(model)
+    both = duat.diff(model, other, [IDS, jnp.array(OTHER)], largest=1)
+    alone = duat.diff(model, other, OTHER, largest=0)
+    assert both.tokens == () and both.flow is None
+    close(both.difference, (found.difference + alone.difference) / 2)
+    for name, part in both.parts.items():
+        close(part, (found.parts[name] + alone.parts[name]) / 2)
+    close(
+        both.neurons["layers.0.mlp.input"],
+        (found.neurons["layers.0.mlp.input"] + alone.neurons["layers.0.mlp.input"]) / 2,
+    )
+    name, *_ = both.again[0]
+    put_in = with_parameters(model, {name: parameters_of(other)[name]})
+    close(both.again[0].put_in, np.mean([loss(put_in, ids) - loss(model, ids) for ids in (np.asarray(IDS), OTHER)]))
+
+
+def test_merged_adapters_have_the_parts_that_lora_change_gives_them():
+    model = small_model()
+    adapters = random_adapters(model)
+    change = lora_change(model, adapters, IDS, TOKEN)
+    found = duat.diff(model, merge(model, adapters), IDS, TOKEN)
+    close(found.difference, change.difference)
+    for effect in change.effects:
+        paths = [path.replace("stack.blocks.", "layers.") + ".kernel" for path in places(model)[effect.name].paths]
+        close(sum(found.parts[path] for path in paths), effect.part)
+
+
+def test_a_logit_and_a_similarity_can_be_compared():
+    model = small_model()
+    other = changed(model)
+    found = duat.diff(model, other, IDS, TOKEN, contrast=3)
+    close(found.difference, np.subtract(*(one(IDS)[-1, TOKEN] - one(IDS)[-1, 3] for one in (other, model))))
+    encoder = small_model(head=Head())
+    other = changed(encoder)
+    found = duat.diff(encoder, other, IDS, against=OTHER)
+
+    def similarity(one):
+        mine, its = (np.asarray(one(jnp.asarray(ids))).mean(0) for ids in (IDS, OTHER))
+        return mine @ its / np.linalg.norm(mine) / np.linalg.norm(its)
+
+    close(found.difference, similarity(other) - similarity(encoder))
+    assert found.completeness[0].verdict == "holds"
+    assert found.flow is None
+
+
+def test_a_model_and_itself_differ_in_nothing(model):
+    found = duat.diff(model, model, IDS)
+    assert found.difference == 0 and not any(found.parts.values())
+    # A sum of zeros has no size that an error could be measured by.
+    assert found.completeness[0].verdict == "inconclusive"
+    assert str(found)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "computed"),
+    [("bfloat16", "float64", "float64"), ("bfloat16", "bfloat16", "float32"), ("float16", "bfloat16", "float32")],
+)
+def test_the_wider_dtype_is_computed_in(first, second, computed):
+    model = small_model()
+    before, after = (
+        jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), each)
+        for each, dtype in ((model, first), (changed(model), second))
+    )
+    found = duat.diff(before, after, IDS, largest=0)
+    assert found.completeness[0].dtype == computed
+    assert found.completeness[0].verdict == "holds"
+
+
+@pytest.mark.parametrize("tokens", [5, 16, 24])
+def test_padding_changes_nothing(tokens):
+    """Also of a text as long as what it is padded to, and of frequencies that depend on its length."""
+    model = duat.load(GOLDEN / "llama-dynamic", dtype=jnp.float64)
+    other, ids = changed(model, 0.02), np.arange(tokens) % model.config.vocab
+    found = duat.diff(model, other, ids, largest=0)
+    close(found.before, loss(model, ids))
+    close(found.after, loss(other, ids))
+    assert found.flow.tokens.shape == (model.config.layers + 1, tokens)
+    for row in found.flow.tokens.sum(1) + found.flow.later:
+        close(row, found.difference)
+
+
+def test_the_flow_ends_where_the_number_is_read():
+    model = small_model(layers=2)
+    direction = duat.targets.Direction(jnp.arange(6.0), stream=1, position=-1)
+    found = duat.diff(model, changed(model), IDS, direction, largest=0)
+    assert found.flow.tokens.shape == (2, len(IDS))
+    for row in found.flow.tokens.sum(1) + found.flow.later:
+        close(row, found.difference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_every_family(name):
+    model, given, _ = golden(name, "float64")
+    inputs = given[0] if model.config.image is not None or given.ndim == 2 else given
+    against = {"against": inputs[::-1]} if model.config.head.kind == "hidden" else {}
+    position = {"position": 0} if model.config.head.kind == "masked token" else {}
+    found = duat.diff(model, changed(model, 0.01), inputs, largest=1, **against, **position)
+    assert [each.verdict for each in found.completeness] == ["holds"]
+    close(sum(found.parts.values()) + sum(found.discontinuities.values()), found.difference)
+
+
+REFUSED = {
+    "shapes": (
+        lambda model: small_model(layers=2, mlp_bias=False),
+        [
+            "in layers 0, 1 mlp_bias is True in the first model and False in the second one",
+            "layers.0.mlp.input.bias is [10] in the first model and absent in the second one",
+        ],
+    ),
+    "depth": (lambda model: small_model(layers=1), ["the first model has 2 layers and the second one 1"]),
+    "settings": (lambda model: small_model(layers=2, cap=3.0), ["head.cap is None in the first model and 3.0"]),
+    "adapters": (
+        lambda model: adapt(model, random_adapters(model)),
+        ["the second model isn't made of the layers of its configuration", "duat.lora.merge(model, adapters)"],
+    ),
+    "no model": (lambda model: lambda ids: ids, ["give one that duat.load returns"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_models_that_arent_one_function_are_refused(case):
+    model = small_model(layers=2)
+    make, said = REFUSED[case]
+    with pytest.raises(duat.DuatError) as raised:
+        duat.diff(model, make(model), IDS)
+    for words in said:
+        assert words in str(raised.value)
+
+
+def test_questions_without_a_number_are_refused():
+    model = small_model()
+    with pytest.raises(duat.BadText, match="several inputs have no most probable output in common: give a target"):
+        duat.diff(model, model, [IDS, OTHER], position=1)
+    with pytest.raises(duat.BadText, match="largest is -1"):
+        duat.diff(model, model, IDS, largest=-1)
+    with pytest.raises(duat.BadText, match="one target is taken"):
+        duat.diff(model, model, IDS, [1, 2])
+    with pytest.raises(duat.BadText, match="text 1: one token has no loss; give at least two"):
+        duat.diff(model, model, [IDS, [3]])
+
+
+def test_names_alone_dont_make_two_functions():
+    """A fine-tuned model may be stored with a longer context, or with other names of its classes."""
+    model = duat.load(GOLDEN / "llama", dtype=jnp.float64)
+    config = duat.models.Config(**{**vars(model.config), "positions": 2 * model.config.positions})
+    longer = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
+    longer = jax.tree.unflatten(jax.tree.structure(longer), jax.tree.leaves(changed(model, 0.01)))
+    assert duat.diff(model, longer, [5, 7, 9], largest=0).completeness[0].verdict == "holds"
+
+
+def test_it_shows_itself(found):
+    for words in ("mean loss", "together", "first model", "set back", "put in", "holds"):
+        assert words in str(found)
+    axes = [axis.get_title() for axis in found.plot().axes]
+    assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
+    record = found.as_dict("a", "b")
+    close(sum(record["parts"].values()), record["difference"])

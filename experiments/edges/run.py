@@ -38,7 +38,7 @@ RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/result
 NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
 KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
 """Tasks whose circuits of neurons had been seen when the first method was chosen; edges of none had been scored."""
-PROMPTS, SEED = 20, 2
+PROMPTS, SEED = 8, 2
 
 Scores = Callable[[Transformer, Prompt], Float[Array, "edges"]]
 """From a model and one prompt to the score of each edge."""

@@ -65,16 +65,17 @@ def diff(
         from duat_jax.inputs.request import check
         from duat_jax.models.encoding import encode, encode_token
         from duat_jax.models.loader import skeleton
+        from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike
 
         paths = [None if name == EMBEDDED else Path(name) for name in (first, second)]
-        configs, tokenizers = map(duat.load_config, paths), [duat.load_tokenizer(path) for path in paths]
-        config, other = configs
+        config, other = map(duat.load_config, paths)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
         require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
+        tokenizers = [duat.load_tokenizer(path) for path in paths]
         tokenizer = tokenizers[0]
-        texts = read_texts(files) if files else [text]
+        texts = [text] if text is not None else read_texts(files or [])
 
         def encoded(tokenizer: "Tokenizer") -> tuple[Any, ...]:
             """Return what is given, by a tokenizer: the texts, the one to compare with, target and contrast."""
@@ -94,18 +95,24 @@ def diff(
                 " that share a tokenizer"
             )
         ids, other_ids, *outputs = read
-        inputs = windows(np.array(ids, np.int32), pieces, tokens, seed=seed) if files else ids
-        asked = {"contrast": outputs[1], "against": other_ids, "position": position, "tokenizer": tokenizer}
+        inputs: Any = windows(np.array(ids, np.int32), pieces, tokens, seed=seed) if files else ids
+        asked: dict[str, Any] = {
+            "contrast": outputs[1],
+            "against": other_ids,
+            "position": position,
+            "tokenizer": tokenizer,
+        }
         check(config, inputs, outputs[0], **asked)
         models = []
         for path in paths:
             with loading_bar() as progress:
                 models.append(duat.load(path, dtype=dtype.value, progress=progress))
+        before, after = models
         with progress_bar("Comparing", "runs") as progress:
-            found = duat.diff(*models, inputs, outputs[0], largest=largest, progress=progress, **asked)
+            found = duat.diff(before, after, inputs, outputs[0], largest=largest, progress=progress, **asked)
         for completeness in found.completeness:
             require_no_failure("the sum over the weights", completeness)
         content = to_json(found.as_dict(first, second))
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        deliver(content, *notes, found, figure=found.plot, result=found, **files_written)
+        deliver(content, *notes, render(found), figure=found.plot, result=found, **files_written)

@@ -63,7 +63,7 @@ class _Number:
         if self.reader is not None:
             return self.read(model).value
         ids, real, segments = self.inputs
-        logs = jax.nn.log_softmax(model.output(model.embed(ids, segments), real)[:-1])
+        logs = jax.nn.log_softmax(model.output(model.embed(ids, segments), jnp.asarray(real))[:-1])
         losses = -jnp.take_along_axis(logs, ids[1:, None], -1)[:, 0]
         counted = jnp.asarray(real[1:], losses.dtype)
         return (losses * counted).sum() / counted.sum()
@@ -190,7 +190,8 @@ def diff(
 
     parameters = by_name([each.units.parameters for each in parts])
     chosen = sorted(parameters, key=lambda name: -abs(parameters[name].mean()))[:exchanged]
-    first, second = map(float, np.mean([each.values for each in found], 0, np.float64))
+    values = np.array([each.values for each in found], np.float64)
+    first, second = values.mean(0).tolist()
 
     def with_exchanged(members: list[str], *, all_others: bool = False) -> float:
         """Return the number of the first model with some parameters of the second one, or with all but these."""
@@ -212,7 +213,7 @@ def diff(
         family=config.family,
         tokens=() if request.many_inputs else found[0].names,
         target=found[0].target,
-        values=np.array([each.values for each in found], np.float64),
+        values=values,
         parameters=parameters,
         first_order=by_name([each.first_order for each in found]),
         neurons=means([each.units.neurons for each in parts]),
@@ -220,7 +221,7 @@ def diff(
         rows=means([each.units.rows for each in parts]),
         again=tuple(again),
         flow=None if request.many_inputs else _flow(config, found[0]),
-        discontinuities={name: np.mean([each.discontinuities.get(name, 0) for each in parts]) for name in jumps},
+        discontinuities={name: float(np.mean([each.discontinuities.get(name, 0) for each in parts])) for name in jumps},
         completeness=tuple(each.completeness for each in parts),
         notes=notes_of({name: max(np.max(each.unrecognised.get(name, 0)) for each in parts) for name in unrecognised}),
     )
@@ -233,9 +234,10 @@ def _of_text(
     number = _Number(padded(inputs, bucket(len(inputs.real), before.config.positions)))
     described = TargetDescription(LOSS, "Loss")
     if target is not None:
-        number = replace(number, reader=reader_of_weights(target), stream=target.stream)
+        reader = reader_of_weights(target)
+        number = replace(number, reader=reader, stream=target.stream)
         reading = on_host(_read(after, number))
-        number, described = replace(number, reader=number.reader.pinned(reading)), target.describe(reading, labels)
+        number, described = replace(number, reader=reader.pinned(reading)), target.describe(reading, labels)
     values = on_host((_value(before, number), _value(after, number)))
     by = {"by the first model": float(values[0]), "by the second one": float(values[1])}
     require_finite(described.headline, by, "check their weights")

@@ -86,6 +86,7 @@ def _draw_flow(axes: Axes, diff: ModelDiff, flow: Flow) -> None:
 
 
 def _finish(axes: Axes, diff: ModelDiff) -> None:
+    axes.locator_params(axis="x", nbins=5)
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set_xlabel(wrapped("part of the difference", HEADING))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=2, fontsize="small")

@@ -13,7 +13,7 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.json_record import as_record
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.weights.record import ModelDiffRecord
-from duat_jax.weights.units import LAYERS
+from duat_jax.weights.units import EMBEDDINGS, LAYERS
 
 ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "first_order"
 """Of a layer's weights: attention, MLP, norms and all else; and all of them to first order."""
@@ -116,7 +116,7 @@ class ModelDiff(Plotted):
     def layers(self) -> dict[str, dict[str, Float[np.ndarray, "texts"]]]:
         """Of each layer, and of the weights before and after all of them, the parts of attention, MLP and all else."""
         found: dict[str, dict[str, Any]] = {}
-        for name, part in self.parameters.items():
+        for name, part in sorted(self.parameters.items(), key=lambda named: _order(named[0])):
             row, column = _place(name)
             of_row = found.setdefault(row, dict.fromkeys(COLUMNS, 0.0))
             of_row[column] += part
@@ -146,7 +146,9 @@ class ModelDiff(Plotted):
                 yield NamedArray(f"{axis}s", part, axes, {"weights": name})
         yield from by_name("discontinuities", self.discontinuities)
         if self.flow is not None:
-            yield whole("flow", self.flow.tokens, numbered("stream", len(self.flow.later)) | of_tokens(self.tokens))
+            yield whole(
+                "flow", self.flow.tokens, {**numbered("stream", len(self.flow.later)), **of_tokens(self.tokens)}
+            )
 
     def as_dict(self, model: str = "", other: str = "", **more: Any) -> dict[str, Any]:
         """Return the result as plain data for JSON, with the fields of `ModelDiffRecord`.
@@ -170,6 +172,11 @@ class ModelDiff(Plotted):
     def __repr__(self) -> str:
         error = max((float(each.error) for each in self.completeness), key=abs)
         return f"ModelDiff({self.target}: {self.difference:+.6g}, error {error:+.1e})"
+
+
+def _order(name: str) -> int:
+    """Return a number by which embeddings come first and what follows the layers last; a stable sort does the rest."""
+    return 1 if name.startswith(LAYERS) else 0 if name.startswith(EMBEDDINGS) else 2
 
 
 def _place(name: str) -> tuple[str, str]:

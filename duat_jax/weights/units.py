@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.models.layer_parts import blocks, written_out
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.attention import Attention, SlicedAttention
+from duat_jax.nn.attention import SlicedAttention
 from duat_jax.nn.experts import Experts
 from duat_jax.nn.linear import Linear
 
@@ -99,7 +99,7 @@ def _neurons(mlp: Any) -> dict[str, Array]:
     return sums | {"output": mlp.output[...].sum(2)}
 
 
-def _heads(attention: Attention | SlicedAttention) -> dict[str, Array]:
+def _heads(attention: Any) -> dict[str, Array]:
     inner = "query", "key", "value"
     outer = {"output": attention.output.kernel[...].reshape(attention.heads, -1).sum(1)}
     if isinstance(attention, SlicedAttention):

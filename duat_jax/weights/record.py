@@ -23,7 +23,7 @@ class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WeightFlowRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """Where the difference is, layer by layer.
+    """The place of the difference, layer by layer.
 
     Args:
         tokens: of each stream, the part of what moved at each token.

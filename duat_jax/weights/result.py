@@ -20,7 +20,7 @@ ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "fir
 
 
 class RunAgain(NamedTuple):
-    """What a parameter does when the model is run again, beside its part.
+    """The effects of exchanging a parameter, by runs of the model, beside its part.
 
     Args:
         name: the parameter.
@@ -36,7 +36,7 @@ class RunAgain(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Where the difference is, layer by layer: in the tokens' streams, or in weights after them.
+    """The place of the difference, layer by layer: the tokens' streams, or weights after them.
 
     Args:
         tokens: the part of what moved in every token's stream before each layer, and after all, `[streams, tokens]`.

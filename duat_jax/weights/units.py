@@ -15,7 +15,7 @@ from duat_jax.nn.linear import Linear
 
 STACK, BLOCKS, LAYERS = "stack", "stack.blocks.", "layers."
 EMBEDDINGS = "embedding", "projection"
-"""How the names of parameters before the first layer begin."""
+"""The beginnings of the names of parameters before the first layer."""
 ROWS = "embedding.token", "embedding.position", "embedding.segment", "head.unembedding"
 """The matrices of which each row belongs to a token, a position, a segment or an output."""
 
@@ -44,7 +44,7 @@ def _name(path: str) -> str:
 
 
 class Units(NamedTuple):
-    """What a number for each weight sums to, by unit.
+    """Sums of a number for each weight, by unit.
 
     Args:
         parameters: the sum of every parameter, by its name; together they are the sum of all weights.

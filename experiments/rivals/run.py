@@ -44,6 +44,8 @@ SAMPLE = 128
 """The number of units of each prompt that are patched one at a time."""
 OURS = "secant over masks, twice", "secant"
 KIND = UNITS["neuron x position"]
+ALL = "Other methods, all tasks"
+"""The heading of the table of all methods."""
 
 
 def of_rule(rule: Callable[[Transformer, Read, Array, Array], Units]) -> Method:
@@ -142,7 +144,8 @@ def fields(results: dict[str, Any]) -> Fields:
 
     head = ["scores", "passes", "logf", *(f"{ours} is ahead by" for ours in OURS), "CPR", "CMD", "rank correlation"]
     of_tasks = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
-    text = "\n".join([*table(head, map(cells_of, ranked)), "", *table(["logf", *results["tasks"]], of_tasks)])
+    all_tasks, each_task = table(head, map(cells_of, ranked)), table(["logf", *results["tasks"]], of_tasks)
+    text = "\n".join([f"#### {ALL}", "", *all_tasks, "", "#### Other methods, each task", "", *each_task])
     return {"tables": text, **cells(text)}
 
 

@@ -102,7 +102,7 @@ pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequal
 pruning_baselines: $(VENV)/.test  ## prune and slice the embedded model at equal budgets, by three published methods too; ten minutes, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.baselines
 
-long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; one to two hours, goes on where it was stopped
+long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about eight hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.long_context.trained
 
 lora_why: $(VENV)/.test  ## compare adapters with full fine-tuning: what is learned, forgotten and which weights do it; half an hour, goes on where it was stopped

@@ -267,7 +267,7 @@ def test_the_flow_ends_where_the_number_is_read():
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_every_family(name):
     model, given, _ = golden(name, "float64")
-    inputs = given[0] if model.config.image is not None or given.ndim == 2 else given
+    inputs = given if given.ndim == (1 if model.config.image is None else 3) else given[0]
     against = {"against": inputs[::-1]} if model.config.head.kind == "hidden" else {}
     position = {"position": 0} if model.config.head.kind == "masked token" else {}
     found = duat.diff(model, changed(model, 0.01), inputs, largest=1, **against, **position)

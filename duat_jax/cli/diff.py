@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import check_options
+from duat_jax.cli.explain import check_options, read_output
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Plot, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_no_failure, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
@@ -63,7 +63,7 @@ def diff(
         import duat_jax as duat
         from duat_jax.evaluation.running_text import read_texts, stream, windows
         from duat_jax.inputs.request import check
-        from duat_jax.models.encoding import encode, encode_token
+        from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
         from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike
@@ -80,13 +80,9 @@ def diff(
         def encoded(tokenizer: "Tokenizer") -> tuple[Any, ...]:
             """Return what is given, by a tokenizer: the texts, the one to compare with, target and contrast."""
             other = None if against is None else encode(tokenizer, against, "the text to compare with")
-            plain = config.head.kind in ("classes", "hidden")
             outputs = {"target": target, "contrast": contrast}
-            ids = (
-                given if given is None or plain else encode_token(tokenizer, given, label)
-                for label, given in outputs.items()
-            )
-            return stream(tokenizer, texts).tolist(), other, *ids
+            read = (read_output(config, tokenizer, given, label) for label, given in outputs.items())
+            return stream(tokenizer, texts).tolist(), other, *read
 
         read, of_second = map(encoded, tokenizers)
         if read != of_second:

@@ -9,6 +9,7 @@ import typer
 
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.explain import read_output
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
 from duat_jax.cli.output import (
     EXIT_STATUS,
@@ -161,7 +162,7 @@ def diff(
         from duat_jax.lora.change import lora_change
         from duat_jax.lora.parameters import moved_parameters
         from duat_jax.lora.table import render, render_moved
-        from duat_jax.models.encoding import encode, encode_token
+        from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
 
         config = duat.load_config(model)
@@ -171,12 +172,10 @@ def diff(
         ids = encode(tokenizer, text, "the text")
         other_ids = None if against is None else encode(tokenizer, against, "the text to compare with")
 
-        def output(text: str | None, label: str) -> int | str | None:
-            if text is None or config.head.kind in ("classes", "hidden"):
-                return text
-            return encode_token(tokenizer, text, label)
-
-        outputs = output(target, "target"), output(contrast, "contrast")
+        outputs = [
+            read_output(config, tokenizer, given, label)
+            for label, given in {"target": target, "contrast": contrast}.items()
+        ]
         check(config, ids, outputs[0], outputs[1], other_ids, position, tokenizer)
         adapters = load_adapters(adapter, skeleton(config, dtype.value))
         with loading_bar() as progress:

@@ -78,7 +78,7 @@ class _Parts(NamedTuple):
 
 
 class _OfText(NamedTuple):
-    """What is found on one text.
+    """The parts of the difference on one text.
 
     Args:
         number: the number that is read.
@@ -149,7 +149,7 @@ def diff(
         >>> model, tokenizer = duat.load(tokenizer=True)
         >>> rounded = jax.tree.map(lambda leaf: leaf.astype("bfloat16").astype("float32"), model)
         >>> found = diff(model, rounded, "for i in range(10", largest=1, tokenizer=tokenizer)
-        >>> found.target.headline, found.completeness.verdict
+        >>> found.target.headline, found.completeness[0].verdict
         ('mean loss of the tokens after the first one, in nats', 'holds')
 
     Source: the secant of `duat.secant`, between weights; along a path of small steps, Lan et al., "LCA: Loss Change

@@ -39,7 +39,7 @@ def render(diff: ModelDiff) -> RenderableType:
             difference,
         ),
     ]
-    again = ["", *_again(diff), "", Text(NOTE, style="dim")] if diff.again else []
+    again = ["", _again(diff), "", Text(NOTE, style="dim")] if diff.again else []
     return Group(*lines, "", _layers(diff), "", *_completeness(diff), *note_lines(diff.notes), *again)
 
 
@@ -81,16 +81,14 @@ def _completeness(diff: ModelDiff) -> list[RenderableType]:
     return lines
 
 
-def _again(diff: ModelDiff) -> list[RenderableType]:
+def _again(diff: ModelDiff) -> RenderableType:
     table = NumberTable(title="The largest parts, and the model run again")
     table.add_column("parameter")
     for column in ("part", "set back", "put in", "of first order"):
         table.add_column(column, justify="right")
-    for row in diff.again:
-        first = diff.first_order.get(row.name)
-        first_order = (
-            sum(diff.first_order[each.name].mean() for each in diff.again[:-1]) if first is None else first.mean()
-        )
-        name = row.name if first is not None else Text(row.name, style="bold")
-        table.add_row(name, number(row.part), number(row.set_back), number(row.put_in), number(first_order))
-    return [table]
+    *rows, together = diff.again
+    first_order = [float(diff.first_order[row.name].mean()) for row in rows]
+    for row, first in zip(rows, first_order, strict=True):
+        table.add_row(row.name, *map(number, (*row[1:], first)))
+    table.add_row(Text(together.name, style="bold"), *map(number, (*together[1:], sum(first_order))))
+    return table

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from adapters import IDS, TOKEN, random_adapters, small_model
 from cases import GOLDEN
+from command import run
 from flax import nnx
 from golden_checkpoints import CHECKPOINTS, golden
 from helpers import close, modern
@@ -316,7 +317,7 @@ def test_questions_without_a_number_are_refused():
 
 
 def test_names_alone_dont_make_two_functions():
-    """A fine-tuned model may be stored with a longer context, or with other names of its classes."""
+    """A fine-tuned model may be stored with a longer context."""
     model = duat.load(GOLDEN / "llama", dtype=jnp.float64)
     config = duat.models.Config(**{**vars(model.config), "positions": 2 * model.config.positions})
     longer = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
@@ -331,3 +332,8 @@ def test_it_shows_itself(found):
     assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
     record = found.as_dict("a", "b")
     close(sum(record["parts"].values()), record["difference"])
+
+
+def test_a_class_is_named_by_its_number_in_the_command():
+    result = run("diff", GOLDEN / "bert-classes", GOLDEN / "bert-classes", "w5 w7 w9", "--target", 1, "--largest", 0)
+    assert result.exit_code == 0 and "logit of class 'b'" in result.output, result.output

@@ -1,0 +1,12 @@
+"""What is compiled for accelerators: every public function is asked, in every division over a mesh."""
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from benchmarks.accelerators import AXES, public_functions, questions
+
+
+def test_every_public_function_is_asked():
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), AXES)
+    assert set(questions(mesh, "float32")) == public_functions()

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
         survey,
         symbols,
         targets,
+        training,
     )
     from duat_jax.public import *  # noqa: F403
 
 NAMESPACES = (
     *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
-    *("pruning", "records", "results", "survey", "symbols", "targets"),
+    *("pruning", "records", "results", "survey", "symbols", "targets", "training"),
 )
 
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from duat_jax.evaluation.circuit_curve import Curve
 from duat_jax.evaluation.comparison import as_dict, compare
+from duat_jax.evaluation.statistics import students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, draw
 from duat_jax.models.transformer import Transformer
+from experiments.pages import Fields
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -91,3 +93,25 @@ def by_task(tasks: Mapping[str, Kept]) -> dict[str, dict[str, float]]:
     alone = {name: compared([task], next(iter(task["runs"]))) for name, task in tasks.items()}
     methods = next(iter(alone.values()))
     return {method: {name: of[method]["logf"]["value"] for name, of in alone.items()} for method in methods}
+
+
+def leads_by_students_t(alone: Mapping[str, Sequence[float]], firsts: Sequence[str]) -> Fields:
+    """Return by how much some methods are ahead of each other one over tasks alone, by Student's t, as fields of pages.
+
+    The intervals of one of them over all others hold together.
+
+    Args:
+        alone: every method's `logf` on each task.
+        firsts: these methods.
+    """
+
+    def lead(first: str, name: str) -> str:
+        difference = np.subtract(alone[first], alone[name])
+        return students_mean(difference, comparisons=len(alone) - 1).written(sign="+")
+
+    return {
+        f"{first} before {name}, by Student's t": lead(first, name)
+        for first in firsts
+        for name in alone
+        if name != first
+    }

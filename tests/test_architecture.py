@@ -35,6 +35,7 @@ ROOMS = (
     "pruning",
     "survey",
     "weights",
+    "training",
     "lora",
     "verification",
     "cli",

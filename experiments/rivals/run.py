@@ -25,7 +25,7 @@ from duat_jax.evaluation import circuits
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
 from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.statistics import Estimate, agreement, students_mean
+from duat_jax.evaluation.statistics import Estimate, agreement
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
@@ -35,7 +35,7 @@ from experiments.rivals.atp import atp_star
 from experiments.rivals.backward import deeplift, gim
 from experiments.rivals.patching import effects, sampled
 from experiments.rivals.paths import eap_gp, mean_of_gradients
-from experiments.task_curves import AHEAD, DIGITS, by_task, compared, measured
+from experiments.task_curves import AHEAD, DIGITS, by_task, compared, leads_by_students_t, measured
 
 RESULTS, WORK = Path("experiments/results/rivals.json"), Path("experiments/results/work")
 TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
@@ -146,19 +146,8 @@ def fields(results: dict[str, Any]) -> Fields:
     of_tasks = [[name, *(f"{number:.3f}" for number in methods[name]["by task"].values())] for name in ranked]
     all_tasks, each_task = table(head, map(cells_of, ranked)), table(["logf", *results["tasks"]], of_tasks)
     text = "\n".join([f"#### {ALL}", "", *all_tasks, "", "#### Other methods, each task", "", *each_task])
-    return {"tables": text, **cells(text), **_by_students_t(methods)}
-
-
-def _by_students_t(methods: dict[str, Any]) -> Fields:
-    """Return the leads of each of ours over tasks alone, with intervals by Student's t that hold together."""
-
-    def lead(ours: str, name: str) -> str:
-        first, other = (np.array(list(methods[each]["by task"].values())) for each in (ours, name))
-        return students_mean(first - other, comparisons=len(methods) - 1).written(sign="+")
-
-    return {
-        f"{ours} before {name}, by Student's t": lead(ours, name) for ours in OURS for name in methods if name != ours
-    }
+    alone = {name: list(of["by task"].values()) for name, of in methods.items()}
+    return {"tables": text, **cells(text), **leads_by_students_t(alone, OURS)}
 
 
 def main() -> None:

@@ -88,12 +88,13 @@ def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
     with pytest.MonkeyPatch.context() as patch:
         methods = {name: study.METHODS[name] for name in (study.OURS, "gradient x change", "random")}
         patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
-        patch.setattr(study, "NEW", ("parameter",))
+        patch.setattr(study, "GROUPS", {"new": ("parameter",)})
+        patch.setattr(study, "AHEAD_OF_OTHERS", (study.OURS,))
         piece = study._piece(model, tokenizer, "parameter", 3)
         found = study.summary({"parameter": piece})
     assert np.shape(piece["runs"]["random"]) == (3, len(FRACTIONS))
-    assert found["the same"]["new"]["first_ahead"] == {"value": 0, "low": 0, "high": 0}
-    ahead = found["random"]["new"]["first_ahead"]
+    assert found["the same"]["new"]["first_ahead"][study.OURS] == {"value": 0, "low": 0, "high": 0}
+    ahead = found["random"]["new"]["first_ahead"][study.OURS]
     assert 0 < ahead["low"] <= ahead["value"] <= ahead["high"]
     clean, corrupted = np.mean(piece["clean"]), np.mean(piece["corrupted"])
     shares = (np.mean(piece["runs"]["random"], 0) - corrupted) / (clean - corrupted)

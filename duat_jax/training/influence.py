@@ -1,0 +1,175 @@
+"""The change of a number along a training run, traced back to the examples of every step."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from duat_jax.errors import DuatError
+from duat_jax.forms.secant import secant
+from duat_jax.processes import on_host
+from duat_jax.training.result import Influence
+from duat_jax.training.run import Kept, Step
+from duat_jax.training.update import Multipliers, Update, Weights
+from duat_jax.training.weight_ledger import Number, begin, follow
+
+
+class _OfStep(NamedTuple):
+    """The parts of one step, each with a leading axis of numbers.
+
+    Args:
+        examples: the part of every term of the step's loss.
+        weights: that of the weights themselves in the update, such as by decay.
+        rounding_of_weights: what the weights moved beside the update.
+        rounding_of_gradients: the gradient's part minus those of all terms.
+        optimiser: what the update and its next state are beside the linear map: what the optimiser adds, and rounding.
+        outside: what changed the weights after the update.
+    """
+
+    examples: Float[Array, "numbers ..."]
+    weights: Float[Array, "numbers"]
+    rounding_of_weights: Float[Array, "numbers"]
+    rounding_of_gradients: Float[Array, "numbers"]
+    optimiser: Float[Array, "numbers"]
+    outside: Float[Array, "numbers"]
+
+
+def influence(
+    kept: Kept,
+    numbers: "Number | Mapping[str, Number]",
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Influence | dict[str, Influence]:
+    """Trace the change of a number along a training run back to the examples of every step, as an exact sum.
+
+    With `D_t` the secant's multiplier of the segment in which step `t` is, the number changes by `Σ_t ⟨D_t, θ_{t+1} −
+    θ_t⟩`. An update is linear in the gradient, in the running means of those before it and in the weights, once its
+    other factors (clip scale, second moments) are held; going back through the steps, the transposed map gives every
+    gradient a multiplier,
+
+        (Γ_t, M_t, Ω_t) = (U_t, S_t)ᵀ (D_t, M_{t+1}),    part of term i of step t = ⟨Γ_t, ∇ℓ_i(θ_t)⟩,
+
+    all terms of a step in one forward-mode pass. The weights in the update (decay), rounding, what the optimiser adds,
+    what changes weights outside of it and the means that were there at the beginning have parts of their own. For AdamW
+    `Γ_t = −c_t Λ_t` with `Λ_t = a_t P_tᵀ D_t + β1 Λ_{t+1}`.
+
+    This accounts for the run as it was. What another training would have learned without an example is another
+    question: its later steps would have been others.
+
+    Args:
+        kept: the run and its kept states, from `train`; each segment is run again.
+        numbers: the number as a function of the weights, such as the loss of a text; or several, by name.
+        progress: called with the number of steps done and of all.
+
+    Returns:
+        The `Influence` on the number, or on each of several.
+
+    Raises:
+        DuatError: if the run isn't finished or doesn't repeat, its optimiser's update isn't linear, or the terms of
+            steps differ in shape.
+        NotFinite: if a number isn't finite.
+
+    Example:
+        >>> import jax.numpy as jnp, optax, tempfile
+        >>> from duat_jax.training.run import Run, train
+        >>> batches = [jnp.array([1.0, 2.0]), jnp.array([1.0, 3.0])]
+        >>> run = Run(lambda w, batch: (w - batch) ** 2 / 2, optax.sgd(0.25), batches, steps=2)
+        >>> found = influence(train(run, jnp.array(0.0), tempfile.mkdtemp()), lambda w: w)
+        >>> found.examples.tolist(), found.difference
+        ([[0.25, 0.5], [0.0625, 0.5625]], 1.375)
+
+    Source: with the gradient in place of `D_t` and `Γ_t`, Pruthi et al., "Estimating Training Data Influence by Tracing
+    Gradient Descent", 2020.
+    """
+    named = numbers if isinstance(numbers, Mapping) else {"": numbers}
+    if not named:
+        raise DuatError("there are no numbers: give at least one function of the weights")
+    run, first_weights = kept.run, _wide(kept.weights)
+    update = Update(run.optimiser, first_weights)
+    ends = {number: kept.read(number) for number in kept.numbers}
+    ledgers = [begin(number, first_weights) for number in named.values()]
+    for end in kept.numbers[1:]:
+        weights = _wide(ends[end][0].weights)
+        ledgers = [follow(number, so_far, weights) for number, so_far in zip(named.values(), ledgers, strict=True)]
+
+    @jax.jit
+    def back(step: Step, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
+        step = _wide(step)
+        (updates, _), transposed = update.transposed(step.gradients, step.before.state, step.before.weights)
+        _, terms = jax.linearize(lambda weights: run.terms(weights, batch), step.before.weights)
+        moved = _minus(step.after.weights, step.before.weights)
+        outside = _minus(step.following.weights, step.after.weights)
+
+        def of_number(of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
+            multipliers: Multipliers = transposed(of_segment, means)
+            examples = terms(multipliers.gradients)
+            by_gradient = _dot(multipliers.gradients, step.gradients)
+            by_weights = _dot(multipliers.weights, step.before.weights)
+            by_means = _dot(multipliers.state, update.means_of(step.before.state))
+            by_update = _dot(of_segment, updates)
+            to_state = _dot(means, update.means_of(step.after.state))
+            parts = _OfStep(
+                examples,
+                by_weights,
+                _dot(of_segment, moved) - by_update,
+                by_gradient - examples.sum(),
+                by_update + to_state - by_gradient - by_weights - by_means,
+                _dot(of_segment, outside),
+            )
+            return parts, multipliers.state
+
+        return jax.vmap(of_number)(of_segment, means)
+
+    multipliers = [jax.jit(lambda x, y, number=number: secant(number)(x, y).multiplier) for number in named.values()]
+    beginning = update.means_of(_wide(ends[0][0].state))
+    means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
+    steps: list[_OfStep] = []
+    for first, last in reversed(list(kept.segments())):
+        start, end = (_wide(ends[number][0].weights) for number in (first, last))
+        of_segment = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(of(end, start) for of in multipliers))
+        for step in reversed(kept.again(first, last)):
+            parts, means = back(step, run.batch(step.number), of_segment, means)
+            steps.append(on_host(parts))
+            shapes = [of.examples.shape[1:] for of in (steps[0], steps[-1])]
+            if shapes[0] != shapes[1]:
+                raise DuatError(
+                    f"the terms of step {step.number} are {shapes[1]}, and those of later steps {shapes[0]}: give"
+                    " batches of one shape, with terms of zero where one is shorter"
+                )
+            if progress is not None:
+                progress(len(steps), run.steps)
+    stacked = {field: np.stack([getattr(of, field) for of in reversed(steps)]) for field in _OfStep._fields}
+    found = {
+        name: Influence(
+            ledger=ledger,
+            kept=tuple(kept.numbers),
+            losses=np.concatenate([losses for _, losses in ends.values()]),
+            beginning=float(_dot([mean[i] for mean in means], beginning)),
+            **{field: array[:, i] for field, array in stacked.items()},
+        )
+        for i, (name, ledger) in enumerate(zip(named, ledgers, strict=True))
+    }
+    return found if isinstance(numbers, Mapping) else found[""]
+
+
+def _wide(tree: Any) -> Any:
+    """Return a pytree with all floats in float32 at least, which doesn't change them."""
+
+    def wide(leaf: Array) -> Array:
+        narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and jnp.finfo(leaf.dtype).bits < 32
+        return leaf.astype(jnp.float32) if narrow else leaf
+
+    return jax.tree.map(wide, tree)
+
+
+def _minus(a: Weights, b: Weights) -> Weights:
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def _dot(a: Any, b: Any) -> Float[Array, ""]:
+    """Return the sum of the products of all entries of two pytrees."""
+    products = [(x * y).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]
+    return jnp.stack(products).sum() if products else jnp.zeros(())

@@ -1,0 +1,136 @@
+"""An optimiser's update as a linear map of the gradients, its state and the weights.
+
+    u = U_g g + U_s s + U_θ θ,    s' = S_g g + S_s s + S_θ θ,
+
+with every factor that isn't linear in them held: clip scales, second moments, Gram matrices.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+from jaxtyping import Array
+
+from duat_jax.errors import DuatError
+from duat_jax.transform.calls import SubProgram
+from duat_jax.transform.held_factors import LINEAR, STILL, Kind, dependences, with_held_factors
+
+Weights = Any
+"""A pytree of arrays of floats."""
+
+SHOWN = 4
+"""The largest number of parameters that a message names."""
+
+
+def names_of(weights: Weights) -> list[str]:
+    """Return the name of every array of a pytree: the steps of its path.
+
+    Args:
+        weights: the pytree.
+
+    Example:
+        >>> names_of({"layers": [{"kernel": 1.0}, {"kernel": 2.0}]})
+        ['layers.0.kernel', 'layers.1.kernel']
+    """
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(weights)]
+    names = [jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value") for path in paths]
+    return [name or "weights" for name in names]
+
+
+class Multipliers(NamedTuple):
+    """The multipliers of what an update is linear in.
+
+    Args:
+        gradients: those of the gradients.
+        state: those of the running means in the optimiser's state, in their order.
+        weights: those of the weights.
+    """
+
+    gradients: Weights
+    state: list[Array]
+    weights: Weights
+
+
+class Update:
+    """The update of an optimiser, and the linear map that it is once its nonlinear factors are held.
+
+    Which parts of the optimiser's state are running means, in which the update is linear, and which are held, such as
+    second moments, follows from its program.
+
+    Args:
+        optimiser: any optimiser of optax.
+        weights: the weights, or their shapes.
+
+    Raises:
+        DuatError: naming the parameters whose update isn't linear, and the operation that is to blame.
+    """
+
+    def __init__(self, optimiser: optax.GradientTransformation, weights: Weights) -> None:
+        shapes = jax.eval_shape(lambda tree: tree, weights)
+        given = shapes, jax.eval_shape(optimiser.init, shapes), shapes
+        closed, results = jax.make_jaxpr(lambda given: optimiser.update(*given), return_shape=True)(given)
+        self._program, self._results = SubProgram(closed.jaxpr, closed.consts), jax.tree.structure(results)
+        count, in_state = len(jax.tree.leaves(shapes)), len(jax.tree.leaves(given[1]))
+        state = [STILL] * in_state
+        while True:  # what the state depends on after any number of steps
+            self._flows = [LINEAR] * count + state + [LINEAR] * count
+            found = dependences(self._program, self._flows)
+            after = [a | b for a, b in zip(state, found[count:], strict=True)]
+            if after == state:
+                break
+            state = after
+        _require_linear(shapes, [flow.origin if flow.kind is Kind.HELD else "" for flow in found[:count]])
+        self._means = [flow.kind is Kind.LINEAR for flow in state]
+
+    def means_of(self, state: Any) -> list[Array]:
+        """Return the running means in an optimiser's state: what the update is linear in.
+
+        Args:
+            state: the state.
+        """
+        return [leaf for leaf, is_mean in zip(jax.tree.leaves(state), self._means, strict=True) if is_mean]
+
+    def transposed(
+        self, gradients: Weights, state: Any, weights: Weights
+    ) -> tuple[tuple[Weights, Any], Callable[[Weights, list[Array]], Multipliers]]:
+        """Return the updates and the next state, and the transposed map with held factors.
+
+        Args:
+            gradients: the gradients.
+            state: the optimiser's state.
+            weights: the weights.
+
+        Returns:
+            The updates and the next state; and a function of multipliers of the updates and of the next state's running
+            means, which returns the `Multipliers` of the arguments.
+        """
+        leaves, structure = jax.tree.flatten(state)
+
+        def results_of(gradients: Weights, means: list[Array], weights: Weights) -> Any:
+            given = iter(means)
+            moved = [next(given) if is_mean else leaf for leaf, is_mean in zip(leaves, self._means, strict=True)]
+            arguments = jax.tree.leaves((gradients, jax.tree.unflatten(structure, moved), weights))
+            results = with_held_factors(self._program, self._flows)(arguments)
+            updates, after = jax.tree.unflatten(self._results, results)
+            return (updates, self.means_of(after)), (updates, after)
+
+        _, transpose, results = jax.vjp(results_of, gradients, self.means_of(state), weights, has_aux=True)
+        return results, lambda *multipliers: Multipliers(*transpose(multipliers))
+
+
+def _require_linear(weights: Weights, origins: list[str]) -> None:
+    """Raise if an update isn't linear in gradients, running means and weights.
+
+    Args:
+        weights: the weights.
+        origins: the operation that isn't linear, for each of them; empty where there is none.
+    """
+    wrong = [f"that of {name} by {by}" for name, by in zip(names_of(weights), origins, strict=True) if by]
+    if wrong:
+        more = f"; and {len(wrong) - SHOWN} more" * (len(wrong) > SHOWN)
+        raise DuatError(
+            f"updates aren't linear in gradients, running means and weights: {'; '.join(wrong[:SHOWN])}{more}. So a"
+            " step isn't a sum over examples: use an optimiser whose update is the gradient or its running mean times"
+            " factors that can be held, such as SGD, Adam or Muon"
+        )

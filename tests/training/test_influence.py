@@ -1,0 +1,320 @@
+"""A number's change along a training run is the sum of the parts of its examples, by the update's formula."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import near, relative
+
+from duat_jax.errors import DuatError, NotFinite
+from duat_jax.forms.secant import secant
+from duat_jax.training.influence import influence
+from duat_jax.training.run import Run, train
+
+EXAMPLES, STEPS, BATCH, RATE = 12, 7, 3, 0.05
+X = jax.random.normal(jax.random.key(0), (EXAMPLES, 4))
+Y = jnp.sin(X.sum(1))
+WHICH = np.random.default_rng(0).integers(0, EXAMPLES, (STEPS, BATCH))
+
+
+@pytest.fixture(autouse=True)
+def _as_optax_needs_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def batches(number):
+    return X[WHICH[number]], Y[WHICH[number]]
+
+
+def loss_of(weights, x, y):
+    return (jnp.tanh(x @ weights["in"]) @ weights["out"] - y) ** 2
+
+
+def terms(weights, batch):
+    return jax.vmap(loss_of, (None, 0, 0))(weights, *batch) / len(batch[0])
+
+
+def number(weights):
+    return loss_of(weights, X[0], Y[0]) + weights["out"][0]
+
+
+def first_weights(dtype=jnp.float64):
+    keys = jax.random.split(jax.random.key(1))
+    shapes = {"in": (4, 5), "out": (5,)}
+    return {name: jax.random.normal(key, shapes[name], dtype) for name, key in zip(shapes, keys, strict=True)}
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+class Trained:
+    """A run in NumPy's hands: weights, gradients of every example, and the secant's multiplier of every segment."""
+
+    def __init__(self, optimiser, every):
+        self.weights, state = [first_weights()], optimiser.init(first_weights())
+        self.examples = []
+        for step in range(STEPS):
+            of_each = jax.vmap(jax.grad(loss_of), (None, 0, 0))(self.weights[-1], *batches(step))
+            self.examples.append([flat(jax.tree.map(lambda leaf, i=i: leaf[i], of_each)) for i in range(BATCH)])
+            gradient = jax.tree.map(lambda leaf: leaf.mean(0), of_each)
+            updates, state = optimiser.update(gradient, state, self.weights[-1])
+            self.weights.append(optax.apply_updates(self.weights[-1], updates))
+        self.gradients = [np.mean(of_step, 0) for of_step in self.examples]
+        ends = [*range(0, STEPS, every), STEPS]
+        self.multipliers = [
+            flat(secant(number)(self.weights[ends[k + 1]], self.weights[ends[k]]).multiplier)
+            for step in range(STEPS)
+            for k in [step // every]
+        ]
+
+
+def influence_of(optimiser, folder, *, every=3, **settings):
+    run = Run(terms, optimiser, batches, STEPS, **settings)
+    return influence(train(run, first_weights(), folder, every=every), number)
+
+
+def assert_sums(found):
+    assert found.completeness.verdict == "holds"
+    relative(sum(found.parts.values()), found.difference, 1e-12)
+    relative(sum(part.sum() for part in found.ledger.by_array().values()), found.difference, 1e-9)
+
+
+@pytest.mark.parametrize("every", [1, 3, STEPS])
+def test_with_gradient_descent_a_part_is_the_step_along_one_gradient(tmp_path, every):
+    optimiser = optax.sgd(RATE)
+    found, by_hand = influence_of(optimiser, tmp_path, every=every), Trained(optimiser, every)
+    for step in range(STEPS):
+        expected = [-RATE / BATCH * by_hand.multipliers[step] @ gradient for gradient in by_hand.examples[step]]
+        relative(found.examples[step], expected, 1e-9)
+    assert_sums(found)
+
+
+def test_with_momentum_a_gradient_acts_in_all_later_steps(tmp_path):
+    optimiser, decay = optax.sgd(RATE, momentum=0.9), 0.9
+    found, by_hand = influence_of(optimiser, tmp_path), Trained(optimiser, 3)
+    later = np.zeros_like(by_hand.gradients[0])
+    for step in reversed(range(STEPS)):
+        later = RATE * by_hand.multipliers[step] + decay * later
+        expected = [-later @ gradient / BATCH for gradient in by_hand.examples[step]]
+        relative(found.examples[step], expected, 1e-9)
+    assert_sums(found)
+
+
+def test_with_adam_clipped_and_decayed_a_part_follows_the_stated_recursion(tmp_path):
+    first, second, small, decay, longest = 0.9, 0.99, 1e-8, 0.1, 0.5
+    adam = optax.adamw(RATE, first, second, small, weight_decay=decay)
+    optimiser = optax.chain(optax.clip_by_global_norm(longest), adam)
+    found, by_hand = influence_of(optimiser, tmp_path), Trained(optimiser, 3)
+    scales = [min(1, longest / np.linalg.norm(gradient)) for gradient in by_hand.gradients]
+    assert min(scales) < 1
+    squares, preconditioners = np.zeros_like(by_hand.gradients[0]), []
+    for step, (scale, gradient) in enumerate(zip(scales, by_hand.gradients, strict=True)):
+        squares = second * squares + (1 - second) * (scale * gradient) ** 2
+        preconditioners.append(1 / (np.sqrt(squares / (1 - second ** (step + 1))) + small))
+    later = np.zeros_like(squares)
+    for step in reversed(range(STEPS)):
+        now = (1 - first) * RATE / (1 - first ** (step + 1)) * preconditioners[step]
+        later = now * by_hand.multipliers[step] + first * later
+        expected = [-scales[step] / BATCH * later @ gradient for gradient in by_hand.examples[step]]
+        relative(found.examples[step], expected, 1e-7)
+        of_decay = -RATE * decay * by_hand.multipliers[step] @ flat(by_hand.weights[step])
+        relative(found.weights[step], of_decay, 1e-7)
+    assert_sums(found)
+
+
+def test_with_muon_the_gram_matrices_are_held(tmp_path):
+    """With one matrix, `orth(m) = Q m`, where `Q` is a product of polynomials in the Gram matrices."""
+    rate, decay, coefficients, small = 0.02, 0.9, (3.0, -3.2, 1.2), 1e-8
+
+    def loss(weights, x):
+        return (jnp.tanh(x @ weights) ** 2).sum()
+
+    run = Run(
+        lambda weights, batch: jax.vmap(loss, (None, 0))(weights, batch),
+        optax.contrib.muon(rate, beta=decay, nesterov=False, ns_coeffs=coefficients, ns_steps=3, eps=small),
+        lambda step: X[WHICH[step]],
+        STEPS,
+    )
+    first = jax.random.normal(jax.random.key(2), (4, 4))
+    last_loss = lambda weights: loss(weights, X[0])  # noqa: E731
+    kept = train(run, first, tmp_path, every=STEPS)
+    found = influence(kept, last_loss)
+    multiplier = np.asarray(secant(last_loss)(kept.last, first).multiplier)
+    steps, mean = kept.again(0, STEPS), np.zeros((4, 4))
+    maps = []
+    for step in steps:
+        mean = decay * mean + (1 - decay) * np.asarray(step.gradients)
+        corrected = mean / (1 - decay ** (step.number + 1))
+        x, product = corrected / (np.linalg.norm(corrected) + small), np.eye(4)
+        for _ in range(3):
+            gram = x @ x.T
+            polynomial = coefficients[0] * np.eye(4) + coefficients[1] * gram + coefficients[2] * gram @ gram
+            x, product = polynomial @ x, polynomial @ product
+        moved = np.asarray(step.after.weights - step.before.weights)
+        relative(moved, -rate * x, 1e-6)
+        maps.append(product / (np.linalg.norm(corrected) + small) / (1 - decay ** (step.number + 1)))
+    later = np.zeros((4, 4))
+    for step in reversed(steps):
+        later = -rate * maps[step.number].T @ multiplier + decay * later
+        gradients = jax.vmap(jax.grad(loss), (None, 0))(step.before.weights, X[WHICH[step.number]])
+        expected = [(1 - decay) * np.sum(later * np.asarray(gradient)) for gradient in gradients]
+        relative(found.examples[step.number], expected, 1e-6)
+    assert_sums(found)
+
+
+def test_the_only_example_that_reads_a_weight_alone_moves_it(tmp_path):
+    first, rate = jnp.array([1.0, 2.0]), 0.1
+    run = Run(lambda w, batch: batch @ w, optax.sgd(rate), [jnp.eye(2), jnp.eye(2)[::-1]], steps=2)
+    found = influence(train(run, first, tmp_path), lambda w: w[1] ** 2)
+    relative(found.difference, (2 - 2 * rate) ** 2 - 2**2, 1e-9)
+    near(found.by_example(np.array([[0, 1], [1, 0]]), 2), [0, found.difference], 1e-12)
+
+
+def test_duplicates_have_equal_parts(tmp_path):
+    x = X[jnp.array([0, 1, 1])]
+    run = Run(lambda w, batch: (batch @ w) ** 2, optax.adam(RATE), lambda _: x, STEPS)
+    examples = influence(train(run, jnp.ones(4), tmp_path), lambda w: w.sum()).examples
+    relative(examples[:, 1], examples[:, 2], 1e-12)
+
+
+def test_parts_of_tokens_sum_to_those_of_texts(tmp_path):
+    optimiser = optax.adam(RATE)
+    whole = influence_of(optimiser, tmp_path / "whole")
+    halves = Run(lambda w, batch: terms(w, batch)[:, None] * jnp.array([0.25, 0.75]), optimiser, batches, STEPS)
+    finer = influence(train(halves, first_weights(), tmp_path / "finer", every=3), number)
+    relative(finer.examples.sum(2), whole.examples, 1e-9)
+    relative(finer.examples[..., 0], whole.examples / 4, 1e-9)
+
+
+def test_several_numbers_are_what_each_is_alone(tmp_path):
+    kept = train(Run(terms, optax.adam(RATE), batches, STEPS), first_weights(), tmp_path)
+    other = lambda weights: (weights["in"] ** 2).sum()  # noqa: E731
+    both = influence(kept, {"number": number, "other": other})
+    for name, of in (("number", number), ("other", other)):
+        alone = influence(kept, of)
+        near(both[name].examples, alone.examples, 1e-9)
+        assert both[name].difference == alone.difference
+
+
+def test_what_changes_weights_outside_of_the_optimiser_has_a_part(tmp_path):
+    def halved(step, weights):
+        return jax.tree.map(lambda leaf: leaf / 2, weights) if step == 4 else weights
+
+    found = influence_of(optax.adam(RATE), tmp_path, between=halved)
+    assert np.flatnonzero(found.outside).tolist() == [4]
+    assert_sums(found)
+    untouched = [found.rounding_of_weights, found.rounding_of_gradients, found.optimiser]
+    near(untouched, 0, 1e-12)
+
+
+def test_what_an_optimiser_adds_has_a_part(tmp_path):
+    found = influence_of(optax.noisy_sgd(RATE, key=0), tmp_path)
+    assert abs(found.optimiser.sum()) > 1e-3
+    assert_sums(found)
+
+
+def test_rounding_of_weights_has_a_part(tmp_path):
+    run = Run(terms, optax.adam(RATE), batches, STEPS)
+    found = influence(train(run, first_weights(jnp.bfloat16), tmp_path), number)
+    assert abs(found.rounding_of_weights.sum()) > 1e-4
+    relative(sum(found.parts.values()), found.difference, 1e-5)
+
+
+def test_an_interrupted_training_ends_with_the_same_states(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def stop(done, _):
+        if done == 5:
+            raise Killed
+
+    run = Run(terms, optax.adam(RATE), batches, STEPS)
+    whole = train(run, first_weights(), tmp_path / "whole", every=2)
+    with pytest.raises(Killed):
+        train(run, first_weights(), tmp_path / "killed", every=2, progress=stop)
+    done = []
+    train(run, first_weights(), tmp_path / "killed", every=2, progress=lambda *numbers: done.append(numbers))
+    assert done == [(5, STEPS), (6, STEPS), (7, STEPS)]
+    files = sorted(file.name for file in whole.folder.iterdir())
+    assert files == sorted(file.name for file in (tmp_path / "killed").iterdir())
+    assert all((tmp_path / "killed" / name).read_bytes() == (whole.folder / name).read_bytes() for name in files)
+
+
+def test_a_run_that_does_not_repeat_is_refused(tmp_path):
+    calls = []
+
+    def other_batches(step):
+        calls.append(step)
+        return X[WHICH[step]] + len(calls), Y[WHICH[step]]
+
+    kept = train(Run(terms, optax.adam(RATE), other_batches, STEPS), first_weights(), tmp_path)
+    with pytest.raises(DuatError, match=r"weights.in, .* after 7 steps aren't what they were, bit by bit"):
+        influence(kept, number)
+
+
+def broken(folder, **settings):
+    parts = {"terms": terms, "optimiser": optax.sgd(RATE), "batches": batches, "steps": STEPS} | settings
+    return train(Run(**parts), first_weights(), folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "ask"),
+    [
+        (NotFinite, "the loss of step 1 is", lambda folder: broken(folder, optimiser=optax.sgd(1e200))),
+        (DuatError, "0 steps: give at least one", lambda folder: broken(folder, steps=0)),
+        (
+            DuatError,
+            r"that of in by sign; that of out by sign",
+            lambda folder: influence(broken(folder, optimiser=optax.lion(RATE)), number),
+        ),
+        (DuatError, "there are no numbers", lambda folder: influence(broken(folder), {})),
+        (
+            NotFinite,
+            "the number is nan",
+            lambda folder: influence(broken(folder), lambda w: jnp.log(-(w["in"][0, 0] ** 2))),
+        ),
+        (
+            DuatError,
+            r"step 0 are \(2,\), and those of later steps \(3,\)",
+            lambda folder: influence(
+                broken(folder, batches=lambda step: (X[: 2 + min(step, 1)], Y[: 2 + min(step, 1)])), number
+            ),
+        ),
+        (
+            DuatError,
+            "is of another run",
+            lambda folder: (broken(folder), broken(folder, optimiser=optax.sgd(RATE, momentum=0.9))),
+        ),
+        (
+            DuatError,
+            "isn't a kept state",
+            lambda folder: (broken(folder), (folder / "after-00000007.safetensors").write_bytes(b""), broken(folder)),
+        ),
+        (
+            DuatError,
+            "isn't there: train the run",
+            lambda folder: (
+                (kept := broken(folder)),
+                (folder / "after-00000004.safetensors").unlink(),
+                influence(kept, number),
+            ),
+        ),
+        (
+            DuatError,
+            r"step aren't arrays of floats",
+            lambda folder: train(Run(terms, optax.sgd(RATE), batches, 1), {**first_weights(), "step": 1}, folder),
+        ),
+        (
+            DuatError,
+            r"numbers from 0 to 4 of the shape \(7, 3\)",
+            lambda folder: influence(broken(folder), number).by_example(WHICH, 5),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_explained_is_named(tmp_path, error, message, ask):
+    with pytest.raises(error, match=message):
+        ask(tmp_path)

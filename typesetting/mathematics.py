@@ -10,11 +10,11 @@ from html import escape, unescape
 
 NAMES = (
     "sum partial nabla infty circ diamond sigma varepsilon gamma beta alpha mu kappa theta lambda pi ell "
-    "Delta Lambda Phi Psi otimes odot cdot times pm in le ge ne approx to gets mapsto langle rangle Vert "
+    "Delta Lambda Phi Psi Gamma Omega otimes odot cdot times pm in le ge ne approx to gets mapsto langle rangle Vert "
     "vert dots cdots "
 )
 SYMBOLS = {
-    sign: f"\\{name}" for sign, name in zip("Σ∂∇∞∘⋄σεγβαμκθλπℓΔΛΦΨ⊗⊙·×±∈≤≥≠≈→←↦⟨⟩‖|…⋯", NAMES.split(), strict=True)
+    sign: f"\\{name}" for sign, name in zip("Σ∂∇∞∘⋄σεγβαμκθλπℓΔΛΦΨΓΩ⊗⊙·×±∈≤≥≠≈→←↦⟨⟩‖|…⋯", NAMES.split(), strict=True)
 }
 SYMBOLS |= {"−": "-", "′": "'", "ᵀ": r"^\top", "½": r"\tfrac12", "⅓": r"\tfrac13", "%": r"\%", "#": r"\#", "&": r"\&"}
 SCRIPTS = {"_": "_", "^": "^", "√": r"\sqrt"}
@@ -25,7 +25,7 @@ ACCENTS = {"\N{COMBINING MACRON}": "bar", "\N{COMBINING TILDE}": "tilde", "\N{CO
 FUNCTIONS = {"log", "exp", "cos", "sin", "tanh", "min", "max"}
 
 FORMULA = re.compile(
-    r"[Σ∂∇∘⋄σεγβαμκθλℓΔΛΦΨ⊗⊙·×−±≤≥≠≈∈→←↦⟨⟩‖⋯½ᵀ√⁻²₀₁₂₃\u0302-\u0304]|\b[A-Za-z]['′]|\b[A-Za-z]'?_(?:\{|[^\W_]\b)"
+    r"[Σ∂∇∘⋄σεγβαμκθλℓΔΛΦΨΓΩ⊗⊙·×−±≤≥≠≈∈→←↦⟨⟩‖⋯½ᵀ√⁻²₀₁₂₃\u0302-\u0304]|\b[A-Za-z]['′]|\b[A-Za-z]'?_(?:\{|[^\W_]\b)"
 )
 """Signs of a formula: a mathematical character, a prime, a letter with an index."""
 LETTERS = re.compile(r"(?=.*\w [=+\w])(?:\b[A-Za-z]\d?\b|\bvec\b|\bdiag\b|[()=+ ])+")

@@ -45,16 +45,16 @@ def influence(
 ) -> Influence | dict[str, Influence]:
     """Trace the change of a number along a training run back to the examples of every step, as an exact sum.
 
-    With `D_t` the secant's multiplier of the segment in which step `t` is, the number changes by `Σ_t ⟨D_t, θ_{t+1} −
-    θ_t⟩`. An update is linear in the gradient, in the running means of those before it and in the weights, once its
-    other factors (clip scale, second moments) are held; going back through the steps, the transposed map gives every
-    gradient a multiplier,
+    With `D_t` the secant's multiplier of the segment in which step `t` is, the number changes by the sum over steps of
+    `⟨D_t, θ_{t+1} − θ_t⟩`. An update is linear in the gradient, in the running means of those before it and in the
+    weights, once its other factors (clip scale, second moments) are held. Going back through the steps, the transposed
+    update gives every gradient a multiplier `Γ_t`, the means `M_t` and the weights `Ω_t`:
 
-        (Γ_t, M_t, Ω_t) = (U_t, S_t)ᵀ (D_t, M_{t+1}),    part of term i of step t = ⟨Γ_t, ∇ℓ_i(θ_t)⟩,
+        (Γ_t, M_t, Ω_t) = (U_t, S_t)ᵀ (D_t, M_{t+1})
 
-    all terms of a step in one forward-mode pass. The weights in the update (decay), rounding, what the optimiser adds,
-    what changes weights outside of it and the means that were there at the beginning have parts of their own. For AdamW
-    `Γ_t = −c_t Λ_t` with `Λ_t = a_t P_tᵀ D_t + β1 Λ_{t+1}`.
+    Term `i` of step `t` has the part `⟨Γ_t, ∇ℓ_i(θ_t)⟩`, all terms of a step in one forward-mode pass. The weights in
+    the update (decay), rounding, what the optimiser adds, what changes weights outside of it and the means that were
+    there at the beginning have parts of their own.
 
     This accounts for the run as it was. What another training would have learned without an example is another
     question: its later steps would have been others.
@@ -81,8 +81,8 @@ def influence(
         >>> found.examples.tolist(), found.difference
         ([[0.25, 0.5], [0.0625, 0.5625]], 1.375)
 
-    Source: with the gradient in place of `D_t` and `Γ_t`, Pruthi et al., "Estimating Training Data Influence by Tracing
-    Gradient Descent", 2020.
+    Source: with the gradient in the place of the multipliers, Pruthi et al., "Estimating Training Data Influence by
+    Tracing Gradient Descent", 2020.
     """
     named = numbers if isinstance(numbers, Mapping) else {"": numbers}
     if not named:

@@ -20,11 +20,11 @@ ROWS = "embedding.token", "embedding.position", "embedding.segment", "head.unemb
 """The matrices of which each row belongs to a token, a position, a segment or an output."""
 
 
-def parameters_of(model: nnx.Module) -> dict[str, Array]:
+def parameters_of(model: nnx.Module) -> dict[str, Any]:
     """Return every parameter of a model whose layers are written out, by its name.
 
     Args:
-        model: the model, or a number for each of its weights in the same structure.
+        model: the model, its shapes, or a number for each of its weights in the same structure.
 
     Example:
         >>> import duat_jax as duat

@@ -190,8 +190,31 @@ def fields(results: dict[str, Any]) -> Fields:
         texts += [f"#### Edges, {group} tasks", "", *table(head, map(row, ranked)), ""]
     of_tasks = [[name, *(f"{number:.3f}" for number in of["by task"].values())] for name, of in methods.items()]
     text = "\n".join([*texts, "#### Edges, each task", "", *table(["logf", *tasks], of_tasks)])
-    new = {name: [of["by task"][task] for task in NEW] for name, of in methods.items()}
-    return {"tables": text, **cells(text), **leads_by_students_t(new, AHEAD_OF_OTHERS)}
+    return {"tables": text, **cells(text), **_by_students_t(methods), **_by_size(tasks)}
+
+
+def _by_students_t(methods: dict[str, Any]) -> Fields:
+    found: Fields = {}
+    for group, names in GROUPS.items():
+        alone = {name: [of["by task"][task] for task in names] for name, of in methods.items()}
+        leads = leads_by_students_t(alone, AHEAD_OF_OTHERS)
+        found |= {name + ("" if group == "new" else f", {group} tasks"): lead for name, lead in leads.items()}
+    return found
+
+
+def _by_size(tasks: dict[str, Any]) -> Fields:
+    """Return the share of the effect that circuits of two sizes keep on the new tasks."""
+
+    def share(method: str, size: int) -> str:
+        shares = []
+        for task in NEW:
+            clean, corrupted = (np.array(tasks[task][which]) for which in ("clean", "corrupted"))
+            kept = np.array(tasks[task]["runs"][method])[:, size]
+            shares.append((kept.mean() - corrupted.mean()) / (clean.mean() - corrupted.mean()))
+        return f"{np.mean(shares):.3f}"
+
+    sizes = {"half a per cent": FRACTIONS.index(FIRST), "one per cent": FRACTIONS.index(0.01)}
+    return {f"{name}, {method}": share(method, size) for name, size in sizes.items() for method in METHODS}
 
 
 def main() -> None:

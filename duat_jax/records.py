@@ -17,6 +17,8 @@ from duat_jax.json_record import schema_of as _schema_of
 from duat_jax.lora.record import LoraChangeRecord as LoraChangeRecord
 from duat_jax.lora.record import LoraTrainingRecord as LoraTrainingRecord
 from duat_jax.pruning.record import PruningRecord as PruningRecord
+from duat_jax.training.over_examples.record import InfluenceRecord as InfluenceRecord
+from duat_jax.training.over_weights.record import WeightLedgerRecord as WeightLedgerRecord
 from duat_jax.verification.record import AuditRecord as AuditRecord
 from duat_jax.verification.record import VerificationRecord as VerificationRecord
 from duat_jax.weights.record import ModelDiffRecord as ModelDiffRecord
@@ -34,6 +36,8 @@ KINDS = (
     LoraChangeRecord,
     LoraTrainingRecord,
     ModelDiffRecord,
+    WeightLedgerRecord,
+    InfluenceRecord,
     PruningRecord,
     CircuitsRecord,
     FaithfulnessRecord,

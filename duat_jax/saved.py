@@ -33,6 +33,7 @@ TYPES = frozenset(
         *("lora.result:LoraChange", "lora.result:Parts", "forms.completeness:Completeness"),
         *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
         *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
+        *("training.over_examples.result:Influence", "training.over_weights.result:WeightLedger"),
         *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain"),
     )
 )

@@ -1,9 +1,11 @@
 """A result of every class that shows itself, of small inputs: what a test of the whole class walks over."""
 
 from functools import cache
+from tempfile import TemporaryDirectory
 
 import jax
 import jax.numpy as jnp
+import optax
 
 import duat_jax as duat
 from duat_jax.display.result import Displayed
@@ -11,6 +13,7 @@ from duat_jax.in_context import ledger, question_of
 from duat_jax.in_context.result import Ledger
 from duat_jax.lora import lora_change, new_adapters
 from duat_jax.lora.result import LoraChange
+from duat_jax.training import Influence, Run, WeightLedger, influence, train
 
 TEXT, OTHER = "for i in range(10", "for j in range(10"
 CHANGES = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
@@ -42,6 +45,15 @@ def _model_diff():
     return duat.diff(model, other, TEXT, largest=1, tokenizer=tokenizer)
 
 
+@cache
+def _influence():
+    batches = [jnp.array([1.0, 2.0]), jnp.array([1.0, 3.0]), jnp.array([0.0, 1.0])]
+    run = Run(lambda w, batch: (w["a"] * w["b"] - batch) ** 2, optax.adamw(0.1), batches, steps=3)
+    with jax.numpy_dtype_promotion("standard"), TemporaryDirectory() as folder:
+        kept = train(run, {"a": jnp.array(2.0), "b": jnp.array(3.0)}, folder)
+        return influence(kept, lambda w: w["a"] ** 2)
+
+
 def _ledger():
     model, tokenizer = _loaded()
     return ledger(model, question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1").task)
@@ -61,6 +73,8 @@ MAKERS = {
     duat.results.Intervention: _asked(duat.intervene, TEXT, CHANGES),
     duat.results.AttentionScore: _asked(duat.explain_attention, TEXT, layer=1, head=0, key=0),
     LoraChange: _lora_change,
+    Influence: _influence,
+    WeightLedger: lambda: _influence().ledger,
     Ledger: _ledger,
     duat.results.ImageMaps: _image_maps,
 }

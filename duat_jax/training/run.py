@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.files import write_file
-from duat_jax.training.update import Weights, names_of
+from duat_jax.training.update import Weights, named_arrays, names_of
 
 SHOWN = 4
 """The largest number of arrays that a message names."""
@@ -136,7 +136,7 @@ class Kept:
         every = max(1, math.isqrt(run.steps)) if every is None else every
         if every < 1:
             raise DuatError(f"a state is kept every {every} steps: give at least 1")
-        _require_floats(weights)
+        named_arrays(weights)
         self.run, self.folder = run, Path(folder)
         self.weights = jax.tree.map(jnp.asarray, weights)
         self.numbers = [*range(0, run.steps, every), run.steps]
@@ -284,15 +284,6 @@ def _require_finite(losses: list[float], first: int, moment: Moment) -> None:
         raise NotFinite(f"the loss of step {first + wrong} is {losses[wrong]}: choose a lower learning rate")
     if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(moment.weights)):
         raise NotFinite(f"weights aren't finite after step {first + len(losses) - 1}: choose a lower learning rate")
-
-
-def _require_floats(weights: Weights) -> None:
-    leaves = jax.tree.leaves(weights)
-    floats = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
-    wrong = [name for name, is_float in zip(names_of(weights), floats, strict=True) if not is_float]
-    if wrong or not leaves:
-        said = f"{', '.join(wrong[:SHOWN])} aren't arrays of floats" if wrong else "there are no weights"
-        raise DuatError(f"{said}: give a pytree of the arrays that are trained, such as nnx.to_pure_dict of a state")
 
 
 def _named(tree: Any) -> dict[str, np.ndarray]:

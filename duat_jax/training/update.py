@@ -5,14 +5,18 @@
 with every factor that isn't linear in them held: clip scales, second moments, Gram matrices.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
+from duat_jax.processes import on_host
 from duat_jax.transform.calls import SubProgram
 from duat_jax.transform.held_factors import LINEAR, STILL, Kind, dependences, with_held_factors
 
@@ -36,6 +40,31 @@ def names_of(weights: Weights) -> list[str]:
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(weights)]
     names = [jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value") for path in paths]
     return [name or "weights" for name in names]
+
+
+def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
+    """Return the arrays of a pytree of weights on the host, by their names.
+
+    Args:
+        weights: the pytree.
+
+    Raises:
+        DuatError: if there are none, some aren't arrays of floats, or several have one name.
+    """
+    names, leaves = names_of(weights), jax.tree.leaves(weights)
+    floats = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
+    wrong = [name for name, is_float in zip(names, floats, strict=True) if not is_float]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if wrong or twice or not leaves:
+        said = (
+            f"{', '.join(wrong[:SHOWN])} aren't arrays of floats"
+            if wrong
+            else f"several arrays are named {', '.join(twice[:SHOWN])}"
+            if twice
+            else "there are no weights"
+        )
+        raise DuatError(f"{said}: give a pytree of the arrays that are trained, such as nnx.to_pure_dict of a state")
+    return dict(zip(names, map(np.asarray, on_host(leaves)), strict=True))
 
 
 class Multipliers(NamedTuple):

@@ -133,12 +133,12 @@ class ModelDiff(Plotted):
         return sorted(self.parts.items(), key=lambda named: -abs(named[1]))[:count]
 
     def arrays(self) -> Iterator[NamedArray]:
-        """Yield the parts with named axes; the sum of `parameter` and `discontinuities` is the difference.
+        """Yield the parts with named axes; the sum of `parts` and `discontinuities` is the difference.
 
         `neurons`, `heads` and `rows` are finer sums of the same weights.
         """
         names = {"parameter": {"parameter": list(self.parameters)}}
-        yield whole("parameter", list(self.parts.values()), names)
+        yield whole("parts", list(self.parts.values()), names)
         yield whole("first_order", [float(np.mean(part)) for part in self.first_order.values()], names)
         for kind, axis in ((self.neurons, "neuron"), (self.heads, "head"), (self.rows, "row")):
             for name, part in kind.items():

@@ -19,7 +19,14 @@ SUMS = {
     "AttentionScore": [("value", "pairs")],
     "Ledger": [("difference", "inputs within patterns held discontinuities"), ("difference", "reads")],
     "LoraChange": [("difference", "embedding terms biases reader"), ("difference", "part discontinuities")],
-    "ModelDiff": [("difference", "parameter discontinuities")],
+    "ModelDiff": [("difference", "parts discontinuities")],
+    "WeightLedger": [("difference", "sums"), ("difference", "parts")],
+    "Influence": [
+        (
+            "difference",
+            "examples weights rounding_of_weights rounding_of_gradients optimiser outside beginning",
+        )
+    ],
     "ImageMaps": [("value", "path terms biases"), ("value", "collapse collapse_bias")],
 }
 """By class, which parts its arrays are said to sum to what."""

@@ -9,7 +9,7 @@ from helpers import near, relative
 
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.secant import secant
-from duat_jax.training.influence import influence
+from duat_jax.training.over_examples.compute import influence
 from duat_jax.training.run import Run, train
 
 EXAMPLES, STEPS, BATCH, RATE = 12, 7, 3, 0.05
@@ -79,7 +79,7 @@ def influence_of(optimiser, folder, *, every=3, **settings):
 def assert_sums(found):
     assert found.completeness.verdict == "holds"
     relative(sum(found.parts.values()), found.difference, 1e-12)
-    relative(sum(part.sum() for part in found.ledger.by_array().values()), found.difference, 1e-9)
+    relative(sum(part.sum() for part in found.ledger.sums.values()), found.difference, 1e-9)
 
 
 @pytest.mark.parametrize("every", [1, 3, STEPS])

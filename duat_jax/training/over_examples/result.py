@@ -1,18 +1,35 @@
 """Result of `duat.training.influence`: the part of every term of every step, and all else that moved a number."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from duat_jax.display.named_arrays import NamedArray, by_name, numbered, whole
+from duat_jax.display.result import Plotted
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
-from duat_jax.training.weight_ledger import WeightLedger
+from duat_jax.json_record import as_record
+from duat_jax.training.over_examples.record import InfluenceRecord
+from duat_jax.training.over_weights.result import WeightLedger
+
+KINDS = {
+    "examples": "examples",
+    "weights": "weights in the update, such as by decay",
+    "rounding_of_weights": "rounding of weights",
+    "rounding_of_gradients": "rounding of gradients",
+    "optimiser": "what the optimiser adds, and its rounding",
+    "outside": "changes outside of the optimiser",
+    "beginning": "running means at the beginning",
+}
+"""The kinds of parts, and what a table calls them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Influence:
+class Influence(Plotted):
     """The change of a number along a training run, as an exact sum over the examples of every step and what else moved.
 
     Args:
@@ -46,21 +63,33 @@ class Influence:
         return self.ledger.difference
 
     @property
+    def rows(self) -> Float[np.ndarray, "steps rows"]:
+        """The part of each row of every step's batch: the sum of its terms."""
+        return self.examples.reshape(*self.examples.shape[:2], -1).sum(-1, dtype=np.float64)
+
+    @property
+    def of_steps(self) -> Float[np.ndarray, "steps"]:
+        """The sum of all parts of every step; that of the beginning is in the first one."""
+        found = self.rows.sum(1)
+        for kind in KINDS:
+            if kind not in ("examples", "beginning"):
+                found = found + getattr(self, kind)
+        found[0] += self.beginning
+        return found
+
+    @property
     def parts(self) -> dict[str, float]:
         """The sums of all parts over the run, by kind; they sum to the difference."""
-        kinds = "examples", "weights", "rounding_of_weights", "rounding_of_gradients", "optimiser", "outside"
-        return {kind: float(getattr(self, kind).sum(dtype=np.float64)) for kind in kinds} | {
-            "beginning": self.beginning
-        }
+        return {kind: float(np.sum(getattr(self, kind), dtype=np.float64)) for kind in KINDS}
 
     @property
     def completeness(self) -> Completeness:
         """The difference and the sum of all parts."""
-        steps = [self.weights, self.rounding_of_weights, self.rounding_of_gradients, self.optimiser, self.outside]
-        parts = [jnp.asarray(part) for part in (self.examples, *steps, np.asarray(self.beginning, self.examples.dtype))]
-        return completeness_of(jnp.asarray(self.difference, self.examples.dtype), parts).on_host()
+        dtype = self.examples.dtype
+        parts = [jnp.asarray(getattr(self, kind), dtype) for kind in KINDS]
+        return completeness_of(jnp.asarray(self.difference, dtype), parts).on_host()
 
-    def by_example(self, which: Int[np.ndarray, "steps examples"], count: int) -> Float[np.ndarray, "count"]:
+    def by_example(self, which: Int[np.ndarray, "steps rows"], count: int) -> Float[np.ndarray, "count"]:
         """Return the part of every example of a training set, summed over the steps that read it.
 
         Args:
@@ -76,8 +105,26 @@ class Influence:
                 f"which is {which.shape} with numbers from {which.min()} to {which.max()}: give numbers from 0 to"
                 f" {count - 1} of the shape {self.examples.shape[:2]}, one for each row of each step"
             )
-        rows = self.examples.reshape(*which.shape, -1).sum(-1, dtype=np.float64)
-        return np.bincount(which.ravel(), rows.ravel(), minlength=count)
+        return np.bincount(which.ravel(), self.rows.ravel(), minlength=count)
+
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes; the sum of all is the difference."""
+        further = [f"axis_{k}" for k in range(2, self.examples.ndim)]
+        names = ["step", "row", *further][: self.examples.ndim]
+        axes = {name: {name: range(size)} for name, size in zip(names, self.examples.shape, strict=True)}
+        yield whole("examples", self.examples, axes)
+        for kind in KINDS:
+            if kind not in ("examples", "beginning"):
+                yield whole(kind, getattr(self, kind), numbered("step", len(self.losses)))
+        yield from by_name("beginning", {"beginning": self.beginning})
+
+    def as_dict(self, **fields: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON, with the fields of `InfluenceRecord`.
+
+        Args:
+            fields: fields of the record that aren't in the result.
+        """
+        return as_record(InfluenceRecord, self, **fields)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{kind} {part:+.4g}" for kind, part in self.parts.items() if part)

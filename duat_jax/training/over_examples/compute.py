@@ -11,10 +11,10 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.secant import secant
 from duat_jax.processes import on_host
-from duat_jax.training.result import Influence
+from duat_jax.training.over_examples.result import Influence
+from duat_jax.training.over_weights.compute import Number, begin, follow
 from duat_jax.training.run import Kept, Step
 from duat_jax.training.update import Multipliers, Update, Weights
-from duat_jax.training.weight_ledger import Number, begin, follow
 
 
 class _OfStep(NamedTuple):

@@ -1,0 +1,48 @@
+"""The table of a number's change over the examples of every step, for terminal and notebook."""
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from duat_jax.display.tables import NumberTable, completeness_line, number
+from duat_jax.training.over_examples.result import KINDS, Influence
+
+LARGEST = 5
+"""How many rows of batches are shown on either side."""
+
+
+def render(found: Influence) -> RenderableType:
+    """Return the table: the number at the ends, its change by kind of part, and the rows with the largest parts.
+
+    Args:
+        found: the result to show.
+    """
+    first, last = found.ledger.values[[0, -1]]
+    line = f"from {first:.4f} to {last:.4f} over {len(found.losses)} steps: "
+    kinds = NumberTable()
+    kinds.add_column("by")
+    kinds.add_column("part", justify="right")
+    for kind, part in found.parts.items():
+        if part or kind == "examples":
+            kinds.add_row(KINDS[kind], number(part))
+    rows = found.rows
+    raised, lowered = rows[rows > 0].sum(), rows[rows < 0].sum()
+    said = f"Rows of batches raised the number by {raised:.4f} and lowered it by {-lowered:.4f}. The largest:"
+    largest = NumberTable()
+    for column in ("step", "row"):
+        largest.add_column(column, justify="right")
+    largest.add_column("part", justify="right")
+    order = np.argsort(rows, axis=None)
+    for place in dict.fromkeys([*order[:LARGEST], *order[-LARGEST:]]):
+        step, row = np.unravel_index(place, rows.shape)
+        largest.add_row(str(step), str(row), number(float(rows[step, row])))
+    return Group(
+        Text.assemble(("number ", "bold"), line, number(found.difference)),
+        "",
+        kinds,
+        "",
+        completeness_line(found.completeness, "difference"),
+        "",
+        Text(said),
+        largest,
+    )

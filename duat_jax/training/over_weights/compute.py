@@ -1,0 +1,86 @@
+"""Split the change of a number along a training run over weights and segments."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from duat_jax.errors import NotFinite
+from duat_jax.forms.secant import secant
+from duat_jax.processes import on_host
+from duat_jax.training.over_weights.result import WeightLedger
+from duat_jax.training.update import Weights, named_arrays
+
+Number = Callable[[Weights], Float[Array, ""]]
+"""From weights to one number, such as a loss on held-out text."""
+
+
+def begin(number: "Number", weights: Weights) -> WeightLedger:
+    """Begin a ledger: three lines in any training loop.
+
+    Args:
+        number: the number, a pure function of the weights.
+        weights: the first weights, a pytree of floats.
+
+    Returns:
+        A ledger without segments.
+
+    Raises:
+        DuatError: if the weights aren't arrays of floats.
+        NotFinite: if the number isn't finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> loss = lambda w: (w["a"] * w["b"]) ** 2
+        >>> ledger = begin(loss, {"a": jnp.array(1.0), "b": jnp.array(1.0)})
+        >>> ledger = follow(loss, ledger, {"a": jnp.array(0.5), "b": jnp.array(1.0)})  # after some steps
+        >>> ledger = follow(loss, ledger, {"a": jnp.array(0.5), "b": jnp.array(2.0)})  # and some more
+        >>> ledger.difference, {name: part.tolist() for name, part in ledger.sums.items()}
+        (0.0, {'a': [-0.75, 0.0], 'b': [0.0, 0.75]})
+
+    Source: the secant of `duat.secant`, between weights; with the gradient along a path of small steps, Lan et al.,
+    "LCA: Loss Change Allocation for Neural Network Training", 2019.
+    """
+    named = named_arrays(weights)
+    value = np.asarray(jax.jit(number)(weights))
+    _require_finite(value, "at the beginning")
+    nothing = {name: np.zeros_like(array) for name, array in named.items()}
+    return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named})
+
+
+def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLedger:
+    """Add a segment to a ledger: any number of steps, split by one secant.
+
+    Args:
+        number: the number, as at the beginning.
+        ledger: what was found so far, such as one that `save` wrote and `duat.open` reads.
+        weights: the weights now.
+
+    Returns:
+        The ledger with one segment more.
+
+    Raises:
+        DuatError: if the weights have another structure, shape or dtype.
+        NotFinite: if the number isn't finite.
+    """
+    named = named_arrays(weights)
+    before = jax.tree.unflatten(jax.tree.structure(weights), map(jnp.asarray, ledger.weights.values()))
+    split = secant(number)(weights, before)
+    value = np.asarray(split.values[0])
+    _require_finite(value, f"after segment {len(ledger.values) - 1}")
+    parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
+    return WeightLedger(
+        named,
+        np.append(ledger.values, value),
+        {name: ledger.parts[name] + part for name, part in parts.items()},
+        {name: np.append(ledger.sums[name], part.sum(dtype=np.float64)) for name, part in parts.items()},
+        (*ledger.completeness, split.completeness.on_host()),
+    )
+
+
+def _require_finite(value: Any, when: str) -> None:
+    if not np.isfinite(value):
+        raise NotFinite(f"the number is {value} {when}: it can't be split")

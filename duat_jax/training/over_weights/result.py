@@ -1,0 +1,81 @@
+"""Result of `duat.training.begin` and `follow`: the part of every weight, segment by segment."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from duat_jax.display.named_arrays import NamedArray, numbered, whole
+from duat_jax.display.result import Plotted
+from duat_jax.forms.completeness import Completeness
+from duat_jax.json_record import as_record
+from duat_jax.training.over_weights.record import WeightLedgerRecord
+
+ROWS = 40
+"""The largest number of groups of weights that a table or a picture shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightLedger(Plotted):
+    """The change of a number from the first weights to the last, as a sum over weights and segments.
+
+        f(θ_T) − f(θ_0) = Σ_segments Σ_w D_w (θ_end,w − θ_start,w)
+
+    Args:
+        weights: the last weights, by the name of the array.
+        values: the number before each segment, and after all.
+        parts: the part of every weight, summed over segments, by the name of the array.
+        sums: of every array of weights, the sum of its parts in each segment.
+        completeness: of each segment, the difference and the sum of its parts.
+    """
+
+    weights: Mapping[str, np.ndarray | np.floating]
+    values: Float[np.ndarray, "ends"]
+    parts: Mapping[str, np.ndarray | np.floating]
+    sums: dict[str, Float[np.ndarray, "segments"]]
+    completeness: tuple[Completeness, ...] = ()
+
+    @property
+    def difference(self) -> float:
+        """The number of the last weights minus that of the first ones."""
+        return float(self.values[-1] - self.values[0])
+
+    @property
+    def groups(self) -> dict[str, Float[np.ndarray, "segments"]]:
+        """The parts of groups of arrays whose names begin alike, as fine as 40 rows allow."""
+        depths = range(1, 1 + max(len(name.split(".")) for name in self.sums))
+        few = [depth for depth in depths if len({_beginning(name, depth) for name in self.sums}) <= ROWS]
+        depth = max(few, default=1)
+        found: dict[str, Any] = {}
+        for name, sums in self.sums.items():
+            found[_beginning(name, depth)] = found.get(_beginning(name, depth), 0) + sums
+        return found
+
+    def arrays(self) -> Iterator[NamedArray]:
+        """Yield the parts with named axes; the sum of `sums` is the difference.
+
+        `parts` are the same parts weight by weight.
+        """
+        for name, sums in self.sums.items():
+            yield NamedArray("sums", sums, numbered("segment", len(sums)), {"weights": name})
+        for name, parts in self.parts.items():
+            axes = {f"axis_{k}": {f"axis_{k}": range(size)} for k, size in enumerate(np.shape(parts))}
+            yield NamedArray("parts", np.asarray(parts), axes, {"weights": name})
+        yield whole("values", self.values, numbered("end", len(self.values)))
+
+    def as_dict(self, **fields: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON, with the fields of `WeightLedgerRecord`.
+
+        Args:
+            fields: fields of the record that aren't in the result.
+        """
+        return as_record(WeightLedgerRecord, self, **fields)
+
+    def __repr__(self) -> str:
+        return f"WeightLedger({self.difference:+.6g} over {len(self.values) - 1} segments)"
+
+
+def _beginning(name: str, depth: int) -> str:
+    return ".".join(name.split(".")[:depth])

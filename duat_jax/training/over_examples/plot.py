@@ -19,7 +19,11 @@ def draw(found: Influence) -> Figure:
     rows, so_far, losses = figure.subplots(3, 1, height_ratios=[3, 3, 2], sharex=True)
     draw_panel(rows, found)
     steps = np.arange(1, len(found.losses) + 1) - 0.5
-    so_far.plot(steps, found.ledger.values[0] + np.cumsum(found.of_steps), label="with the parts of the steps so far (gradients act in later steps, too)")
+    so_far.plot(
+        steps,
+        found.ledger.values[0] + np.cumsum(found.of_steps),
+        label="with the parts of the steps so far (gradients act in later steps, too)",
+    )
     so_far.plot(np.array(found.kept) - 0.5, found.ledger.values, "k.", label="the number")
     so_far.legend(fontsize="small")
     so_far.set_ylabel("number")

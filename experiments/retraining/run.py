@@ -1,0 +1,169 @@
+"""Question: which scores of examples forecast the loss after a training without some of them?
+
+Run `make retraining`; it writes experiments/results/retraining.json and the tables in docs/training-runs.md, which
+states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
+stopped goes on.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import optax
+from jaxtyping import Float
+from rich.progress import track
+
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.journal import Journal
+from experiments.environment import environment
+from experiments.pages import write_pages
+from experiments.retraining.methods import EXACT, METHODS, Trained
+from experiments.retraining.networks import (
+    BATCH,
+    EXAMPLES,
+    PERCEPTRON,
+    STEPS,
+    TARGETS,
+    TOKENS,
+    TRANSFORMER,
+    draw_texts,
+    make_network,
+    path_of,
+    retrained,
+)
+from experiments.retraining.report import FEW, FOLD, HALVES, agreements, fields
+
+__all__ = ["fields", "main"]
+
+RESULTS, WORK = Path("experiments/results/retraining.json"), Path("experiments/results/work")
+SEEDS = range(5, 10)
+REMOVED = {HALVES: (200, EXAMPLES // 2), FEW: (FOLD, 6)}
+"""How many subsets there are of each kind, and how many examples each leaves out."""
+LARGE = 1e3
+"""The largest size of losses and scores; it stands for the loss of a training that ended without a finite one."""
+DIGITS = 6
+
+
+class Group(NamedTuple):
+    """Trainings that differ in their learning rate.
+
+    Args:
+        network: the kind of network.
+        optimiser: the optimiser of a rate.
+        rates: the rates.
+    """
+
+    network: str
+    optimiser: Callable[[float], optax.GradientTransformation]
+    rates: tuple[float, ...]
+
+
+_momentum, _adam = partial(optax.sgd, momentum=0.9), partial(optax.adam, eps_root=1e-12)
+GROUPS = {
+    "Transformer, gradient descent": Group(TRANSFORMER, optax.sgd, (0.03, 0.1, 0.3)),
+    "Transformer, momentum": Group(TRANSFORMER, _momentum, (0.01, 0.03, 0.1)),
+    "Transformer, Adam": Group(TRANSFORMER, _adam, (0.001, 0.003, 0.01)),
+    "perceptron, gradient descent": Group(PERCEPTRON, optax.sgd, (0.3, 1.0, 3.0)),
+    "perceptron, Adam": Group(PERCEPTRON, _adam, (0.001, 0.003, 0.01)),
+}
+
+
+def subsets(kind: str, seed: int) -> Float[np.ndarray, "subsets examples"]:
+    """Return subsets of the examples: one where an example is kept.
+
+    Args:
+        kind: `HALVES` or `FEW`.
+        seed: the seed of the draw.
+    """
+    count, removed = REMOVED[kind]
+    draw = np.random.default_rng([seed, removed])
+    kept = np.ones((count, EXAMPLES))
+    for row in kept:
+        row[draw.choice(EXAMPLES, removed, replace=False)] = 0
+    return kept
+
+
+def measure(group: Group, rate: float, seed: int) -> dict[str, Any]:
+    """Return the scores of every method, the losses without every subset, and the losses with all examples.
+
+    Args:
+        group: the network and the optimiser.
+        rate: the learning rate.
+        seed: the seed of weights and texts.
+    """
+    net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser(rate)
+    run = Trained(net, texts, optimiser, path_of(net, texts, optimiser))
+    before, after = (np.asarray(net.losses(run.path.weights[end], texts.targets)) for end in (0, -1))
+    scores = {name: np.asarray(score(run)) for name, score in METHODS.items()}
+    for name, of in scores.items():
+        if name.startswith(EXACT) and not np.allclose(of.sum(1), after - before, atol=1e-3 + 1e-4 * np.abs(of).sum()):
+            raise AssertionError(f"{name}: parts sum to {of.sum(1)} where the losses change by {after - before}")
+
+    def rounded(values: Any, nan: float = LARGE) -> Any:
+        finite = np.nan_to_num(np.asarray(values, np.float64), nan=nan, posinf=LARGE, neginf=-LARGE)
+        return np.round(np.clip(finite, -LARGE, LARGE), DIGITS).tolist()
+
+    (again,) = retrained(net, texts, optimiser, np.ones((1, EXAMPLES)))
+    return {
+        "losses": rounded(run.path.losses),
+        "before": rounded(before),
+        "after": rounded(after),
+        "again": rounded(again),
+        "scores": {name: rounded(of, nan=0.0) for name, of in scores.items()},
+        "without": {kind: rounded(retrained(net, texts, optimiser, subsets(kind, seed))) for kind in REMOVED},
+    }
+
+
+def summaries(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return of every training the agreement of each method with retraining, and what the page says of the training.
+
+    Args:
+        found: the measurements.
+    """
+    summary = {}
+    for seed in SEEDS:
+        kept = {kind: subsets(kind, seed) for kind in REMOVED}
+        for name, group in GROUPS.items():
+            for rate in group.rates:
+                piece = found[key := f"{name}, {rate}, seed {seed}"]
+                losses = piece["losses"]
+                summary[key] = {
+                    "group": name,
+                    "rate": rate,
+                    "seed": seed,
+                    "losses": [losses[0], max(losses), losses[-1]],
+                    "largest rate": rate == max(group.rates),
+                    "targets": [float(np.mean(piece[when])) for when in ("before", "after")],
+                    "floor": float(np.abs(np.subtract(piece["again"], piece["after"])).max()),
+                    "moved": float(np.abs(np.subtract(piece["without"][FEW], piece["again"])).mean()),
+                    "agreements": agreements(piece, kept),
+                }
+    return summary
+
+
+def pieces() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """Yield the measurements, all groups of one seed before the next seed."""
+    for seed in SEEDS:
+        for name, group in GROUPS.items():
+            for rate in group.rates:
+                yield f"{name}, {rate}, seed {seed}", partial(measure, group, rate, seed)
+
+
+def main() -> None:
+    """Run what isn't measured yet, store the results, and write the page."""
+    keep_compiled()
+    WORK.mkdir(parents=True, exist_ok=True)
+    sizes = [TOKENS, EXAMPLES, BATCH, STEPS, TARGETS]
+    asked = {"methods": list(METHODS), "removed": REMOVED, "seeds": list(SEEDS), "sizes": sizes}
+    journal = Journal(WORK / "retraining", {"asked": asked})
+    found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Trainings")}
+    results = {"environment": environment(), "asked": asked, "groups": list(GROUPS), "pieces": summaries(found)}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

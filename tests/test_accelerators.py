@@ -1,4 +1,4 @@
-"""What is compiled for accelerators: every public function is asked, in every division over a mesh."""
+"""Every public function is asked when programs are compiled for accelerators."""
 
 import jax
 import numpy as np

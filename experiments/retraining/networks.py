@@ -75,7 +75,7 @@ def make_network(kind: str, seed: int) -> Network:
 
 
 class Texts(NamedTuple):
-    """What a network reads.
+    """The texts that a network reads.
 
     Args:
         examples: the texts to train on.

@@ -41,7 +41,7 @@ __all__ = ["fields", "main"]
 RESULTS, WORK = Path("experiments/results/retraining.json"), Path("experiments/results/work")
 SEEDS = range(5, 10)
 REMOVED = {HALVES: (200, EXAMPLES // 2), FEW: (FOLD, 6)}
-"""How many subsets there are of each kind, and how many examples each leaves out."""
+"""The number of subsets of each kind, and of the examples that each leaves out."""
 LARGE = 1e3
 """The largest size of losses and scores; it stands for the loss of a training that ended without a finite one."""
 DIGITS = 6

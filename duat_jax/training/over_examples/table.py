@@ -8,7 +8,7 @@ from duat_jax.display.tables import NumberTable, completeness_line, number
 from duat_jax.training.over_examples.result import KINDS, Influence
 
 LARGEST = 5
-"""How many rows of batches are shown on either side."""
+"""The number of rows of batches that are shown on either side."""
 
 
 def render(found: Influence) -> RenderableType:

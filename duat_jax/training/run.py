@@ -66,7 +66,8 @@ class Run:
         terms: from weights and a batch to an array whose sum is the loss of a step, such as the losses of all tokens
             divided by their number. Every entry gets a part.
         optimiser: any optimiser of optax.
-        batches: from the number of a step to its batch, the same one whenever it is asked; or a sequence of them.
+        batches: from the number of a step to its batch, the same one whenever it is asked; or a sequence of them, such
+            as an array.
         steps: the number of steps.
         between: from the number of a step and the weights after it to those with which the next one begins, where a
             loop changes weights outside of the optimiser.
@@ -80,7 +81,7 @@ class Run:
 
     terms: Callable[[Weights, Any], Float[Array, "..."]]
     optimiser: optax.GradientTransformation
-    batches: Callable[[int], Any] | Sequence[Any]
+    batches: Callable[[int], Any] | Sequence[Any] | Array | np.ndarray
     steps: int
     between: Callable[[int, Weights], Weights] | None = None
 

@@ -1,0 +1,84 @@
+"""The study of forecasts of retraining: its scores by other ways, its regression by another library, its verdicts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import near, relative
+from sklearn.linear_model import RidgeCV
+
+from duat_jax.training import Run, influence, train
+from experiments.retraining import methods, networks, report, run
+
+
+def test_the_regression_is_that_of_another_library():
+    draw = np.random.default_rng(0)
+    removed = draw.integers(0, 2, (40, 12)).astype(float)
+    change = removed @ draw.normal(size=12) + 0.5 * draw.normal(size=40)
+    other = RidgeCV(alphas=report.PENALTIES).fit(removed, change)
+    near(report.ridge(removed, change), other.coef_, 1e-9)
+
+
+def test_a_forecast_that_is_right_has_agreement_and_slope_one():
+    draw = np.random.default_rng(0)
+    kept = {
+        report.HALVES: draw.integers(0, 2, (100, 12)).astype(float),
+        report.FEW: draw.integers(0, 2, (50, 12)) * 1.0,
+    }
+    scores = draw.normal(size=(2, 12))
+    without = {kind: (1.0 - (1 - subsets) @ scores.T).tolist() for kind, subsets in kept.items()}
+    piece = {"again": [1.0, 1.0], "without": without, "scores": {"right": scores.tolist(), "wrong": (-scores).tolist()}}
+    found = report.agreements(piece, kept)
+    for kind in kept:
+        near(found[kind]["right"]["agreement"], 1, 1e-12)
+        near([found[kind]["right"]["slope"], found[kind]["wrong"]["slope"]], [1, -1], 1e-9)
+    near(found[report.HALVES][report.RIDGE]["agreement"], 1, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.06, 0.07, 0.08], "ahead"),
+        ([0.02, 0.021, 0.022], "ahead by less than stated"),
+        ([-0.01, 0.0, 0.01], "level"),
+        ([-0.06, -0.07, -0.08], "behind"),
+        ([-0.1, 0.0, 0.1], "undecided"),
+    ],
+)
+def test_verdicts_follow_the_stated_bounds(values, verdict):
+    assert report._verdict(report.students_mean(np.array(values))) == verdict
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_other_ways(tmp_path):
+    """The exact ledger is that of `duat.training`, the derivative through training a difference of two trainings."""
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        optimiser = optax.sgd(0.3, momentum=0.5)
+        net, texts = networks.make_network(networks.PERCEPTRON, 1), networks.draw_texts(1)
+        explained = methods.Trained(net, texts, optimiser, networks.path_of(net, texts, optimiser))
+
+        def terms(weights, which):
+            return net.losses(weights, texts.examples[which]) / networks.BATCH
+
+        def number(weights):
+            return net.losses(weights, texts.targets[:1])[0]
+
+        whole = Run(terms, optimiser, texts.order, networks.STEPS)
+        found = influence(train(whole, net.weights, tmp_path, every=methods.ROOT), number)
+        scores = methods.METHODS[f"{methods.EXACT}, {methods.SEGMENTS[methods.ROOT]}"](explained)[0]
+        near(scores, found.by_example(np.asarray(texts.order), networks.EXAMPLES), 2e-4)
+
+        weights = np.ones((2, networks.EXAMPLES))
+        weights[:, 3] += [1e-2, -1e-2]
+        ends = networks.retrained(net, texts, optimiser, weights)
+        derivative = methods.METHODS[methods.DERIVATIVE](explained)[:, 3]
+        near((ends[0] - ends[1]) / 2e-2, derivative, 3e-3)
+        assert float(jnp.abs(derivative).max()) > 0.05
+
+
+def test_every_subset_leaves_out_as_many_as_is_said():
+    for kind, (count, removed) in run.REMOVED.items():
+        kept = run.subsets(kind, 5)
+        assert kept.shape == (count, networks.EXAMPLES)
+        relative((1 - kept).sum(1), np.full(count, removed), 1e-12)

@@ -6,6 +6,7 @@ change back, minus the sum of the scores of what is removed.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,7 +18,18 @@ from jaxtyping import Array, Float
 from duat_jax.forms.secant import secant
 from duat_jax.training.update import Update
 from experiments.long_context.tasks import BYTES
-from experiments.retraining.networks import BATCH, EXAMPLES, STEPS, TARGETS, Network, Path, Texts, trained
+from experiments.retraining.networks import (
+    BATCH,
+    EXAMPLES,
+    STEPS,
+    TARGETS,
+    Losses,
+    Network,
+    Optimiser,
+    Path,
+    Texts,
+    trained,
+)
 
 Scores = Float[np.ndarray, "targets examples"]
 
@@ -213,3 +225,24 @@ METHODS: dict[str, Callable[[Trained], Array]] = ON_THE_SCALE | {
     "control: alike bytes": _alike,
 }
 """All scores of examples."""
+
+
+@partial(jax.jit, static_argnames=("method", "losses", "optimiser"))
+def _scores(
+    weights: Array, texts: Texts, path: Path, rate: Array, method: str, losses: Losses, optimiser: Optimiser
+) -> Array:
+    return METHODS[method](Trained(Network(weights, losses), texts, optimiser(rate), path))
+
+
+def scores_of(net: Network, texts: Texts, path: Path, optimiser: Optimiser, rate: float, method: str) -> Scores:
+    """Return the scores of a method.
+
+    Args:
+        net: the network.
+        texts: what it reads.
+        path: what is on the way of its training.
+        optimiser: the optimiser of a rate.
+        rate: the learning rate.
+        method: a name in `METHODS`.
+    """
+    return np.asarray(_scores(net.weights, texts, path, jnp.float32(rate), method, net.losses, optimiser))

@@ -1,7 +1,7 @@
 """Two small networks that predict the next byte, their texts, and their training with a weight for every example."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,11 @@ CONTEXT, WIDTH, HIDDEN = 8, 8, 64
 
 TRANSFORMER, PERCEPTRON = "Transformer", "perceptron"
 
+SUBSETS = 10
+"""The number of trainings that are run together."""
+
+Optimiser = Callable[[Any], optax.GradientTransformation]
+"""From a learning rate to the optimiser."""
 Losses = Callable[[Weights, Int[Array, "texts tokens"]], Float[Array, "texts"]]
 """From weights and texts to the mean loss of each text."""
 
@@ -50,6 +55,29 @@ def _perceptron_losses(weights: Weights, texts: Array) -> Array:
     return -jnp.take_along_axis(scores, texts[:, CONTEXT:, None], -1).mean((1, 2))
 
 
+def _first_weights(kind: str, seed: int) -> Weights:
+    if kind == TRANSFORMER:
+        sizes = Sizes(kind=FULL, layers=2, features=32, neurons=64, tokens=TOKENS, vocab=BYTES, heads=2)
+        return network(sizes, nnx.Rngs(seed))
+    keys = jax.random.split(jax.random.key(seed), 3)
+    shapes = {"embedding": (BYTES, WIDTH), "in": (CONTEXT * WIDTH, HIDDEN), "out": (HIDDEN, BYTES)}
+    scales = {"embedding": 1.0, "in": (CONTEXT * WIDTH) ** -0.5, "out": HIDDEN**-0.5}
+    drawn = {
+        name: scales[name] * jax.random.normal(key, shape)
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+    }
+    return drawn | {"bias": jnp.zeros(HIDDEN)}
+
+
+@cache
+def _losses_of(kind: str) -> Losses:
+    """Return one function for all networks of a kind, so that its programs are compiled once."""
+    _, as_tree = ravel_pytree(_first_weights(kind, 0))
+    if kind == PERCEPTRON:
+        return lambda weights, texts: _perceptron_losses(as_tree(weights), texts)
+    return lambda weights, texts: token_losses(as_tree(weights), texts).mean(-1)
+
+
 def make_network(kind: str, seed: int) -> Network:
     """Return a network with random first weights.
 
@@ -57,21 +85,7 @@ def make_network(kind: str, seed: int) -> Network:
         kind: `TRANSFORMER` or `PERCEPTRON`.
         seed: the seed of the weights.
     """
-    if kind == TRANSFORMER:
-        sizes = Sizes(kind=FULL, layers=2, features=32, neurons=64, tokens=TOKENS, vocab=BYTES, heads=2)
-        tree: Any = network(sizes, nnx.Rngs(seed))
-        losses: Losses = lambda model, texts: token_losses(model, texts).mean(-1)  # noqa: E731
-    else:
-        keys = jax.random.split(jax.random.key(seed), 3)
-        shapes = {"embedding": (BYTES, WIDTH), "in": (CONTEXT * WIDTH, HIDDEN), "out": (HIDDEN, BYTES)}
-        scales = {"embedding": 1.0, "in": (CONTEXT * WIDTH) ** -0.5, "out": HIDDEN**-0.5}
-        tree = {
-            name: scales[name] * jax.random.normal(key, shape)
-            for key, (name, shape) in zip(keys, shapes.items(), strict=True)
-        }
-        tree, losses = tree | {"bias": jnp.zeros(HIDDEN)}, _perceptron_losses
-    vector, as_tree = ravel_pytree(tree)
-    return Network(vector, lambda weights, texts: losses(as_tree(weights), texts))
+    return Network(ravel_pytree(_first_weights(kind, seed))[0], _losses_of(kind))
 
 
 class Texts(NamedTuple):
@@ -158,42 +172,52 @@ def trained(net: Network, texts: Texts, optimiser: optax.GradientTransformation,
 
 
 @partial(jax.jit, static_argnames=("losses", "optimiser"))
-def _path(weights: Array, texts: Texts, losses: Losses, optimiser: optax.GradientTransformation) -> Path:
-    step = step_of(Network(weights, losses), texts, optimiser, jnp.ones(EXAMPLES))
-    (last, _), (before, states, gradients, values) = jax.lax.scan(step, (weights, optimiser.init(weights)), texts.order)
+def _path(weights: Array, texts: Texts, rate: Array, losses: Losses, optimiser: Optimiser) -> Path:
+    rule = optimiser(rate)
+    step = step_of(Network(weights, losses), texts, rule, jnp.ones(EXAMPLES))
+    (last, _), (before, states, gradients, values) = jax.lax.scan(step, (weights, rule.init(weights)), texts.order)
     return Path(jnp.concatenate([before, last[None]]), states, gradients, values)
 
 
-def path_of(net: Network, texts: Texts, optimiser: optax.GradientTransformation) -> Path:
+def path_of(net: Network, texts: Texts, optimiser: Optimiser, rate: float) -> Path:
     """Train with every example, and keep all that is on the way.
 
     Args:
         net: the network.
         texts: what it reads.
-        optimiser: the optimiser.
+        optimiser: the optimiser of a rate.
+        rate: the learning rate.
     """
-    return _path(net.weights, texts, net.losses, optimiser)
+    return _path(net.weights, texts, jnp.float32(rate), net.losses, optimiser)
 
 
 @partial(jax.jit, static_argnames=("losses", "optimiser"))
 def _retrained(
-    weights: Array, texts: Texts, losses: Losses, optimiser: optax.GradientTransformation, subsets: Array
+    weights: Array, texts: Texts, rate: Array, subsets: Array, losses: Losses, optimiser: Optimiser
 ) -> Array:
-    net = Network(weights, losses)
-    return jax.lax.map(
-        lambda of_examples: losses(trained(net, texts, optimiser, of_examples), texts.targets), subsets, batch_size=10
-    )
+    net, rule = Network(weights, losses), optimiser(rate)
+
+    def without(of_examples: Array) -> Array:
+        return losses(trained(net, texts, rule, of_examples), texts.targets)
+
+    return jax.lax.map(without, subsets, batch_size=SUBSETS)
 
 
 def retrained(
-    net: Network, texts: Texts, optimiser: optax.GradientTransformation, subsets: Float[np.ndarray, "subsets examples"]
+    net: Network,
+    texts: Texts,
+    optimiser: Optimiser,
+    rate: float,
+    subsets: Float[np.ndarray, "subsets examples"],
 ) -> Float[np.ndarray, "subsets targets"]:
     """Train again with every subset of the examples, and return the losses of the targets.
 
     Args:
         net: the network.
         texts: what it reads.
-        optimiser: the optimiser.
+        optimiser: the optimiser of a rate.
+        rate: the learning rate.
         subsets: one where an example is kept.
     """
-    return np.asarray(_retrained(net.weights, texts, net.losses, optimiser, jnp.asarray(subsets, jnp.float32)))
+    found = _retrained(net.weights, texts, jnp.float32(rate), jnp.asarray(subsets, jnp.float32), net.losses, optimiser)
+    return np.asarray(found)

@@ -20,7 +20,7 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.pages import write_pages
-from experiments.retraining.methods import EXACT, METHODS, Trained
+from experiments.retraining.methods import EXACT, METHODS, scores_of
 from experiments.retraining.networks import (
     BATCH,
     EXAMPLES,
@@ -29,6 +29,7 @@ from experiments.retraining.networks import (
     TARGETS,
     TOKENS,
     TRANSFORMER,
+    Optimiser,
     draw_texts,
     make_network,
     path_of,
@@ -57,7 +58,7 @@ class Group(NamedTuple):
     """
 
     network: str
-    optimiser: Callable[[float], optax.GradientTransformation]
+    optimiser: Optimiser
     rates: tuple[float, ...]
 
 
@@ -94,10 +95,10 @@ def measure(group: Group, rate: float, seed: int) -> dict[str, Any]:
         rate: the learning rate.
         seed: the seed of weights and texts.
     """
-    net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser(rate)
-    run = Trained(net, texts, optimiser, path_of(net, texts, optimiser))
-    before, after = (np.asarray(net.losses(run.path.weights[end], texts.targets)) for end in (0, -1))
-    scores = {name: np.asarray(score(run)) for name, score in METHODS.items()}
+    net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser
+    path = path_of(net, texts, optimiser, rate)
+    before, after = (np.asarray(net.losses(path.weights[end], texts.targets)) for end in (0, -1))
+    scores = {name: scores_of(net, texts, path, optimiser, rate, name) for name in METHODS}
     for name, of in scores.items():
         if name.startswith(EXACT) and not np.allclose(of.sum(1), after - before, atol=1e-3 + 1e-4 * np.abs(of).sum()):
             raise AssertionError(f"{name}: parts sum to {of.sum(1)} where the losses change by {after - before}")
@@ -106,14 +107,14 @@ def measure(group: Group, rate: float, seed: int) -> dict[str, Any]:
         finite = np.nan_to_num(np.asarray(values, np.float64), nan=nan, posinf=LARGE, neginf=-LARGE)
         return np.round(np.clip(finite, -LARGE, LARGE), DIGITS).tolist()
 
-    (again,) = retrained(net, texts, optimiser, np.ones((1, EXAMPLES)))
+    (again,) = retrained(net, texts, optimiser, rate, np.ones((1, EXAMPLES)))
     return {
-        "losses": rounded(run.path.losses),
+        "losses": rounded(path.losses),
         "before": rounded(before),
         "after": rounded(after),
         "again": rounded(again),
         "scores": {name: rounded(of, nan=0.0) for name, of in scores.items()},
-        "without": {kind: rounded(retrained(net, texts, optimiser, subsets(kind, seed))) for kind in REMOVED},
+        "without": {kind: rounded(retrained(net, texts, optimiser, rate, subsets(kind, seed))) for kind in REMOVED},
     }
 
 

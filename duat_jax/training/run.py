@@ -1,29 +1,17 @@
-"""Training runs that can be run again step by step, from states that are kept on disk."""
+"""Training runs as functions of the number of a step: what it takes to run them again."""
 
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from duat_jax.errors import DuatError, NotFinite
-from duat_jax.evaluation.journal import fingerprint
-from duat_jax.files import write_file
-from duat_jax.training.update import Weights, named_arrays, names_of
-
-SHOWN = 4
-"""The largest number of arrays that a message names."""
+from duat_jax.errors import DuatError
+from duat_jax.training.update import Weights
 
 
 class Moment(NamedTuple):
@@ -85,6 +73,12 @@ class Run:
     steps: int
     between: Callable[[int, Weights], Weights] | None = None
 
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise DuatError(f"a run of {self.steps} steps: give at least one")
+        if not callable(self.batches) and len(self.batches) < self.steps:
+            raise DuatError(f"there are {len(self.batches)} batches for {self.steps} steps: give one for each step")
+
     def batch(self, number: int) -> Any:
         """Return the batch of a step.
 
@@ -93,211 +87,34 @@ class Run:
         """
         return self.batches(number) if callable(self.batches) else self.batches[number]
 
+    def program(self, weights: Weights, state: Any, batch: Any) -> tuple[Moment, Weights, Array]:
+        """Return weights and state after a step, the gradient, and the loss before it.
+
+        Args:
+            weights: the weights.
+            state: the optimiser's state.
+            batch: the batch.
+        """
+        loss, gradients = jax.value_and_grad(lambda weights: self.terms(weights, batch).sum())(weights)
+        updates, after = self.optimiser.update(gradients, state, weights)
+        return Moment(optax.apply_updates(weights, updates), after), gradients, loss
+
     @cached_property
     def _step(self) -> Callable[[Weights, Any, Any], tuple[Moment, Weights, Array]]:
-        """One program for the training and for running it again: another one would round otherwise."""
+        """One compiled program for the training and for running it again: another one would round otherwise."""
+        return jax.jit(self.program)
 
-        @jax.jit
-        def step(weights: Weights, state: Any, batch: Any) -> tuple[Moment, Weights, Array]:
-            loss, gradients = jax.value_and_grad(lambda weights: self.terms(weights, batch).sum())(weights)
-            updates, after = self.optimiser.update(gradients, state, weights)
-            return Moment(optax.apply_updates(weights, updates), after), gradients, loss
-
-        return step
-
-    def step(self, number: int, before: Moment) -> Step:
+    def step(self, number: int, before: Moment, batch: Any) -> Step:
         """Do one step.
 
         Args:
             number: how many steps came before it.
             before: weights and state before it.
+            batch: its batch.
         """
-        after, gradients, loss = self._step(*before, self.batch(number))
+        after, gradients, loss = self._step(*before, batch)
         following = after if self.between is None else after._replace(weights=self.between(number, after.weights))
+        kinds = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), moment.weights) for moment in (after, following)]
+        if kinds[0] != kinds[1]:
+            raise DuatError(f"between({number}, weights) returns arrays of another structure, shape or dtype")
         return Step(number, before, gradients, after, following, loss)
-
-
-class Kept:
-    """The states of a run that are kept in a folder, and the losses on the way to each.
-
-    Args:
-        run: the run.
-        weights: the first weights.
-        folder: the folder; it is made if it isn't there.
-        every: the number of steps between two of them; about the root of all steps if absent, so that as many states
-            are on disk as are in memory when a segment is run again.
-
-    Raises:
-        DuatError: if the folder holds another run, or there is nothing to run.
-    """
-
-    def __init__(self, run: Run, weights: Weights, folder: Path | str, *, every: int | None = None) -> None:
-        if run.steps < 1:
-            raise DuatError(f"a run of {run.steps} steps: give at least one")
-        every = max(1, math.isqrt(run.steps)) if every is None else every
-        if every < 1:
-            raise DuatError(f"a state is kept every {every} steps: give at least 1")
-        named_arrays(weights)
-        self.run, self.folder = run, Path(folder)
-        self.weights = jax.tree.map(jnp.asarray, weights)
-        self.numbers = [*range(0, run.steps, every), run.steps]
-        self._said = json.dumps({"steps": run.steps, "every": every, "weights": fingerprint(self.weights)})
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    @cached_property
-    def _beginning(self) -> Moment:
-        return Moment(self.weights, self.run.optimiser.init(self.weights))
-
-    def _file(self, number: int) -> Path:
-        return self.folder / f"after-{number:08d}.safetensors"
-
-    @property
-    def done(self) -> int:
-        """The number of the last step after which a state is kept."""
-        return next((number for number in reversed(self.numbers) if number == 0 or self._file(number).exists()), 0)
-
-    @property
-    def last(self) -> Weights:
-        """The weights after the last step."""
-        return self.read(self.run.steps)[0].weights
-
-    def keep(self, number: int, moment: Moment, losses: list[float]) -> None:
-        """Keep a state.
-
-        Args:
-            number: how many steps came before it.
-            moment: weights and state.
-            losses: the losses of the steps since the state before.
-        """
-        arrays = _named(moment) | {"losses": np.array(losses)}
-        write_file(self._file(number), save(arrays, metadata={"run": self._said}))
-
-    def read(self, number: int) -> tuple[Moment, Float[np.ndarray, "steps"]]:
-        """Return a kept state, and the losses of the steps since the one before.
-
-        Args:
-            number: how many steps came before it.
-
-        Raises:
-            DuatError: if the file isn't there, is damaged, or is of another run.
-        """
-        if number == 0:
-            return self._beginning, np.zeros(0)
-        file = self._file(number)
-        if not file.exists():
-            raise DuatError(f"{file} isn't there: train the run, train(run, weights, folder), before it is explained")
-        try:
-            with safe_open(file, framework="np") as opened:
-                said = (opened.metadata() or {}).get("run")
-                arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise DuatError(f"{file} isn't a kept state ({error}): remove it, and train the run again") from None
-        if said != self._said or arrays.keys() != {*_named(self._beginning), "losses"}:
-            raise DuatError(
-                f"{file} is of another run, with other steps, first weights or another optimiser: give another folder"
-            )
-        structure = jax.tree.structure(self._beginning)
-        pairs = zip(jax.tree.leaves(self._beginning), _named(self._beginning), strict=True)
-        return jax.tree.unflatten(structure, [_like(leaf, arrays[name]) for leaf, name in pairs]), arrays["losses"]
-
-    def segments(self) -> Iterator[tuple[int, int]]:
-        """Return the numbers of the kept states on both sides of each segment."""
-        return pairwise(self.numbers)
-
-    def again(self, first: int, last: int) -> list[Step]:
-        """Run a segment again from the kept state before it, and return its steps.
-
-        Args:
-            first: the number of the state before it.
-            last: the number of the state after it.
-
-        Raises:
-            DuatError: if the run ends otherwise than it did.
-        """
-        steps: list[Step] = []
-        moment, _ = self.read(first)
-        for number in range(first, last):
-            steps.append(self.run.step(number, moment))
-            moment = steps[-1].following
-        again, kept = _named(moment), _named(self.read(last)[0])
-        other = [name for name, array in kept.items() if array.tobytes() != again[name].tobytes()]
-        if other:
-            more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)
-            raise DuatError(
-                f"run again from the state after {first} steps, {', '.join(other[:SHOWN])}{more} after {last} steps"
-                " aren't what they were, bit by bit: batches(number) and between(number, weights) must return the same"
-                " whenever they are asked, and the run, the machine and the versions must be those of the training"
-            )
-        return steps
-
-
-def train(
-    run: Run,
-    weights: Weights,
-    folder: Path | str,
-    *,
-    every: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Kept:
-    """Train, and keep states in a folder from which the run can be run again; an interrupted training goes on there.
-
-    Args:
-        run: the run.
-        weights: the first weights, a pytree of floats.
-        folder: the folder of the states.
-        every: the number of steps between two states; about the root of all steps if absent.
-        progress: called with the number of steps done and of all.
-
-    Returns:
-        The run with its kept states; `last` are the trained weights.
-
-    Raises:
-        DuatError: if the folder holds another run.
-        NotFinite: naming the first step whose loss isn't finite.
-
-    Example:
-        >>> import jax.numpy as jnp, optax, tempfile
-        >>> run = Run(lambda w, batch: (w - batch) ** 2, optax.sgd(0.25), [jnp.ones(1), jnp.zeros(1)], steps=2)
-        >>> train(run, jnp.array(3.0), tempfile.mkdtemp()).last.tolist()
-        1.0
-    """
-    kept = Kept(run, weights, folder, every=every)
-    moment, _ = kept.read(kept.done)
-    for first, last in kept.segments():
-        if last <= kept.done:
-            continue
-        losses = []
-        for number in range(first, last):
-            step = run.step(number, moment)
-            moment = step.following
-            losses.append(step.loss)
-            if progress is not None:
-                progress(number + 1, run.steps)
-        numbers = [float(loss) for loss in losses]
-        _require_finite(numbers, first, moment)
-        kept.keep(last, moment, numbers)
-    return kept
-
-
-def _require_finite(losses: list[float], first: int, moment: Moment) -> None:
-    wrong = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if wrong is not None:
-        raise NotFinite(f"the loss of step {first + wrong} is {losses[wrong]}: choose a lower learning rate")
-    if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(moment.weights)):
-        raise NotFinite(f"weights aren't finite after step {first + len(losses) - 1}: choose a lower learning rate")
-
-
-def _named(tree: Any) -> dict[str, np.ndarray]:
-    """Return every array of a pytree by its name, and of a random key its numbers."""
-    plain = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
-    return dict(zip(names_of(tree), map(np.asarray, plain), strict=True))
-
-
-def _like(leaf: Any, array: np.ndarray) -> Array:
-    """Return a kept array as what it was."""
-    plain = jnp.asarray(array)
-    return jax.random.wrap_key_data(plain, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else plain
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
@@ -42,6 +43,21 @@ def names_of(weights: Weights) -> list[str]:
     return [name or "weights" for name in names]
 
 
+def wide(tree: Any) -> Any:
+    """Return a pytree with all floats in float32 at least, which doesn't change them.
+
+    Args:
+        tree: the pytree.
+    """
+
+    def of_leaf(leaf: Any) -> Any:
+        leaf = jnp.asarray(leaf) if not hasattr(leaf, "dtype") else leaf
+        narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and jnp.finfo(leaf.dtype).bits < 32
+        return leaf.astype(jnp.float32) if narrow else leaf
+
+    return jax.tree.map(of_leaf, tree)
+
+
 def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
     """Return the arrays of a pytree of weights on the host, by their names.
 
@@ -55,6 +71,11 @@ def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
     floats = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
     wrong = [name for name, is_float in zip(names, floats, strict=True) if not is_float]
     twice = [name for name, count in Counter(names).items() if count > 1]
+    if isinstance(weights, nnx.Module) and len(jax.tree.leaves(nnx.state(weights))) < len(leaves):
+        raise DuatError(
+            "the module has one array in several places, which a step would make different ones: give"
+            " nnx.to_pure_dict(nnx.state(module)), and merge it within the functions of the weights"
+        )
     if wrong or twice or not leaves:
         said = (
             f"{', '.join(wrong[:SHOWN])} aren't arrays of floats"
@@ -96,9 +117,16 @@ class Update:
     """
 
     def __init__(self, optimiser: optax.GradientTransformation, weights: Weights) -> None:
-        shapes = jax.eval_shape(lambda tree: tree, weights)
-        given = shapes, jax.eval_shape(optimiser.init, shapes), shapes
-        closed, results = jax.make_jaxpr(lambda given: optimiser.update(*given), return_shape=True)(given)
+        self._update = optimiser.update
+        shapes = jax.eval_shape(wide, weights)
+        given = shapes, jax.eval_shape(lambda tree: wide(optimiser.init(tree)), weights), shapes
+        try:
+            closed, results = jax.make_jaxpr(lambda given: self._update(*given), return_shape=True)(given)
+        except TypeError as error:
+            raise DuatError(
+                f"the optimiser's update can't be computed of gradients, state and weights alone ({error}): use one"
+                " that takes nothing else"
+            ) from None
         self._program, self._results = SubProgram(closed.jaxpr, closed.consts), jax.tree.structure(results)
         count, in_state = len(jax.tree.leaves(shapes)), len(jax.tree.leaves(given[1]))
         state = [STILL] * in_state
@@ -142,10 +170,14 @@ class Update:
             arguments = jax.tree.leaves((gradients, jax.tree.unflatten(structure, moved), weights))
             results = with_held_factors(self._program, self._flows)(arguments)
             updates, after = jax.tree.unflatten(self._results, results)
-            return (updates, self.means_of(after)), (updates, after)
+            return updates, self.means_of(after)
 
-        _, transpose, results = jax.vjp(results_of, gradients, self.means_of(state), weights, has_aux=True)
-        return results, lambda *multipliers: Multipliers(*transpose(multipliers))
+        shapes, transpose = jax.vjp(results_of, gradients, self.means_of(state), weights)
+
+        def transposed(*multipliers: Any) -> Multipliers:
+            return Multipliers(*transpose(jax.tree.map(lambda x, like: x.astype(like.dtype), multipliers, shapes)))
+
+        return self._update(gradients, state, weights), transposed
 
 
 def _require_linear(weights: Weights, origins: list[str]) -> None:

@@ -67,7 +67,10 @@ def dependences(program: SubProgram, arguments: Sequence[Dependence]) -> list[De
 def with_held_factors(
     program: SubProgram, arguments: Sequence[Dependence]
 ) -> Callable[[Sequence[jax.Array]], list[jax.Array]]:
-    """Return a program's values as a function whose derivative is the map with all nonlinear factors held.
+    """Return a program as a function whose derivative is the map with all nonlinear factors held.
+
+    Its values are the program's wherever factors are finite. Where they aren't, as in a branch that isn't taken, they
+    count as zero, so that a derivative of zero stays zero.
 
     Args:
         program: the program.
@@ -155,7 +158,21 @@ def _computed(
             return list(map(_held, branch(values), results))
 
         return list(lax.switch(operands[0], [partial(run, branch) for branch in branches], *operands[1:]))
-    return apply(equation, operands)
+    finite = [
+        x if of.kind is Kind.LINEAR else _finite(equation, k, x)
+        for k, (x, of) in enumerate(zip(operands, own, strict=True))
+    ]
+    return apply(equation, finite)
+
+
+def _finite(equation: core.JaxprEqn, place: int, factor: Any) -> Any:
+    """Return a factor of a linear value without what is infinite or NaN, or is divided by and zero."""
+    name = equation.primitive.name
+    if name not in ("mul", "div", "dot_general") or not jnp.issubdtype(jnp.result_type(factor), jnp.inexact):
+        return factor
+    safe = jnp.isfinite(factor)
+    divides = name == "div" and place == 1
+    return jnp.where(safe & (factor != 0), factor, 1) if divides else jnp.where(safe, factor, 0)
 
 
 def _scan(equation: core.JaxprEqn, operands: Sequence[Any], own: Sequence[Dependence]) -> list[Any]:

@@ -5,12 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from helpers import near, relative
 
+import duat_jax as duat
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.secant import secant
+from duat_jax.training.kept import train
 from duat_jax.training.over_examples.compute import influence
-from duat_jax.training.run import Run, train
+from duat_jax.training.over_weights.compute import begin, follow
+from duat_jax.training.run import Run
 
 EXAMPLES, STEPS, BATCH, RATE = 12, 7, 3, 0.05
 X = jax.random.normal(jax.random.key(0), (EXAMPLES, 4))
@@ -223,6 +227,43 @@ def test_rounding_of_weights_has_a_part(tmp_path):
     relative(sum(found.parts.values()), found.difference, 1e-5)
 
 
+def test_means_of_another_dtype_are_followed(tmp_path):
+    found = influence_of(optax.adam(RATE, mu_dtype=jnp.bfloat16), tmp_path)
+    relative(sum(found.parts.values()), found.difference, 1e-9)
+    near(found.examples, influence_of(optax.adam(RATE), tmp_path / "wide").examples, 0.05)
+
+
+@pytest.mark.parametrize("optimiser", [optax.radam(RATE), optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(RATE))])
+def test_a_branch_that_is_not_taken_adds_nothing(tmp_path, optimiser):
+    """The first gradient is zero, so that its norm can't be divided by; RAdam's root is of a negative number."""
+    run = Run(lambda w, batch: jnp.maximum(w * batch - 1, 0), optimiser, jnp.array([[0.0], [3.0], [2.0]]), steps=3)
+    assert_sums(influence(train(run, jnp.array(1.0), tmp_path), lambda w: w**2))
+
+
+def test_a_small_change_of_a_large_number_holds(tmp_path):
+    run = Run(lambda w, batch: (w - batch) ** 2, optax.sgd(1e-4), jnp.ones((5, 2), jnp.float32), steps=5)
+    kept = train(run, jnp.array(3.0, jnp.float32), tmp_path)
+    assert influence(kept, lambda w: w**2).completeness.verdict != "fails"
+
+
+def test_a_loss_without_an_axis_is_one_row(tmp_path):
+    run = Run(lambda w, batch: (w - batch) ** 2, optax.sgd(0.1), jnp.ones(3), steps=3)
+    found = influence(train(run, jnp.array(3.0), tmp_path), lambda w: w)
+    assert found.rows.shape == (3, 1) and "step  row" in str(found)
+    relative(found.by_example(np.zeros((3, 1), int), 1), [found.difference], 1e-9)
+    found.save(tmp_path / "result")
+    assert str(duat.open(tmp_path / "result")) == str(found)
+
+
+def test_a_state_that_was_lost_is_made_again(tmp_path):
+    run = Run(terms, optax.adam(RATE), batches, STEPS)
+    kept = train(run, first_weights(), tmp_path, every=2)
+    content = (lost := tmp_path / "after-00000004.safetensors").read_bytes()
+    lost.unlink()
+    train(run, first_weights(), tmp_path, every=2)
+    assert lost.read_bytes() == content and kept.done == STEPS
+
+
 def test_an_interrupted_training_ends_with_the_same_states(tmp_path):
     class Killed(Exception):
         pass
@@ -255,6 +296,25 @@ def test_a_run_that_does_not_repeat_is_refused(tmp_path):
         influence(kept, number)
 
 
+class Tied(nnx.Module):
+    """A module with one array in two places."""
+
+    def __init__(self):
+        self.one = self.other = nnx.Param(jnp.ones(2))
+
+
+@jax.custom_vjp
+def squared(x):
+    return x**2
+
+
+squared.defvjp(lambda x: (x**2, x), lambda x, change: (2 * x * change,))
+
+
+def backwards_only(weights, batch):
+    return squared(terms(weights, batch))
+
+
 def broken(folder, **settings):
     parts = {"terms": terms, "optimiser": optax.sgd(RATE), "batches": batches, "steps": STEPS} | settings
     return train(Run(**parts), first_weights(), folder)
@@ -270,6 +330,40 @@ def broken(folder, **settings):
             r"that of in by sign; that of out by sign",
             lambda folder: influence(broken(folder, optimiser=optax.lion(RATE)), number),
         ),
+        (
+            DuatError,
+            "there are 7 batches for 9 steps",
+            lambda folder: broken(folder, batches=X[WHICH], steps=9),
+        ),
+        (
+            DuatError,
+            "is of another run",
+            lambda folder: (broken(folder), broken(folder, optimiser=optax.sgd(2 * RATE))),
+        ),
+        (
+            DuatError,
+            "is of another run",
+            lambda folder: (broken(folder), broken(folder, terms=lambda w, batch: 2 * terms(w, batch))),
+        ),
+        (
+            DuatError,
+            "aren't one array of floats",
+            lambda folder: broken(folder, terms=lambda w, batch: (terms(w, batch),)),
+        ),
+        (DuatError, "no derivative in forward mode", lambda folder: broken(folder, terms=backwards_only)),
+        (DuatError, "isn't one real scalar", lambda folder: influence(broken(folder), lambda w: w["out"])),
+        (DuatError, "gradients, state and weights alone", lambda folder: broken(folder, optimiser=optax.polyak_sgd())),
+        (
+            DuatError,
+            r"between\(0, weights\) returns arrays of another",
+            lambda folder: broken(folder, between=lambda _, w: jax.tree.map(lambda leaf: leaf.astype(jnp.float32), w)),
+        ),
+        (
+            DuatError,
+            "bias, in, out differ",
+            lambda folder: follow(number, begin(number, first_weights()), {"bias": jnp.ones(2)}),
+        ),
+        (DuatError, "one array in several places", lambda folder: begin(number, Tied())),
         (DuatError, "there are no numbers", lambda folder: influence(broken(folder), {})),
         (
             NotFinite,
@@ -278,7 +372,7 @@ def broken(folder, **settings):
         ),
         (
             DuatError,
-            r"step 0 are \(2,\), and those of later steps \(3,\)",
+            r"step 1 are \(3,\), and those of step 0 \(2,\)",
             lambda folder: influence(
                 broken(folder, batches=lambda step: (X[: 2 + min(step, 1)], Y[: 2 + min(step, 1)])), number
             ),

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.errors import DuatError
+from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.secant import secant
 from duat_jax.processes import on_host
+from duat_jax.training.kept import Kept
 from duat_jax.training.over_examples.result import Influence
 from duat_jax.training.over_weights.compute import Number, begin, follow
-from duat_jax.training.run import Kept, Step
-from duat_jax.training.update import Multipliers, Update, Weights
+from duat_jax.training.run import Step
+from duat_jax.training.update import Multipliers, Weights, wide
 
 
 class _OfStep(NamedTuple):
@@ -68,13 +69,12 @@ def influence(
         The `Influence` on the number, or on each of several.
 
     Raises:
-        DuatError: if the run isn't finished or doesn't repeat, its optimiser's update isn't linear, or the terms of
-            steps differ in shape.
-        NotFinite: if a number isn't finite.
+        DuatError: if the run isn't finished or doesn't repeat.
+        NotFinite: if a number or a part isn't finite.
 
     Example:
         >>> import jax.numpy as jnp, optax, tempfile
-        >>> from duat_jax.training.run import Run, train
+        >>> from duat_jax.training import Run, train
         >>> batches = [jnp.array([1.0, 2.0]), jnp.array([1.0, 3.0])]
         >>> run = Run(lambda w, batch: (w - batch) ** 2 / 2, optax.sgd(0.25), batches, steps=2)
         >>> found = influence(train(run, jnp.array(0.0), tempfile.mkdtemp()), lambda w: w)
@@ -87,17 +87,17 @@ def influence(
     named = numbers if isinstance(numbers, Mapping) else {"": numbers}
     if not named:
         raise DuatError("there are no numbers: give at least one function of the weights")
-    run, first_weights = kept.run, _wide(kept.weights)
-    update = Update(run.optimiser, first_weights)
+    run, first_weights = kept.run, wide(kept.weights)
+    update = kept.update
     ends = {number: kept.read(number) for number in kept.numbers}
     ledgers = [begin(number, first_weights) for number in named.values()]
     for end in kept.numbers[1:]:
-        weights = _wide(ends[end][0].weights)
+        weights = wide(ends[end][0].weights)
         ledgers = [follow(number, so_far, weights) for number, so_far in zip(named.values(), ledgers, strict=True)]
 
     @jax.jit
     def back(step: Step, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
-        step = _wide(step)
+        step = wide(step)
         (updates, _), transposed = update.transposed(step.gradients, step.before.state, step.before.weights)
         _, terms = jax.linearize(lambda weights: run.terms(weights, batch), step.before.weights)
         moved = _minus(step.after.weights, step.before.weights)
@@ -124,20 +124,19 @@ def influence(
         return jax.vmap(of_number)(of_segment, means)
 
     multipliers = [jax.jit(lambda x, y, number=number: secant(number)(x, y).multiplier) for number in named.values()]
-    beginning = update.means_of(_wide(ends[0][0].state))
+    beginning = update.means_of(wide(ends[0][0].state))
     means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
     steps: list[_OfStep] = []
     for first, last in reversed(list(kept.segments())):
-        start, end = (_wide(ends[number][0].weights) for number in (first, last))
+        start, end = (wide(ends[number][0].weights) for number in (first, last))
         of_segment = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(of(end, start) for of in multipliers))
         for step in reversed(kept.again(first, last)):
             parts, means = back(step, run.batch(step.number), of_segment, means)
             steps.append(on_host(parts))
-            shapes = [of.examples.shape[1:] for of in (steps[0], steps[-1])]
-            if shapes[0] != shapes[1]:
-                raise DuatError(
-                    f"the terms of step {step.number} are {shapes[1]}, and those of later steps {shapes[0]}: give"
-                    " batches of one shape, with terms of zero where one is shorter"
+            if not all(np.isfinite(part).all() for part in steps[-1]):
+                raise NotFinite(
+                    f"parts of step {step.number} aren't finite, though the training is: a factor of the update or of a"
+                    " term's derivative is infinite or NaN there"
                 )
             if progress is not None:
                 progress(len(steps), run.steps)
@@ -153,16 +152,6 @@ def influence(
         for i, (name, ledger) in enumerate(zip(named, ledgers, strict=True))
     }
     return found if isinstance(numbers, Mapping) else found[""]
-
-
-def _wide(tree: Any) -> Any:
-    """Return a pytree with all floats in float32 at least, which doesn't change them."""
-
-    def wide(leaf: Array) -> Array:
-        narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and jnp.finfo(leaf.dtype).bits < 32
-        return leaf.astype(jnp.float32) if narrow else leaf
-
-    return jax.tree.map(wide, tree)
 
 
 def _minus(a: Weights, b: Weights) -> Weights:

@@ -64,8 +64,9 @@ class Influence(Plotted):
 
     @property
     def rows(self) -> Float[np.ndarray, "steps rows"]:
-        """The part of each row of every step's batch: the sum of its terms."""
-        return self.examples.reshape(*self.examples.shape[:2], -1).sum(-1, dtype=np.float64)
+        """The part of each row of every step's batch: the sum of its terms; of a loss without an axis it is one."""
+        steps, *shape = self.examples.shape
+        return self.examples.reshape(steps, shape[0] if shape else 1, -1).sum(-1, dtype=np.float64)
 
     @property
     def of_steps(self) -> Float[np.ndarray, "steps"]:
@@ -87,7 +88,8 @@ class Influence(Plotted):
         """The difference and the sum of all parts."""
         dtype = self.examples.dtype
         parts = [jnp.asarray(getattr(self, kind), dtype) for kind in KINDS]
-        return completeness_of(jnp.asarray(self.difference, dtype), parts).on_host()
+        ends = [jnp.asarray(value, dtype) for value in self.ledger.values[[0, -1]]]
+        return completeness_of(jnp.asarray(self.difference, dtype), parts, [*parts, *ends]).on_host()
 
     def by_example(self, which: Int[np.ndarray, "steps rows"], count: int) -> Float[np.ndarray, "count"]:
         """Return the part of every example of a training set, summed over the steps that read it.
@@ -97,13 +99,13 @@ class Influence(Plotted):
             count: how many examples there are.
 
         Raises:
-            DuatError: if `which` isn't of the first two axes of `examples`, or a number isn't below `count`.
+            DuatError: if `which` isn't of the shape of `rows`, or a number isn't below `count`.
         """
         which = np.asarray(which)
-        if which.shape != self.examples.shape[:2] or which.min() < 0 or which.max() >= count:
+        if which.shape != self.rows.shape or which.min() < 0 or which.max() >= count:
             raise DuatError(
                 f"which is {which.shape} with numbers from {which.min()} to {which.max()}: give numbers from 0 to"
-                f" {count - 1} of the shape {self.examples.shape[:2]}, one for each row of each step"
+                f" {count - 1} of the shape {self.rows.shape}, one for each row of each step"
             )
         return np.bincount(which.ravel(), self.rows.ravel(), minlength=count)
 

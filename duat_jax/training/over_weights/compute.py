@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.errors import NotFinite
+from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.secant import secant
 from duat_jax.processes import on_host
 from duat_jax.training.over_weights.result import WeightLedger
-from duat_jax.training.update import Weights, named_arrays
+from duat_jax.training.update import SHOWN, Weights, named_arrays
 
 Number = Callable[[Weights], Float[Array, ""]]
 """From weights to one number, such as a loss on held-out text."""
@@ -29,7 +29,7 @@ def begin(number: "Number", weights: Weights) -> WeightLedger:
         A ledger without segments.
 
     Raises:
-        DuatError: if the weights aren't arrays of floats.
+        DuatError: if the weights aren't arrays of floats, or the number isn't a real scalar.
         NotFinite: if the number isn't finite.
 
     Example:
@@ -45,7 +45,10 @@ def begin(number: "Number", weights: Weights) -> WeightLedger:
     "LCA: Loss Change Allocation for Neural Network Training", 2019.
     """
     named = named_arrays(weights)
-    value = np.asarray(jax.jit(number)(weights))
+    value = jax.jit(number)(weights)
+    if not hasattr(value, "dtype") or value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise DuatError("the number isn't one real scalar: return one, and keep a ledger for each of several")
+    value = np.asarray(value)
     _require_finite(value, "at the beginning")
     nothing = {name: np.zeros_like(array) for name, array in named.items()}
     return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named})
@@ -67,6 +70,9 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
         NotFinite: if the number isn't finite.
     """
     named = named_arrays(weights)
+    if named.keys() != ledger.weights.keys():
+        other = sorted(named.keys() ^ ledger.weights.keys())
+        raise DuatError(f"the weights aren't those that the ledger began with: {', '.join(other[:SHOWN])} differ")
     before = jax.tree.unflatten(jax.tree.structure(weights), map(jnp.asarray, ledger.weights.values()))
     split = secant(number)(weights, before)
     value = np.asarray(split.values[0])

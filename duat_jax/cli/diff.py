@@ -65,6 +65,7 @@ def diff(
         from duat_jax.inputs.request import check
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
+        from duat_jax.weights.filled import is_pruned
         from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike
 
@@ -72,7 +73,8 @@ def diff(
         config, other = map(duat.load_config, paths)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
-        require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
+        if not (is_pruned(config, other) or is_pruned(other, config)):
+            require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
         tokenizers = [duat.load_tokenizer(path) for path in paths]
         tokenizer = tokenizers[0]
         texts = [text] if text is not None else read_texts(files or [])

@@ -26,6 +26,7 @@ from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
+from duat_jax.weights.filled import filled
 from duat_jax.weights.result import Flow, ModelDiff, RunAgain
 from duat_jax.weights.units import EMBEDDINGS, LAYERS, Units, numbered, parameters_of, units_of
 from duat_jax.weights.validation import alike_models
@@ -123,7 +124,8 @@ def diff(
 
     Args:
         before: the first model, `A`.
-        after: the second one, `B`, with the same shapes: fine-tuned, rounded, or another step of a training.
+        after: the second one, `B`, with the same shapes: fine-tuned, rounded, or another step of a training; or the
+            first one pruned, whose missing neurons and layers have weights of zero here.
         inputs: a text or an image, as in `duat.explain`; or a list of them, over which all numbers are means.
         target: the number, as in `duat.explain`. If absent, of a language model the mean loss of the text's tokens
             after the first one, in nats; of another one, and with a `contrast` or a `position`, the most probable
@@ -155,7 +157,7 @@ def diff(
     Source: the secant of `duat.secant`, between weights; along a path of small steps, Lan et al., "LCA: Loss Change
     Allocation for Neural Network Training", 2019.
     """
-    before, after = alike_models(before, after)
+    before, after = alike_models(*filled(before, after))
     config = before.config
     if largest < 0:
         raise BadText(f"largest is {largest}: give the number of parameters that are exchanged, 0 for none")

@@ -240,6 +240,21 @@ def test_a_branch_that_is_not_taken_adds_nothing(tmp_path, optimiser):
     assert_sums(influence(train(run, jnp.array(1.0), tmp_path), lambda w: w**2))
 
 
+@pytest.mark.slow
+def test_ten_thousand_steps_in_single_precision_sum(tmp_path):
+    """Within a millionth over weights, and a ten-thousandth over examples, with every part that has a name."""
+    steps, draw = 10_000, np.random.default_rng(0)
+    which = draw.integers(0, EXAMPLES, (steps, BATCH))
+    x, y = (jnp.asarray(each, jnp.float32) for each in (X, Y))
+    run = Run(terms, optax.adamw(1e-3, weight_decay=1e-3), lambda step: (x[which[step]], y[which[step]]), steps)
+    kept = train(run, first_weights(jnp.float32), tmp_path)
+    found = influence(kept, lambda weights: loss_of(weights, x[0], y[0]) + weights["out"][0])
+    over_weights = sum(sums.sum() for sums in found.ledger.sums.values())
+    near(over_weights, found.difference, 1e-6 * abs(found.difference))
+    near(sum(found.parts.values()), found.difference, 1e-4 * abs(found.difference))
+    assert abs(found.parts["optimiser"]) + abs(found.parts["rounding_of_gradients"]) < 0.05 * abs(found.difference)
+
+
 def test_a_small_change_of_a_large_number_holds(tmp_path):
     run = Run(lambda w, batch: (w - batch) ** 2, optax.sgd(1e-4), jnp.ones((5, 2), jnp.float32), steps=5)
     kept = train(run, jnp.array(3.0, jnp.float32), tmp_path)

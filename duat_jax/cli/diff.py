@@ -23,8 +23,16 @@ def diff(
         str,
         typer.Argument(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; or embedded."),
     ],
-    second: Annotated[str, typer.Argument(help="The same of the model that is compared with it, of the same shape.")],
+    second: Annotated[
+        str | None, typer.Argument(help="The same of the model that is compared with it, of the same shape.")
+    ] = None,
     text: Annotated[str | None, typer.Argument(help="The text that both models read.")] = None,
+    bits: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=16, help="In place of SECOND: the first model with its layers' matrices rounded to so many bits."
+        ),
+    ] = None,
     files: Annotated[
         list[Path] | None,
         typer.Option("--text", help="Text file, from which pieces are drawn in the place of TEXT; repeat for several."),
@@ -54,6 +62,12 @@ def diff(
 ) -> None:
     """Show exactly which weights make two models of one shape give different numbers on a text."""
     with one_line_errors():
+        if bits is not None:
+            if text is not None:
+                raise BadText("--bits makes the second model of the first one: leave SECOND out")
+            second, text = first, second
+        if second is None:
+            raise BadText("give a second model, or --bits for the first one rounded")
         check_options((text, target, contrast, against), plot, json_file, save, csv)
         if (text is None) == (not files):
             raise BadText("give a TEXT, or files with --text")
@@ -66,10 +80,12 @@ def diff(
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
         from duat_jax.weights.filled import is_pruned
+        from duat_jax.weights.rounded import rounded
         from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike
 
         paths = [None if name == EMBEDDED else Path(name) for name in (first, second)]
+        other_name = second if bits is None else f"{first} in {bits} bits"
         config, other = map(duat.load_config, paths)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
@@ -102,15 +118,15 @@ def diff(
         }
         check(config, inputs, outputs[0], **asked)
         models = []
-        for path in paths:
+        for path in paths if bits is None else paths[:1]:
             with loading_bar() as progress:
                 models.append(duat.load(path, dtype=dtype.value, progress=progress))
-        before, after = models
+        before, after = models if bits is None else (models[0], rounded(models[0], bits))
         with progress_bar("Comparing", "runs") as progress:
             found = duat.diff(before, after, inputs, outputs[0], largest=largest, progress=progress, **asked)
         for completeness in found.completeness:
             require_no_failure("the sum over the weights", completeness)
-        content = to_json(found.as_dict(first, second))
+        content = to_json(found.as_dict(first, other_name))
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         deliver(content, *notes, render(found), figure=found.plot, result=found, **files_written)

@@ -56,9 +56,8 @@ EXAMPLES = {
         "duat survey corpus.txt --out survey --model DIR --workers 2 --shard 1/4",
     ),
     "diff": (
-        "duat diff embedded DIR 'for i in range(10' --plot diff.png",
+        "duat diff embedded 'for i in range(10' --bits 4 --plot diff.png",
         "duat diff BASE TUNED --text corpus.txt --pieces 32 --json diff.json",
-        "duat diff embedded 'for i in range(10' --bits 4",
     ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",

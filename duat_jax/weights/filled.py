@@ -12,6 +12,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
 from duat_jax.models.layer_parts import blocks, written_out
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_loaded
 from duat_jax.nn.block import Block, Part
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.mlp import MLP, GatedMLP
@@ -37,7 +38,7 @@ def is_pruned(smaller: Config, larger: Config) -> bool:
     kinds = {without_sizes(block) for config in (smaller, larger) for block in config.blocks}
     fewer = smaller.layers < larger.layers or (
         smaller.layers == larger.layers
-        and smaller.blocks != larger.blocks
+        and any(a.neurons < b.neurons for a, b in zip(smaller.blocks, larger.blocks, strict=True))
         and all(a.neurons <= b.neurons for a, b in zip(smaller.blocks, larger.blocks, strict=True))
     )
     alike = all(getattr(smaller, name) == getattr(larger, name) for name in same)
@@ -61,6 +62,8 @@ def filled(before: Transformer, after: Transformer) -> tuple[Transformer, Transf
     Raises:
         DuatError: if layers or neurons of the smaller one aren't recognised.
     """
+    require_loaded(before)
+    require_loaded(after)
     if is_pruned(before.config, after.config):
         return filled(after, before)[::-1]
     if not is_pruned(after.config, before.config):

@@ -87,62 +87,69 @@ def subsets(kind: str, seed: int) -> Float[np.ndarray, "subsets examples"]:
     return kept
 
 
-def measure(group: Group, rate: float, seed: int) -> dict[str, Any]:
-    """Return the scores of every method, the losses without every subset, and the losses with all examples.
+def measure(name: str, rate: float, seed: int) -> dict[str, Any]:
+    """Return the agreement of every method with retraining in one training, and what the page says of the training.
 
     Args:
-        group: the network and the optimiser.
+        name: the name of the group.
         rate: the learning rate.
         seed: the seed of weights and texts.
     """
+    group = GROUPS[name]
     net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser
     path = path_of(net, texts, optimiser, rate)
     before, after = (np.asarray(net.losses(path.weights[end], texts.targets)) for end in (0, -1))
-    scores = {name: scores_of(net, texts, path, optimiser, rate, name) for name in METHODS}
-    for name, of in scores.items():
-        if name.startswith(EXACT) and not np.allclose(of.sum(1), after - before, atol=1e-3 + 1e-4 * np.abs(of).sum()):
-            raise AssertionError(f"{name}: parts sum to {of.sum(1)} where the losses change by {after - before}")
-
-    def rounded(values: Any, nan: float = LARGE) -> Any:
-        finite = np.nan_to_num(np.asarray(values, np.float64), nan=nan, posinf=LARGE, neginf=-LARGE)
-        return np.round(np.clip(finite, -LARGE, LARGE), DIGITS).tolist()
-
+    scores = {method: scores_of(net, texts, path, optimiser, rate, method) for method in METHODS}
+    for method, of in scores.items():
+        if method.startswith(EXACT) and not np.allclose(of.sum(1), after - before, atol=1e-3 + 1e-4 * np.abs(of).sum()):
+            raise AssertionError(f"{method}: parts sum to {of.sum(1)} where the losses change by {after - before}")
+    kept = {kind: subsets(kind, seed) for kind in REMOVED}
     (again,) = retrained(net, texts, optimiser, rate, np.ones((1, EXAMPLES)))
-    return {
-        "losses": rounded(path.losses),
-        "before": rounded(before),
-        "after": rounded(after),
-        "again": rounded(again),
-        "scores": {name: rounded(of, nan=0.0) for name, of in scores.items()},
-        "without": {kind: rounded(retrained(net, texts, optimiser, rate, subsets(kind, seed))) for kind in REMOVED},
+    measured = {
+        "losses": finite(path.losses),
+        "before": finite(before),
+        "after": finite(after),
+        "again": finite(again),
+        "scores": {method: finite(of, nan=0.0) for method, of in scores.items()},
+        "without": {kind: finite(retrained(net, texts, optimiser, rate, of)) for kind, of in kept.items()},
     }
+    return summary(name, rate, seed, measured, kept)
 
 
-def summaries(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return of every training the agreement of each method with retraining, and what the page says of the training.
+def finite(values: Any, nan: float = LARGE) -> list[Any]:
+    """Return numbers with six digits, none of them larger than `LARGE`.
 
     Args:
-        found: the measurements.
+        values: the numbers.
+        nan: what stands for those that are NaN.
     """
-    summary = {}
-    for seed in SEEDS:
-        kept = {kind: subsets(kind, seed) for kind in REMOVED}
-        for name, group in GROUPS.items():
-            for rate in group.rates:
-                piece = found[key := f"{name}, {rate}, seed {seed}"]
-                losses = piece["losses"]
-                summary[key] = {
-                    "group": name,
-                    "rate": rate,
-                    "seed": seed,
-                    "losses": [losses[0], max(losses), losses[-1]],
-                    "largest rate": rate == max(group.rates),
-                    "targets": [float(np.mean(piece[when])) for when in ("before", "after")],
-                    "floor": float(np.abs(np.subtract(piece["again"], piece["after"])).max()),
-                    "moved": float(np.abs(np.subtract(piece["without"][FEW], piece["again"])).mean()),
-                    "agreements": agreements(piece, kept),
-                }
-    return summary
+    numbers = np.nan_to_num(np.asarray(values, np.float64), nan=nan, posinf=LARGE, neginf=-LARGE)
+    found: list[Any] = np.round(np.clip(numbers, -LARGE, LARGE), DIGITS).tolist()
+    return found
+
+
+def summary(name: str, rate: float, seed: int, measured: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a training.
+
+    Args:
+        name: the name of the group.
+        rate: the learning rate.
+        seed: the seed of weights and texts.
+        measured: losses, scores, and the targets' losses after trainings without every subset.
+        kept: the subsets of each kind.
+    """
+    losses = measured["losses"]
+    return {
+        "group": name,
+        "rate": rate,
+        "seed": seed,
+        "losses": [losses[0], max(losses), losses[-1]],
+        "largest rate": rate == max(GROUPS[name].rates),
+        "targets": [float(np.mean(measured[when])) for when in ("before", "after")],
+        "floor": float(np.abs(np.subtract(measured["again"], measured["after"])).max()),
+        "moved": float(np.abs(np.subtract(measured["without"][FEW], measured["again"])).mean()),
+        "agreements": agreements(measured, kept),
+    }
 
 
 def pieces() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -150,7 +157,7 @@ def pieces() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     for seed in SEEDS:
         for name, group in GROUPS.items():
             for rate in group.rates:
-                yield f"{name}, {rate}, seed {seed}", partial(measure, group, rate, seed)
+                yield f"{name}, {rate}, seed {seed}", partial(measure, name, rate, seed)
 
 
 def main() -> None:
@@ -161,7 +168,7 @@ def main() -> None:
     asked = {"methods": list(METHODS), "removed": REMOVED, "seeds": list(SEEDS), "sizes": sizes}
     journal = Journal(WORK / "retraining", {"asked": asked})
     found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Trainings")}
-    results = {"environment": environment(), "asked": asked, "groups": list(GROUPS), "pieces": summaries(found)}
+    results = {"environment": environment(), "asked": asked, "groups": list(GROUPS), "pieces": found}
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()
 

@@ -34,7 +34,8 @@ class Kept:
             are on disk as are in memory when a segment is run again.
 
     Raises:
-        DuatError: if the folder holds another run, or there is nothing to run.
+        DuatError: if the weights aren't arrays of floats, the terms aren't one array with a forward derivative, or the
+            optimiser's update isn't linear.
     """
 
     def __init__(self, run: Run, weights: Weights, folder: Path | str, *, every: int | None = None) -> None:
@@ -102,14 +103,15 @@ class Kept:
                 arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise DuatError(f"{file} isn't a kept state ({error}): remove it, and train the run again") from None
-        if said != self._said or arrays.keys() != {*_named(self._beginning), "losses"}:
+        names = names_of(self._beginning)
+        if said != self._said or arrays.keys() != {*names, "losses"}:
             raise DuatError(
                 f"{file} is of another run, of which the steps, every, the first weights, the terms or the optimiser"
                 " are others: give another folder"
             )
-        structure = jax.tree.structure(self._beginning)
-        pairs = zip(jax.tree.leaves(self._beginning), _named(self._beginning), strict=True)
-        return jax.tree.unflatten(structure, [_like(leaf, arrays[name]) for leaf, name in pairs]), arrays["losses"]
+        leaves, structure = jax.tree.flatten(self._beginning)
+        kept = [_like(leaf, arrays[name]) for leaf, name in zip(leaves, names, strict=True)]
+        return jax.tree.unflatten(structure, kept), arrays["losses"]
 
     def require_shape(self, number: int, batch: Any) -> None:
         """Raise unless the terms of a step have the shape of those of the first one.
@@ -177,7 +179,7 @@ def train(
         The run with its kept states; `last` are the trained weights.
 
     Raises:
-        DuatError: if the folder holds another run.
+        DuatError: if the folder holds another run, the terms of steps differ in shape, or `Kept` refuses the run.
         NotFinite: naming the first step whose loss isn't finite.
 
     Example:

@@ -60,6 +60,9 @@ class Run:
         between: from the number of a step and the weights after it to those with which the next one begins, where a
             loop changes weights outside of the optimiser.
 
+    Raises:
+        DuatError: if there is no step, or there are fewer batches than steps.
+
     Example:
         >>> import jax.numpy as jnp, optax
         >>> run = Run(lambda w, batch: (w - batch) ** 2, optax.sgd(0.25), [jnp.ones(1), jnp.zeros(1)], steps=2)

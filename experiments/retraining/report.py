@@ -152,7 +152,7 @@ def _contrasts(pieces: list[Found]) -> list[str]:
 
 
 def _trainings(groups: dict[str, list[Found]]) -> list[str]:
-    """Return the table of the losses of trainings and targets, of the ratio to the regression, and of the floor."""
+    """Return the table of the losses of trainings and targets, the regression's agreement, and the floor."""
     rows = []
     for name, of in groups.items():
         for rate in dict.fromkeys(piece["rate"] for piece in of):

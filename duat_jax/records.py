@@ -19,6 +19,7 @@ from duat_jax.lora.record import LoraTrainingRecord as LoraTrainingRecord
 from duat_jax.pruning.record import PruningRecord as PruningRecord
 from duat_jax.training.over_examples.record import InfluenceRecord as InfluenceRecord
 from duat_jax.training.over_weights.record import WeightLedgerRecord as WeightLedgerRecord
+from duat_jax.training.record import TrainLedgerRecord as TrainLedgerRecord
 from duat_jax.verification.record import AuditRecord as AuditRecord
 from duat_jax.verification.record import VerificationRecord as VerificationRecord
 from duat_jax.weights.record import ModelDiffRecord as ModelDiffRecord
@@ -38,6 +39,7 @@ KINDS = (
     ModelDiffRecord,
     WeightLedgerRecord,
     InfluenceRecord,
+    TrainLedgerRecord,
     PruningRecord,
     CircuitsRecord,
     FaithfulnessRecord,

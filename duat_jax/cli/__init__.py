@@ -23,6 +23,7 @@ from duat_jax.cli.output import EXIT_STATUS, one_line_errors
 from duat_jax.cli.prune import prune
 from duat_jax.cli.serve import serve
 from duat_jax.cli.survey import survey
+from duat_jax.cli.train_ledger import train_ledger
 from duat_jax.cli.verify import verify
 
 
@@ -65,6 +66,7 @@ COMMANDS = (
     circuit,
     context,
     diff,
+    train_ledger,
     faithfulness,
     prune,
     survey,
@@ -73,7 +75,7 @@ COMMANDS = (
     verify,
 )
 for command in COMMANDS:
-    add(application, command, command.__name__)
+    add(application, command, command.__name__.replace("_", "-"))
 application.add_typer(
     lora, name="lora", short_help="Train low-rank adapters, show exactly what they change, and merge them."
 )

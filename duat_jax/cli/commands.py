@@ -59,6 +59,10 @@ EXAMPLES = {
         "duat diff embedded 'for i in range(10' --bits 4 --plot diff.png",
         "duat diff BASE TUNED --text corpus.txt --pieces 32 --json diff.json",
     ),
+    "train-ledger": (
+        "duat train-ledger 'for i in range(10' --text mine.py --steps 50",
+        "duat train-ledger 'The capital of France is Paris' --text corpus.txt --model DIR --work states",
+    ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",
         "duat lora train --text mine.txt --output adapter --model DIR --rank 4",

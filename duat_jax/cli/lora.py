@@ -80,8 +80,8 @@ def train(
         from duat_jax.lora import adapt, new_adapters, save_adapters
         from duat_jax.lora.adapter import parameters_of
         from duat_jax.lora.record import LoraTrainingRecord
-        from duat_jax.lora.training import Settings
         from duat_jax.lora.training import train as train_adapters
+        from duat_jax.training.next_token import Settings
 
         texts, config = read_texts(text), duat.load_config(model)
         if length > config.positions:

@@ -62,7 +62,7 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
     from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
-    kept = "nothing is kept" + (": with --work FILE the same command continues from there" if resumable else "")
+    kept = "nothing is kept" + (": with --work the same command continues from there" if resumable else "")
     if work is not None:
         kept = f"finished results are kept in {work}: the same command continues from there"
 

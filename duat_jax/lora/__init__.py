@@ -12,5 +12,5 @@ from duat_jax.lora.parameters import moved_parameters as moved_parameters
 from duat_jax.lora.peft import load_adapters as load_adapters
 from duat_jax.lora.peft import save_adapters as save_adapters
 from duat_jax.lora.result import LoraChange as LoraChange
-from duat_jax.lora.training import Settings as Settings
 from duat_jax.lora.training import train as train
+from duat_jax.training.next_token import Settings as Settings

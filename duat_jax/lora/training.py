@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,27 +21,12 @@ from duat_jax.evaluation.running_text import token_losses
 from duat_jax.files import write_file
 from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
+from duat_jax.training.next_token import Settings, optimiser_of, require_enough, rows_of_step
 
 SECONDS = 2.0
 """Interval between saved states, in seconds: the most work that is repeated after a kill, with the same result."""
 
 Weights = dict[str, tuple[Array, Array]]
-
-
-class Settings(NamedTuple):
-    """Settings of the training of adapters.
-
-    Args:
-        steps: the number of Adam steps, with a learning rate that warms up and decays to zero.
-        batch: the number of texts in a step.
-        rate: the highest learning rate.
-        seed: the seed of the order of the texts.
-    """
-
-    steps: int = 100
-    batch: int = 8
-    rate: float = 1e-3
-    seed: int = 0
 
 
 def train(
@@ -78,11 +63,8 @@ def train(
         raise BadText(
             f"a {model.config.family} model with this head doesn't predict the next token: train a language model"
         )
-    if len(ids) < settings.batch:
-        raise BadText(
-            f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
-        )
-    rule = _rule(settings)
+    require_enough(ids, settings)
+    rule = optimiser_of(settings)
     weights: Weights = {name: (adapter.down, adapter.up) for name, adapter in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))
     run = {"settings": settings._asdict(), "model": fingerprint(model, model.config), "text": fingerprint(ids)}
@@ -90,7 +72,7 @@ def train(
     done, state = (0, state) if work is None else _restored(work, state, run)
     saved = time.monotonic()
     for step in range(done, settings.steps):
-        rows = jnp.asarray(ids[_rows(step, len(ids), settings)])
+        rows = jnp.asarray(ids[rows_of_step(step, len(ids), settings)])
         # Dispatch is asynchronous: a step counts as done once its result is there.
         state = jax.block_until_ready(_step(model, adapters, *state, jnp.asarray(step), rows, settings))
         if progress is not None:
@@ -104,22 +86,8 @@ def train(
     return _with(adapters, weights), losses
 
 
-def _rule(settings: Settings) -> optax.GradientTransformation:
-    warm = min(settings.steps // 10, 100)
-    rate = optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
-
-
 def _with(adapters: Adapters, weights: Weights) -> Adapters:
     return {name: adapter._replace(down=weights[name][0], up=weights[name][1]) for name, adapter in adapters.items()}
-
-
-def _rows(step: int, windows: int, settings: Settings) -> np.ndarray:
-    """Return the indices of the texts that a step reads: every epoch has its own random order."""
-    of_a_pass = windows // settings.batch
-    order = np.random.default_rng([settings.seed, step // of_a_pass]).permutation(windows)
-    first = step % of_a_pass * settings.batch
-    return order[first : first + settings.batch]
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -137,7 +105,7 @@ def _step(
         return token_losses(adapt(model, _with(adapters, weights)), ids).mean()
 
     loss, gradient = jax.value_and_grad(loss_of)(weights)
-    updates, state = _rule(settings).update(gradient, state)
+    updates, state = optimiser_of(settings).update(gradient, state)
     return optax.apply_updates(weights, updates), state, losses.at[step].set(loss.astype(losses.dtype))
 
 

@@ -117,7 +117,11 @@ class Run:
         """
         after, gradients, loss = self._step(*before, batch)
         following = after if self.between is None else after._replace(weights=self.between(number, after.weights))
-        kinds = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), moment.weights) for moment in (after, following)]
-        if kinds[0] != kinds[1]:
+        if _kind_of(following.weights) != _kind_of(after.weights):
             raise DuatError(f"between({number}, weights) returns arrays of another structure, shape or dtype")
         return Step(number, before, gradients, after, following, loss)
+
+
+def _kind_of(weights: Weights) -> Any:
+    """Return the structure of a pytree, and the shape and dtype of each of its arrays."""
+    return jax.tree.structure(weights), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(weights)]

@@ -350,7 +350,7 @@ def test_every_command_that_computes_by_a_model_takes_a_dtype():
         name: command for name, command in commands(typer.main.get_command(application)) if takes(command, "model")
     }
     without = {name for name, command in every.items() if not takes(command, "dtype")}
-    assert without == {"lora train", "lora merge", "verify"}
+    assert without == {"lora train", "lora merge", "train-ledger", "verify"}
     assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast", "diff"}
 
 
@@ -402,7 +402,7 @@ def test_every_command_that_prints_one_result_can_keep_it():
     every = dict(commands(typer.main.get_command(application)))
     for option in ("save", "csv"):
         found = {name for name, command in every.items() if takes(command, option)}
-        assert found - {"circuit"} == set(SAVED) - {"contrast"}
+        assert found - {"circuit", "train-ledger"} == set(SAVED) - {"contrast"}
 
 
 @pytest.mark.parametrize("command", SAVED)

@@ -70,7 +70,7 @@ def test_the_version_and_the_module():
 def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys):
     cases = (
         (None, False, "nothing is kept"),
-        (None, True, "with --work FILE"),
+        (None, True, "with --work"),
         (tmp_path / "w", True, "the same command continues"),
     )
     for work, resumable, says in cases:

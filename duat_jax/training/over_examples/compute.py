@@ -1,7 +1,7 @@
 """The change of a number along a training run, traced back to the examples of every step."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,16 @@ class _OfStep(NamedTuple):
     rounding_of_gradients: Float[Array, "numbers"]
     optimiser: Float[Array, "numbers"]
     outside: Float[Array, "numbers"]
+
+
+@overload
+def influence(kept: Kept, numbers: "Number", *, progress: Callable[[int, int], None] | None = None) -> Influence: ...
+
+
+@overload
+def influence(
+    kept: Kept, numbers: "Mapping[str, Number]", *, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Influence]: ...
 
 
 def influence(

@@ -11,8 +11,8 @@ LARGEST = 5
 """The number of rows of batches that are shown on either side."""
 
 
-def render(found: Influence) -> RenderableType:
-    """Return the table: the number at the ends, its change by kind of part, and the rows with the largest parts.
+def render_kinds(found: Influence) -> RenderableType:
+    """Return the number at the ends, and the table of its change by kind of part.
 
     Args:
         found: the result to show.
@@ -25,6 +25,21 @@ def render(found: Influence) -> RenderableType:
     for kind, part in found.parts.items():
         if part or kind == "examples":
             kinds.add_row(KINDS[kind], number(part))
+    return Group(
+        Text.assemble(("number ", "bold"), line, number(found.difference)),
+        "",
+        kinds,
+        "",
+        completeness_line(found.completeness, "difference"),
+    )
+
+
+def render(found: Influence) -> RenderableType:
+    """Return the table: the number at the ends, its change by kind of part, and the rows with the largest parts.
+
+    Args:
+        found: the result to show.
+    """
     rows = found.rows
     raised, lowered = rows[rows > 0].sum(), rows[rows < 0].sum()
     said = f"Rows of batches raised the number by {raised:.4f} and lowered it by {-lowered:.4f}. The largest:"
@@ -36,13 +51,4 @@ def render(found: Influence) -> RenderableType:
     for place in dict.fromkeys([*order[:LARGEST], *order[-LARGEST:]]):
         step, row = np.unravel_index(place, rows.shape)
         largest.add_row(str(step), str(row), number(float(rows[step, row])))
-    return Group(
-        Text.assemble(("number ", "bold"), line, number(found.difference)),
-        "",
-        kinds,
-        "",
-        completeness_line(found.completeness, "difference"),
-        "",
-        Text(said),
-        largest,
-    )
+    return Group(render_kinds(found), "", Text(said), largest)

@@ -1,0 +1,110 @@
+"""The training of a language model on pieces of text, as a `Run`, and the part of every piece's tokens."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+
+from duat_jax.errors import BadText
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.models.transformer import Transformer
+from duat_jax.training.over_examples.result import Influence
+from duat_jax.training.run import Run
+
+
+class Settings(NamedTuple):
+    """Settings of a training on pieces of text.
+
+    Args:
+        steps: the number of Adam steps, with a learning rate that warms up and decays to zero.
+        batch: the number of texts in a step.
+        rate: the highest learning rate.
+        seed: the seed of the order of the texts.
+    """
+
+    steps: int = 100
+    batch: int = 8
+    rate: float = 1e-3
+    seed: int = 0
+
+
+def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> None:
+    """Raise unless there are as many pieces as a step reads.
+
+    Args:
+        ids: the pieces.
+        settings: the settings of the training.
+
+    Raises:
+        BadText: with both numbers.
+    """
+    if len(ids) < settings.batch:
+        raise BadText(
+            f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
+        )
+
+
+def optimiser_of(settings: Settings) -> optax.GradientTransformation:
+    """Return Adam with clipped gradients and the learning rate of the settings.
+
+    Args:
+        settings: the settings of the training.
+    """
+    warm = min(settings.steps // 10, 100)
+    rate = optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+
+def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, "batch"]:
+    """Return the numbers of the pieces that a step reads: every pass has its own random order.
+
+    Args:
+        step: how many steps come before it.
+        pieces: how many pieces there are.
+        settings: the settings of the training.
+    """
+    of_a_pass = pieces // settings.batch
+    order = np.random.default_rng([settings.seed, step // of_a_pass]).permutation(pieces)
+    first = step % of_a_pass * settings.batch
+    return order[first : first + settings.batch]
+
+
+def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> Run:
+    """Return the training of all weights of a language model on pieces of text.
+
+    Args:
+        ids: the pieces, of one length.
+        settings: the settings of the training.
+
+    Raises:
+        BadText: if a step needs more pieces than there are.
+    """
+    require_enough(ids, settings)
+
+    def terms(model: Transformer, rows: Int[Array, "batch tokens"]) -> Float[Array, "batch predicted"]:
+        return token_losses(model, rows) / rows[:, 1:].size
+
+    return Run(
+        terms,
+        optimiser_of(settings),
+        lambda step: jnp.asarray(ids[rows_of_step(step, len(ids), settings)]),
+        settings.steps,
+    )
+
+
+def parts_of_pieces(
+    found: Influence, pieces: int, settings: Settings
+) -> tuple[Float[np.ndarray, "pieces predicted"], Int[np.ndarray, "pieces"]]:
+    """Return the part of every token of every piece, summed over the steps that read it, and the number of these steps.
+
+    Args:
+        found: what a run of `next_token_run` did to a number.
+        pieces: how many pieces there are.
+        settings: the settings of the training.
+    """
+    which = np.stack([rows_of_step(step, pieces, settings) for step in range(settings.steps)])
+    parts = np.zeros((pieces, found.examples.shape[-1]))
+    np.add.at(parts, which, found.examples)
+    return parts, np.bincount(which.ravel(), minlength=pieces)

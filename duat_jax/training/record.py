@@ -1,0 +1,73 @@
+"""The record of a training whose effect on a text is explained."""
+
+from typing import Any
+
+import msgspec
+
+from duat_jax.json_record import Record, as_record
+from duat_jax.training.next_token import Settings
+from duat_jax.training.over_examples.record import InfluenceRecord
+from duat_jax.training.over_examples.result import Influence
+from duat_jax.training.taught import Piece
+
+
+class PieceRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A piece of text, and what its tokens did to the number.
+
+    Args:
+        piece: its number.
+        part: the sum of its tokens' parts.
+        reads: the number of steps that read it.
+        token: the index of its token with the largest part of the piece's sign.
+        token_part: that part.
+        text: the tokens up to this one, and after it, marked by `»` and `«`.
+    """
+
+    piece: int
+    part: float
+    reads: int
+    token: int
+    token_part: float
+    text: str
+
+
+class TrainLedgerRecord(Record, tag="train ledger"):
+    """The JSON of `duat train-ledger`.
+
+    Args:
+        model: name of the model.
+        family: its checkpoint family.
+        text: the text whose mean loss is explained.
+        steps: the number of steps.
+        batch: the number of pieces in a step.
+        rate: the highest learning rate.
+        seed: the seed of the order of the pieces.
+        pieces: the pieces with the largest parts, from the lowest part to the highest.
+        influence: the change of the loss as a sum over examples, and over weights.
+    """
+
+    model: str
+    family: str
+    text: str
+    steps: int
+    batch: int
+    rate: float
+    seed: int
+    pieces: list[PieceRecord]
+    influence: InfluenceRecord
+
+
+def as_training_record(
+    found: Influence, model: str, family: str, text: str, settings: Settings, pieces: list[Piece]
+) -> dict[str, Any]:
+    """Return the record as plain data.
+
+    Args:
+        found: the change of the loss.
+        model: name of the model.
+        family: its checkpoint family.
+        text: the text whose loss it is.
+        settings: the settings of the training.
+        pieces: the pieces that are shown.
+    """
+    return as_record(TrainLedgerRecord, settings, model=model, family=family, text=text, pieces=pieces, influence=found)

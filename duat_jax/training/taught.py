@@ -1,0 +1,97 @@
+"""The pieces of text with the largest parts in a number's change along a training, for terminal and JSON."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from rich.console import RenderableType
+from rich.text import Text
+
+from duat_jax.display.tables import NumberTable, number, token_label
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+NEAR = 6
+"""The tokens that are shown on either side of the one with the largest part."""
+
+
+class Piece(NamedTuple):
+    """A piece of text, and what its tokens did to a number.
+
+    Args:
+        piece: its number.
+        part: the sum of its tokens' parts.
+        reads: the number of steps that read it.
+        token: the index of its token with the largest part of the piece's sign.
+        token_part: that part.
+        text: the tokens up to this one, and after it, marked by `»` and `«`.
+    """
+
+    piece: int
+    part: float
+    reads: int
+    token: int
+    token_part: float
+    text: str
+
+
+def piece_of(
+    index: int,
+    ids: Int[np.ndarray, "tokens"],
+    parts: Float[np.ndarray, "predicted"],
+    reads: int,
+    tokenizer: "Tokenizer",
+) -> Piece:
+    """Return a piece with the token that did most in its direction.
+
+    Args:
+        index: the number of the piece.
+        ids: its tokens.
+        parts: the parts of all tokens but the first.
+        reads: the number of steps that read it.
+        tokenizer: the model's tokenizer.
+    """
+    part = float(parts.sum())
+    place = 1 + int(np.argmax(parts * np.sign(part)))
+    before, token, after = (
+        token_label(tokenizer.decode(some.tolist(), skip_special_tokens=False))
+        for some in (ids[max(0, place - NEAR) : place], ids[place : place + 1], ids[place + 1 : place + 1 + NEAR])
+    )
+    return Piece(index, part, reads, place, float(parts[place - 1]), f"{before}»{token}«{after}")
+
+
+def extremes(parts: Float[np.ndarray, "pieces"], count: int) -> Int[np.ndarray, "some"]:
+    """Return the numbers of the pieces with the lowest parts and of those with the highest, without zeros.
+
+    Args:
+        parts: of every piece.
+        count: the largest number of pieces on either side.
+    """
+    order = np.argsort(parts, kind="stable")
+    lowest, highest = order[:count], order[::-1][:count][::-1]
+    return np.concatenate([lowest[parts[lowest] < 0], highest[parts[highest] > 0]])
+
+
+def render(pieces: list[Piece], examples: float, difference: float) -> RenderableType:
+    """Return the table of pieces, with the sum of all others and of all else that moved the number.
+
+    Args:
+        pieces: those that are shown.
+        examples: the sum of the parts of all pieces.
+        difference: the number's change.
+    """
+    table = NumberTable(title="Pieces of text that moved the number most, and the token in each that did")
+    for column in ("piece", "read"):
+        table.add_column(column, justify="right")
+    table.add_column("part", justify="right")
+    table.add_column("of the token", justify="right")
+    table.add_column("text")
+    for piece in pieces:
+        of_piece, of_token = number(piece.part), number(piece.token_part)
+        table.add_row(str(piece.piece), f"{piece.reads} ×", of_piece, of_token, Text(piece.text))
+    shown = sum(piece.part for piece in pieces)
+    table.add_row("", "", number(examples - shown), "", "all other pieces")
+    table.add_row("", "", number(difference - examples), "", "weights in the updates, rounding and all else")
+    table.add_row("", "", number(difference), "", Text("together", style="bold"))
+    return table

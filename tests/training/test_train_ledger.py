@@ -1,0 +1,125 @@
+"""A training on pieces of text and what it did to another text, as a run and as the command `duat train-ledger`."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+from cases import GOLDEN
+from command import run
+from flax import nnx
+from helpers import near
+
+import duat_jax as duat
+from duat_jax import records
+from duat_jax.errors import BadText
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.training import influence, train
+from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
+from duat_jax.training.taught import extremes
+
+TEXT = "w5 w17 w3 w44"
+SMALL = "--steps", 5, "--batch", 2, "--length", 4, "--model", GOLDEN / "gpt2"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    words = np.random.default_rng(0).integers(3, 50, 41)
+    (tmp_path / "corpus.txt").write_text(" ".join(f"w{word}" for word in words))
+    return tmp_path / "corpus.txt"
+
+
+@pytest.fixture(autouse=True)
+def _as_optax_needs_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_parts_of_pieces_sum_to_the_change_by_examples(tmp_path):
+    model, settings = duat.load(GOLDEN / "gpt2"), Settings(steps=7, batch=2, rate=1e-2)
+    ids = np.random.default_rng(1).integers(3, 50, (5, 6))
+    text = jnp.array([[5, 17, 3, 44]])
+    kept = train(next_token_run(ids, settings), model, tmp_path)
+    found = influence(kept, lambda model: token_losses(model, text).mean())
+    parts, reads = parts_of_pieces(found, len(ids), settings)
+    near(parts.sum(), found.parts["examples"], within=1e-6)
+    near(found.difference, token_losses(kept.last, text).mean() - token_losses(model, text).mean(), within=1e-5)
+    read = [rows_of_step(step, len(ids), settings) for step in range(settings.steps)]
+    assert reads.tolist() == [sum((rows == piece).sum() for rows in read) for piece in range(len(ids))]
+    for piece in range(len(ids)):
+        near(
+            parts[piece], sum(found.examples[step][rows == piece].sum(0) for step, rows in enumerate(read)), within=1e-6
+        )
+
+
+def test_a_pass_reads_each_piece_at_most_once():
+    settings = Settings(steps=9, batch=3, seed=2)
+    for start in (0, 3, 6):
+        rows = np.concatenate([rows_of_step(step, 10, settings) for step in range(start, start + 3)])
+        assert len(set(rows.tolist())) == 9
+
+
+def test_pieces_that_moved_nothing_are_no_extremes():
+    assert extremes(np.array([0.0, -2.0, 3.0, 0.0]), 3).tolist() == [1, 2]
+    assert extremes(np.array([0.5, 2.0, -1.0, -3.0]), 1).tolist() == [3, 1]
+
+
+def test_a_step_needs_its_pieces():
+    with pytest.raises(BadText, match="a step needs 8 texts, and there are 2"):
+        next_token_run(np.zeros((2, 4), int), Settings())
+
+
+def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
+    files = tmp_path / "kept", tmp_path / "table.csv", tmp_path / "out.json", tmp_path / "out.png"
+    options = zip(("--save", "--csv", "--json", "--plot"), files, strict=True)
+    asked = "train-ledger", TEXT, "--text", corpus, *SMALL, "--work", tmp_path / "states"
+    ran = run(*asked, *(word for option in options for word in option))
+    assert ran.exit_code == 0, ran.output
+    record = records.read(files[2].read_text())
+    assert isinstance(record, records.TrainLedgerRecord) and record.steps == 5
+    near(sum(record.influence.parts.values()), record.influence.difference, within=1e-4)
+    assert [piece.part for piece in record.pieces] == sorted(piece.part for piece in record.pieces)
+    opened = duat.open(files[0])
+    assert isinstance(opened, duat.training.Influence)
+    assert len(pd.read_csv(files[1])) == len(opened.to_dataframe())
+    assert files[3].read_bytes().startswith(b"\x89PNG")
+    shown = ran.stdout
+    for words in ("all other pieces", "together", "stack.blocks.0", "holds"):
+        assert words in shown
+    states = sorted(path.name for path in (tmp_path / "states").iterdir())
+    (tmp_path / "states" / states[-1]).unlink()  # as if it had been interrupted
+    again = run(*asked, "--json", "-")
+    assert json.loads(again.stdout) == json.loads(files[2].read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--text", "absent.txt"), "absent.txt can't be read"),
+        (("--rate", "0"), "--rate 0.0: give a positive number"),
+        (("--length", "900"), "the model's context is"),
+        (("--batch", "100"), "a step needs 100 texts, and there are 10"),
+        (("--model", str(GOLDEN / "bert")), "doesn't predict the next token"),
+        (("--work", "corpus.txt"), "corpus.txt isn't a directory"),
+    ],
+)
+def test_mistakes_are_named(corpus, arguments, message, monkeypatch):
+    monkeypatch.chdir(corpus.parent)
+    ran = run("train-ledger", TEXT, "--text", corpus, *SMALL, *arguments)
+    assert ran.exit_code == 2 and message in ran.stderr
+
+
+def test_a_text_of_one_token_is_refused(corpus):
+    ran = run("train-ledger", "w5", "--text", corpus, *SMALL)
+    assert ran.exit_code == 2 and "the text has 1 tokens" in ran.stderr
+
+
+def test_modules_are_weights_too(tmp_path):
+    module = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+    losses = lambda module, batch: (module(batch) - 1.0) ** 2  # noqa: E731
+    kept = train(duat.training.Run(losses, optax.sgd(0.1), jnp.ones((2, 3, 2)), steps=2), module, tmp_path)
+    found = influence(kept, lambda module: module(jnp.ones(2)).sum())
+    assert found.completeness.verdict == "holds"

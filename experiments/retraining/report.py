@@ -8,12 +8,15 @@ from jaxtyping import Float
 from duat_jax.evaluation.statistics import Estimate, agreement, students_mean
 from experiments.pages import Fields, cells, table
 from experiments.retraining.methods import DERIVATIVE, EXACT, ON_THE_SCALE, OTHERS, ROOT, SEGMENTS, START, TRAPEZOID
+from experiments.retraining.networks import STEPS
 
 HALVES, FEW = "a half", "six of 64"
 FOLD = 50
 """The number of subsets over which forecasts are ranked together."""
 RIDGE = "ridge regression on 150 retrainings"
 PENALTIES = 10.0 ** np.arange(-3, 5)
+QUIET = 0.1
+"""The largest floor of a training that counts as quiet, as a multiple of the change without a few examples."""
 LEVEL, ADDITIVE = 0.05, 0.3
 """The largest difference that counts as level, and from which agreement of the ridge regression on a training counts
 as one whose retraining can be forecast by scores that add up."""
@@ -134,21 +137,49 @@ def _contrasts(pieces: list[Found]) -> list[str]:
     plain = [piece for piece in pieces if piece["group"].endswith("gradient descent")]
     adam = [piece for piece in pieces if piece["group"].endswith("Adam")]
     exact, start, trapezoid = (f"{name}, {SEGMENTS[ROOT]}" for name in (EXACT, START, TRAPEZOID))
+    step_by_step = f"{EXACT}, {SEGMENTS[1]}", f"{START}, {SEGMENTS[1]}"
+    lowest = [piece for piece in plain if piece["rate"] == min(_rates(pieces, piece["group"]))]
+    quiet = [piece for piece in pieces if piece["floor"] < QUIET * piece["moved"]]
     asked = [
         (f"{exact}, before {START}", pieces, exact, start),
         ("the same, with the largest rates", largest, exact, start),
         ("the same, where the regression reaches 0.3 on halves", additive, exact, start),
         (f"{exact}, before {TRAPEZOID}", pieces, exact, trapezoid),
-        (f"{EXACT}, {SEGMENTS[1]}, before {START}", pieces, f"{EXACT}, {SEGMENTS[1]}", f"{START}, {SEGMENTS[1]}"),
+        (f"{EXACT}, {SEGMENTS[1]}, before {START}", pieces, *step_by_step),
         (f"{exact}, before that of the other targets", pieces, exact, OTHERS),
         (f"{DERIVATIVE}, before {EXACT}, with gradient descent", plain, DERIVATIVE, exact),
         (f"{DERIVATIVE}, before {EXACT}, with Adam", adam, DERIVATIVE, exact),
     ]
+    afterwards = [
+        (f"{EXACT}, {SEGMENTS[1]}, before {START}, with the largest rates", largest, *step_by_step),
+        (f"{exact}, before {START}, where the floor is below a tenth of the change without six", quiet, exact, start),
+        (f"{DERIVATIVE}, before {EXACT}, with gradient descent at the lowest rates", lowest, DERIVATIVE, exact),
+        (
+            f"{DERIVATIVE}, before {EXACT}, with gradient descent at the largest rates",
+            [piece for piece in plain if piece in largest],
+            DERIVATIVE,
+            exact,
+        ),
+        ("influence function, before through training, with gradient descent", plain, "influence function", DERIVATIVE),
+        (f"{exact}, before influence function, with Adam", adam, exact, "influence function"),
+        (f"{exact}, before gradient after all, with Adam", adam, exact, "gradient after all"),
+        (
+            f"{EXACT}, {SEGMENTS[STEPS]}, before {TRAPEZOID}",
+            pieces,
+            f"{EXACT}, {SEGMENTS[STEPS]}",
+            f"{TRAPEZOID}, {SEGMENTS[STEPS]}",
+        ),
+    ]
+    asked += [(f"afterwards: {name}", *rest) for name, *rest in afterwards]
     rows = []
     for name, of, first, other in asked:
         leads = [_leads(of, kind, first, other) for kind in (HALVES, FEW)]
         rows.append([name, *(cell for lead in leads for cell in (lead.written(sign="+"), _verdict(lead)))])
     return table(["lead", f"without {HALVES}", "verdict", f"without {FEW}", "verdict there"], rows)
+
+
+def _rates(pieces: list[Found], group: str) -> list[float]:
+    return [piece["rate"] for piece in pieces if piece["group"] == group]
 
 
 def _trainings(groups: dict[str, list[Found]]) -> list[str]:
@@ -161,6 +192,12 @@ def _trainings(groups: dict[str, list[Found]]) -> list[str]:
             reached = np.mean([piece["agreements"][HALVES][RIDGE]["agreement"] for piece in own])
             floor, moved = max(piece["floor"] for piece in own), np.mean([piece["moved"] for piece in own])
             numbers = [f"{number:.2f}" for number in (*losses, *targets)]
-            rows.append([f"{name}, {rate:g}", *numbers, f"{reached:.3f}", f"{moved:.3f}", f"{floor:.1e}"])
+            found = [
+                f"{np.mean([piece['agreements'][FEW][method][measure] for piece in own]):.{digits}f}"
+                for method in (DERIVATIVE, f"{EXACT}, {SEGMENTS[ROOT]}")
+                for measure, digits in (("agreement", 3), ("slope", 2))
+            ]
+            rows.append([f"{name}, {rate:g}", *numbers, f"{reached:.3f}", *found, f"{moved:.3f}", f"{floor:.1e}"])
     head = ["training", "loss at first", "largest", "at last", "targets before", "targets after", "regression"]
-    return table([*head, "change without six", "floor"], rows)
+    scores = ["derivative, without six", "slope of the derivative", "exact ledger, without six", "slope of the ledger"]
+    return table([*head, *scores, "change without six", "floor"], rows)

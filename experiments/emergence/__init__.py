@@ -1,0 +1,1 @@
+"""A Transformer of the embedded model's shape, followed through its training."""

@@ -1,0 +1,150 @@
+"""Question: how does a Transformer become what it is, step by step, weight by weight and text by text?
+
+Run `make emergence`; it writes experiments/results/emergence.json and the tables in docs/emergence.md, which states
+beforehand what decides.  Trainings and what is measured are kept in experiments/results/work as they are finished: a
+run that was stopped goes on.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.progress import track
+
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.journal import Journal
+from duat_jax.processes import on_host
+from duat_jax.training import Kept, train
+from experiments.emergence.counted import losses_of_counts
+from experiments.emergence.ledgers import of_segments, of_single_steps, of_tokens, set_back
+from experiments.emergence.moving import attention_to_copies, moving, rounded
+from experiments.emergence.parts import part_of
+from experiments.emergence.report import fields, hurting
+from experiments.emergence.texts import Sizes, Texts, continued, control, draw_texts
+from experiments.emergence.training import Network, make_network, make_run, numbers_of
+from experiments.environment import environment
+from experiments.pages import write_pages
+from training.train import CONFIG
+
+__all__ = ["fields", "main"]
+
+RESULTS, WORK = Path("experiments/results/emergence.json"), Path("experiments/results/work/emergence")
+SIZES, SEEDS = Sizes(), (5, 6, 7)
+WITHOUT, DRAWN, UNCHANGED = "without tokens after one that stands before", "without as many drawn tokens", "unchanged: "
+"""The trainings of the first seed beside the one that is followed."""
+Found = dict[str, Any]
+
+
+class Followed:
+    """A training, made when it is needed.
+
+    Args:
+        sizes: the sizes.
+        seed: the seed of weights and texts.
+        work: the folder in which states are kept.
+    """
+
+    def __init__(self, sizes: Sizes, seed: int, work: Path) -> None:
+        self.sizes, self.seed, self.work = sizes, seed, work
+        self.network: Network = make_network(sizes, seed)
+        self.texts: Texts = draw_texts(sizes, seed)
+        self.numbers = numbers_of(self.network, self.texts)
+
+    def kept(self, kind: str = "") -> Kept:
+        """Return the training with its kept states, or another one of the same weights and texts.
+
+        Args:
+            kind: `WITHOUT`, `DRAWN`, or `UNCHANGED` and a part of the network.
+        """
+        before = continued(self.texts.training)
+        counted = {WITHOUT: ~before, DRAWN: ~control(before, self.seed)}.get(kind)
+        frozen = None
+        if kind.startswith(UNCHANGED):
+            frozen = lambda name: part_of(name) == kind.removeprefix(UNCHANGED)  # noqa: E731
+        run = make_run(self.network, self.texts, counted, frozen)
+        every = self.sizes.steps if kind else self.sizes.every
+        name = f"seed-{self.seed}" + f"-{kind.replace(': ', '-').replace(' ', '-')}" * bool(kind)
+        return train(run, self.network.weights, self.work / name, every=every)
+
+    def states(self) -> Found:
+        """Return what is measured on every kept state."""
+        kept, numbers = self.kept(), jax.jit(lambda weights: {name: of(weights) for name, of in self.numbers.items()})
+        texts = self.texts
+        rows = []
+        for number in kept.numbers:
+            weights = kept.read(number)[0].weights
+            model = self.network.model(weights)
+            movement, losses = moving(model, jnp.asarray(texts.frozen), jnp.asarray(texts.means))
+            heads = attention_to_copies(model, jnp.asarray(texts.copied))
+            rows.append(on_host({"movement": movement, "frozen": losses, "heads": heads, "numbers": numbers(weights)}))
+        return rounded(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
+
+    def counts(self) -> Found:
+        """Return the losses of counted models on the texts in which parameters are frozen."""
+        read = self.texts.training.reshape(-1, self.sizes.tokens + 1)
+        return losses_of_counts(read, self.texts.means, self.texts.frozen, CONFIG.vocab)
+
+    def trained_again(self, kind: str) -> Found:
+        """Return the numbers at the end of another training.
+
+        Args:
+            kind: as for `kept`.
+        """
+        last = self.kept(kind).last
+        return {name: rounded(np.asarray(jax.jit(of)(last))) for name, of in self.numbers.items()}
+
+
+def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the result of every measurement, those that are finished from the journal.
+
+    Args:
+        sizes: the sizes.
+        seeds: the seeds.
+        work: the folder in which states are kept.
+        journal: what is finished.
+    """
+    followed = cache(partial(Followed, sizes, work=work))
+
+    def once(seed: int, name: str, compute: Any) -> tuple[str, Any]:
+        whole = f"seed {seed}, {name}"
+        return whole, journal.once(whole, lambda: compute(followed(seed)))
+
+    for seed in seeds:
+        yield once(seed, "states", lambda of: of.states())
+        yield once(seed, "counts", lambda of: of.counts())
+        yield once(seed, "segments", lambda of: of_segments(of.network, of.kept(), of.numbers))
+        yield once(seed, "single steps", lambda of: of_single_steps(of.kept(), of.numbers))
+        yield once(seed, "set back", lambda of: set_back(of.network, of.kept(), of.numbers))
+    first = seeds[0]
+    for kind in (WITHOUT, DRAWN):
+        yield once(first, kind, lambda of, kind=kind: of.trained_again(kind))
+    yield once(first, "tokens", lambda of: of_tokens(of.kept(), of.numbers, of.texts, first))
+    segments = [journal.once(f"seed {seed}, segments", dict) for seed in seeds]
+    if (part := hurting(segments)) is not None:
+        yield once(first, UNCHANGED + part, lambda of: of.trained_again(UNCHANGED + part))
+
+
+def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Found:
+    """Run what isn't measured yet, and return the results.
+
+    Args:
+        sizes: the sizes.
+        seeds: the seeds.
+        work: the folder of what is finished.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
+    journal = Journal(work / "journal", settings)
+    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=5 * len(seeds) + 3))
+    return {"environment": environment(), **settings, "pieces": found}
+
+
+if __name__ == "__main__":
+    keep_compiled()
+    RESULTS.write_text(json.dumps(main(), allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()

@@ -1,0 +1,124 @@
+"""The training that is followed, and the numbers by which its states are measured, as functions of the weights."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.models.config import Config, Head
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn import BlockConfig
+from duat_jax.training import Run
+from duat_jax.training.over_weights.compute import Number
+from duat_jax.training.update import Weights
+from experiments.emergence.texts import Sizes, Texts
+from training.train import CONFIG, optimizer
+
+TRAINED_ON, HELD_OUT, REPETITION = FOLLOWED = "trained-on text", "held-out text", "repetition"
+"""The numbers whose change is split."""
+COPY = "copy after another text"
+
+
+class Network(NamedTuple):
+    """A network before its training.
+
+    Args:
+        weights: its first weights.
+        model: the Transformer with given weights.
+    """
+
+    weights: Weights
+    model: Callable[[Weights], Transformer]
+
+
+def make_network(sizes: Sizes, seed: int) -> Network:
+    """Return a network of the embedded model's shape with random first weights.
+
+    Args:
+        sizes: the sizes.
+        seed: the seed of the weights.
+    """
+    block = BlockConfig(
+        arrangement="pre-norm",
+        features=sizes.features,
+        heads=sizes.heads,
+        neurons=4 * sizes.features,
+        activation="gelu_tanh",
+    )
+    config = Config(
+        family="gpt2",
+        blocks=(block,) * sizes.layers,
+        vocab=CONFIG.vocab,
+        positions=CONFIG.positions,
+        head=Head(kind="next token", outputs=CONFIG.vocab, tied=True),
+    )
+    graph, values = nnx.split(Transformer(config, rngs=nnx.Rngs(seed)))
+    return Network(nnx.to_pure_dict(values), lambda weights: nnx.merge(graph, nnx.State(weights)))
+
+
+def make_run(
+    network: Network,
+    texts: Texts,
+    counted: Bool[np.ndarray, "steps batch predicted"] | None = None,
+    frozen: Callable[[str], bool] | None = None,
+) -> Run:
+    """Return the training of a network.
+
+    Args:
+        network: the network.
+        texts: what it reads.
+        counted: of every token whether its loss counts; all if absent. The divisor stays.
+        frozen: of every array's name whether it never changes; none if absent.
+    """
+    steps = len(texts.training)
+
+    def batch(step: int) -> tuple[Array, Array]:
+        ids = texts.training[step]
+        which = np.ones((len(ids), ids.shape[1] - 1)) if counted is None else counted[step]
+        return jnp.asarray(ids), jnp.asarray(which, jnp.float32)
+
+    def terms(weights: Weights, batch: tuple[Array, Array]) -> Float[Array, "batch predicted"]:
+        ids, which = batch
+        return token_losses(network.model(weights), ids) * which / which.size
+
+    def restored(_: int, weights: Weights) -> Weights:
+        def of_leaf(path: Any, first: Array, now: Array) -> Array:
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            return first if frozen is not None and frozen(name) else now
+
+        return jax.tree_util.tree_map_with_path(of_leaf, network.weights, weights)
+
+    return Run(terms, optimizer(steps), batch, steps, None if frozen is None else restored)
+
+
+def numbers_of(network: Network, texts: Texts) -> dict[str, "Number"]:
+    """Return the numbers that are followed, as functions of the weights.
+
+    Args:
+        network: the network.
+        texts: those by which a state is measured.
+    """
+
+    def loss(ids: Array, weights: Weights) -> Array:
+        return token_losses(network.model(weights), ids).mean()
+
+    copied, shuffled, after_another = map(jnp.asarray, (texts.copied, texts.shuffled, texts.after_another))
+    length = texts.copied.shape[1] // 2
+
+    def difference(other: Array, weights: Weights) -> Array:
+        model = network.model(weights)
+        after_itself, after_other = (token_losses(model, ids)[:, length:].mean() for ids in (copied, other))
+        return after_itself - after_other
+
+    return {
+        TRAINED_ON: partial(loss, jnp.asarray(texts.trained_on)),
+        HELD_OUT: partial(loss, jnp.asarray(texts.held_out)),
+        REPETITION: partial(difference, shuffled),
+        COPY: partial(difference, after_another),
+    }

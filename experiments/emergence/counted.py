@@ -1,4 +1,4 @@
-"""Models of single tokens and of pairs of tokens, counted: what a text's loss is without reading further back."""
+"""Models of single tokens and of pairs of tokens by their counts: the loss of a text that isn't read further back."""
 
 import numpy as np
 from jaxtyping import Float, Int

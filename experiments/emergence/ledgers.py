@@ -1,4 +1,4 @@
-"""What weights, heads, steps and tokens did to the numbers along a training, and the model with weights set back."""
+"""Ledgers of weights, heads, steps and tokens along a training, and the model run again with weights set back."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -20,10 +20,10 @@ from duat_jax.training.update import Weights, names_of
 from duat_jax.weights.units import units_of
 from experiments.emergence.moving import rounded
 from experiments.emergence.parts import part_of
+from experiments.emergence.report import OWN
 from experiments.emergence.texts import SINGLE, Texts, continued, control, stands_before
 from experiments.emergence.training import FOLLOWED, HELD_OUT, REPETITION, TRAINED_ON, Network
 
-OWN = "the step's own batch"
 ROUNDING = 1e-5
 """The rounding of a difference of two losses, in nats: they cancel, which no part shows."""
 SHOWN = 8
@@ -170,6 +170,9 @@ def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict
 
     heads = network.model(first).config.blocks[0].heads
 
+    def of_part(part: str, name: str, _: Array) -> bool:
+        return part_of(name) == part
+
     def of_head(layer: int, head: int, name: str, leaf: Array) -> Array | bool:
         if part_of(name) != f"layer {layer} attention" or (name.endswith("output.bias")):
             return False
@@ -178,7 +181,7 @@ def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict
         return own[:, None] if "output" in name else own
 
     chosen: dict[str, Callable[[str, Array], Array | bool]] = {
-        part: lambda name, _, part=part: part_of(name) == part for part in dict.fromkeys(map(part_of, names))
+        part: partial(of_part, part) for part in dict.fromkeys(map(part_of, names))
     }
     chosen |= {
         f"head {layer}:{head}": partial(of_head, layer, head)

@@ -1,6 +1,7 @@
 """The movement of the closed form's parameters with the text, what freezing them costs, and what heads attend to."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +83,7 @@ def moving(
     means |= {NOTHING: {}, WEIGHTS: means[PATTERNS] | means[SCALES]}
 
     def loss_of(values: Seen) -> Array:
-        return jax.lax.map(lambda given: _rerun(model, *given, values), (x, ids)).mean()
+        return jax.lax.map(lambda given: _rerun(model, given[0], given[1], values), (x, ids)).mean()
 
     losses = {group: loss_of(mean) for group, mean in means.items()}
     each = jax.tree.map(lambda z, b, other: z - b + other.mean(0), pre_activations, own, biases)
@@ -110,7 +111,7 @@ def attention_to_copies(model: Transformer, ids: Int[Array, "texts tokens"]) -> 
     return jax.lax.map(of_text, ids).mean(0)
 
 
-def rounded(tree: object, digits: int = 6) -> object:
+def rounded(tree: Any, digits: int = 6) -> Any:
     """Return numbers with so many significant digits, as plain data.
 
     Args:

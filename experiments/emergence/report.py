@@ -1,7 +1,6 @@
 """Verdicts on a training that was followed, by the rules of the page, and its tables."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from experiments.emergence.parts import part_of
 from experiments.emergence.training import COPY, FOLLOWED, HELD_OUT, REPETITION, TRAINED_ON
 from experiments.pages import Fields, cells, table
 
+OWN = "the step's own batch"
+"""The loss that a step lowers, in the place of a number that is followed."""
 RULES = {"parts": "secant", "double": "secant, 128 steps", "simpson": "Simpson's rule"}
 """The ways by which a change is split, and what tables call them."""
 WITHOUT, DRAWN, UNCHANGED = "without tokens after one that stands before", "without as many drawn tokens", "unchanged: "
@@ -76,7 +77,7 @@ def last_crossing(values: Float[np.ndarray, "states"], numbers: Float[np.ndarray
 
 
 class Seed:
-    """What was measured of one seed, and what follows from it.
+    """The measurements of one seed, and what follows from them.
 
     Args:
         results: what was kept.
@@ -129,21 +130,55 @@ class Seed:
         total = sum(found.values())
         return {kind: part / total for kind, part in found.items()}
 
-    def helping(self, number: str, way: str) -> np.ndarray:
+    def helping(self, number: str, way: str = "exact") -> np.ndarray:
         """Return the shares of weights that help, of every step that is measured alone."""
         return np.array([step[number][way]["weights"] for step in self.single])
 
+    def mean_helping(self, number: str, way: str = "exact") -> float:
+        """Return the mean share of weights that help in a step."""
+        return float(self.helping(number, way).mean())
+
+    def lead_of_attention(self, rule: str) -> float:
+        """Return attention's share in the fall of repetition minus that in the fall of held-out text."""
+        return self.by_kind(REPETITION, rule)["attention"] - self.by_kind(HELD_OUT, rule)["attention"]
+
+    def share(self, number: str, rule: str, kind: str) -> float:
+        """Return the share of a kind of weights in a number's fall while repetition forms."""
+        return self.by_kind(number, rule)[kind]
+
+    def part_in(self, number: str, part: str) -> float:
+        """Return the part of the network in a number's change."""
+        return float(of_parts(self.segments[number])[part].sum())
+
+    def set_back(self, number: str, part: str) -> float:
+        """Return what is lost of a number's change with a part of the network set back."""
+        return float(self.back[part][number])
+
+    def frozen(self, state: int, group: str = NOTHING) -> float:
+        """Return the loss with a group of parameters frozen."""
+        return float(self.states["frozen"][group][state])
+
+    def cost(self, state: int, group: str) -> float:
+        """Return by how much the loss grows with a group of parameters frozen."""
+        return self.frozen(state, group) - self.frozen(state)
+
+    def movement(self, state: int, group: str) -> float:
+        """Return the mean movement of a group's parameters."""
+        return float(np.mean([of[state] for of in self.states["movement"][group]]))
+
     def undone(self, group: str, state: int) -> float:
         """Return the share of the fall from single tokens to a state that freezing a group undoes."""
-        frozen = self.states["frozen"]
-        loss = frozen[NOTHING][state]
-        return float((frozen[group][state] - loss) / (self.counts["single tokens"] - loss))
+        return self.cost(state, group) / (float(self.counts["single tokens"]) - self.frozen(state))
 
     @property
     def below_pairs(self) -> int | None:
         """The first state with a loss below that of pairs."""
         below = np.flatnonzero(np.array(self.states["frozen"][NOTHING]) < self.counts["pairs"])
         return int(below[0]) if len(below) else None
+
+    def undone_at_pairs(self) -> float:
+        """Return the share that freezing patterns and scales undoes at the first state below the loss of pairs."""
+        return self.undone(WEIGHTS, self.below_pairs or 0)
 
 
 def _side(estimate: Estimate, bound: float, *, below: bool = False) -> str:
@@ -152,13 +187,13 @@ def _side(estimate: Estimate, bound: float, *, below: bool = False) -> str:
     return above if estimate.low > bound else under if estimate.high < bound else UNDECIDED
 
 
-def _of_seeds(seeds: list[Seed], of: Callable[[Seed], float]) -> Estimate:
-    return students_mean(np.array([of(seed) for seed in seeds]))
+def _of_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> Estimate:
+    return students_mean(np.array([of(seed, *arguments) for seed in seeds]))
 
 
-def _with_seeds(seeds: list[Seed], of: Callable[[Seed], float], digits: int = 3) -> str:
-    each = ", ".join(f"{of(seed):.{digits}f}" for seed in seeds)
-    return f"{_of_seeds(seeds, of).written(digits)} ({each})"
+def _with_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> str:
+    each = ", ".join(f"{of(seed, *arguments):.3f}" for seed in seeds)
+    return f"{_of_seeds(seeds, of, *arguments).written()} ({each})"
 
 
 def fields(results: Found) -> Fields:
@@ -198,13 +233,8 @@ def _verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[str]:
     abrupt = "abrupt" if width.high < np.log(0.5) else "gradual" if width.low > 0 else UNDECIDED
     shares = {
         rule: (
-            _of_seeds(seeds, lambda seed, rule=rule: seed.by_kind(REPETITION, rule)["attention"]),
-            _of_seeds(
-                seeds,
-                lambda seed, rule=rule: (
-                    seed.by_kind(REPETITION, rule)["attention"] - seed.by_kind(HELD_OUT, rule)["attention"]
-                ),
-            ),
+            _of_seeds(seeds, Seed.share, REPETITION, rule, "attention"),
+            _of_seeds(seeds, Seed.lead_of_attention, rule),
         )
         for rule in ("parts", "simpson")
     }
@@ -219,16 +249,16 @@ def _verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[str]:
         taught = CONFIRMED
     if remains[WITHOUT] > 0.75:
         taught = REFUTED
-    half = _of_seeds(seeds, lambda seed: float(seed.helping(TRAINED_ON, "exact").mean()))
+    half = _of_seeds(seeds, Seed.mean_helping, TRAINED_ON)
     barely = CONFIRMED if half.low > 0.5 and half.high < 0.55 else UNDECIDED
     barely = REFUTED if half.high < 0.5 or half.low > 0.55 else barely
     part = hurting([seed.segments for seed in seeds])
-    dynamic = _of_seeds(seeds, lambda seed: seed.undone(WEIGHTS, -1))
+    dynamic = _of_seeds(seeds, Seed.undone, WEIGHTS, -1)
     states = [seed.below_pairs for seed in seeds]
     static, by_static = UNDECIDED, "no state below the loss of pairs in a seed"
     if all(state is not None for state in states):
-        of_state = lambda seed: seed.undone(WEIGHTS, seed.below_pairs)  # noqa: E731
-        static, by_static = _side(_of_seeds(seeds, of_state), 0.1, below=True), _with_seeds(seeds, of_state)
+        static = _side(_of_seeds(seeds, Seed.undone_at_pairs), 0.1, below=True)
+        by_static = _with_seeds(seeds, Seed.undone_at_pairs)
     harm = "none does"
     if part is not None:
         deviation = float(np.std([seed.values(TRAINED_ON)[-1] for seed in seeds], ddof=1))
@@ -247,9 +277,9 @@ def _verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[str]:
             taught if formed else NONE,
             f"{remains[WITHOUT]:.2f} of the fall remains, without drawn tokens {remains[DRAWN]:.2f}",
         ],
-        ["barely half help", barely, _with_seeds(seeds, lambda seed: float(seed.helping(TRAINED_ON, "exact").mean()))],
+        ["barely half help", barely, _with_seeds(seeds, Seed.mean_helping, TRAINED_ON)],
         ["parts that hurt", CONFIRMED if part is not None else REFUTED, harm],
-        ["dynamic", _side(dynamic, 0.5), _with_seeds(seeds, lambda seed: seed.undone(WEIGHTS, -1))],
+        ["dynamic", _side(dynamic, 0.5), _with_seeds(seeds, Seed.undone, WEIGHTS, -1)],
         ["static first (the opposite view)", static, by_static],
     ]
     return table(["claim", "verdict", "by"], rows)
@@ -265,75 +295,60 @@ def _remains(seed: Seed, again: Found) -> float:
 
 
 def _along(seeds: list[Seed]) -> list[str]:
-    places = np.unique(np.linspace(0, len(seeds[0].numbers) - 1, 9).astype(int))
     names = (*FOLLOWED, COPY)
-
-    def cells_of(of: Callable[[Seed, str], float], digits: int = 2) -> list[str]:
-        return [_of_seeds(seeds, lambda seed, name=name: of(seed, name)).written(digits) for name in names]
-
-    rows = [[f"{seeds[0].numbers[i]:,.0f}", *cells_of(lambda seed, name, i=i: seed.values(name)[i])] for i in places]
+    rows = [
+        [f"{seeds[0].numbers[i]:,.0f}"]
+        + [_of_seeds(seeds, lambda seed, name, i: float(seed.values(name)[i]), name, i).written(2) for name in names]
+        for i in _places(seeds)
+    ]
     crossings = [
-        [f"steps at {share:.0%} of the fall", *cells_of(lambda seed, name, k=k: seed.crossings(name)[k], 0)]
+        [f"steps at {share:.0%} of the fall"]
+        + [_of_seeds(seeds, lambda seed, name, k: seed.crossings(name)[k], name, k).written(0) for name in names]
         for k, share in enumerate((EARLY, LATE))
     ]
     return table(["steps", *names], rows + crossings)
 
 
+def _places(seeds: list[Seed]) -> list[int]:
+    """Return the states that tables show."""
+    return np.unique(np.linspace(0, len(seeds[0].numbers) - 1, 9).astype(int)).tolist()
+
+
 def _shares(seeds: list[Seed]) -> list[str]:
+    kinds = {"attention": "attention", "mlp": "MLPs", "embedding": "embeddings", "norms": "norms"}
     rows = [
-        [f"{number}, {RULES[rule]}"]
-        + [
-            _of_seeds(seeds, lambda s, kind=kind, rule=rule, number=number: s.by_kind(number, rule)[kind]).written(2)
-            for kind in ("attention", "mlp", "embedding", "norms")
-        ]
+        [f"{number}, {words}", *(_of_seeds(seeds, Seed.share, number, rule, kind).written(2) for kind in kinds)]
         for number in FOLLOWED
-        for rule in RULES
+        for rule, words in RULES.items()
     ]
-    return table(["fall of", "attention", "MLPs", "embeddings", "norms"], rows)
+    return table(["fall of", *kinds.values()], rows)
 
 
 def _helping(seeds: list[Seed]) -> list[str]:
-    names = [name for name in seeds[0].single[0] if name != "step"]
     rows = []
-    for name in names:
-        ways = [
-            _of_seeds(seeds, lambda s, name=name, way=way: float(s.helping(name, way).mean())).written(4)
-            for way in ("exact", "first order")
-        ]
-        least, most = (float(of([of(seed.helping(name, "exact")) for seed in seeds])) for of in (np.min, np.max))
+    for name in (TRAINED_ON, HELD_OUT, OWN):
+        ways = [_of_seeds(seeds, Seed.mean_helping, name, way).written(4) for way in ("exact", "first order")]
+        every = np.concatenate([seed.helping(name) for seed in seeds])
         lower = np.mean([[step[name]["change"] < 0 for step in seed.single] for seed in seeds])
-        rows.append([name, *ways, f"{least:.3f} to {most:.3f}", f"{lower:.2f}"])
+        rows.append([name, *ways, f"{every.min():.3f} to {every.max():.3f}", f"{lower:.2f}"])
     for name in FOLLOWED:
-        of_segments = _of_seeds(seeds, lambda s, name=name: float(np.mean(s.segments[name]["helping"]["weights"])))
-        rows.append([f"{name}, whole segments", of_segments.written(4), "", "", ""])
+        whole = _of_seeds(seeds, lambda seed, name: float(np.mean(seed.segments[name]["helping"]["weights"])), name)
+        rows.append([f"{name}, whole segments", whole.written(4), "", "", ""])
     return table(["loss", "weights that help", "to first order", "of single steps", "steps that lower it"], rows)
 
 
 def _parts(seeds: list[Seed]) -> list[str]:
     names = list(of_parts(seeds[0].segments[HELD_OUT]))
-
-    def part_in(seed: Seed, number: str, part: str) -> float:
-        return float(of_parts(seed.segments[number])[part].sum())
-
-    def back_in(seed: Seed, number: str, part: str) -> float:
-        return float(seed.back[part][number])
-
-    asked = [(part_in, number) for number in FOLLOWED] + [(back_in, number) for number in (HELD_OUT, REPETITION)]
-    rows = [
-        [part, *(_of_seeds(seeds, partial(of, number=number, part=part)).written(3, "+") for of, number in asked)]
-        for part in names
-    ]
+    asked = [(Seed.part_in, number) for number in FOLLOWED]
+    asked += [(Seed.set_back, number) for number in (HELD_OUT, REPETITION)]
+    rows = [[part, *(_of_seeds(seeds, of, number, part).written(3, "+") for of, number in asked)] for part in names]
     main = [part for part in names if part.endswith(("attention", "mlp"))]
-    ranks = [
-        _of_seeds(
-            seeds,
-            lambda s, number=number: agreement(
-                np.array([part_in(s, number, part) for part in main]),
-                np.array([back_in(s, number, part) for part in main]),
-            )[0],
-        ).written(2)
-        for number in (HELD_OUT, REPETITION)
-    ]
+
+    def rank(seed: Seed, number: str) -> float:
+        of = [np.array([way(seed, number, part) for part in main]) for way in (Seed.part_in, Seed.set_back)]
+        return agreement(*of)[0]
+
+    ranks = [_of_seeds(seeds, rank, number).written(2) for number in (HELD_OUT, REPETITION)]
     rows.append(["rank agreement over attentions and MLPs", "", "", "", *ranks])
     head = ["part of the network", *(f"part in {number}" for number in FOLLOWED)]
     return table([*head, f"set back, {HELD_OUT}", f"set back, {REPETITION}"], rows)
@@ -341,71 +356,45 @@ def _parts(seeds: list[Seed]) -> list[str]:
 
 def _heads(seeds: list[Seed]) -> list[str]:
     rows = []
-    for index, seed in enumerate(seeds):
+    for number, seed in enumerate(seeds, 1):
         scores = np.array(seed.states["heads"])
-        layers, heads = scores.shape[1:]
-        parts = {
-            (layer, head): sum(
-                np.sum(of, 0)[head]
-                for name, of in seed.segments[REPETITION]["heads"].items()
-                if name.startswith(f"layers.{layer}.")
-            )
-            for layer in range(layers)
-            for head in range(heads)
-        }
-        order = sorted(parts, key=lambda place: -scores[-1][place])
-        for layer, head in order[:3]:
-            back = seed.back[f"head {layer}:{head}"]
-            rows.append(
-                [
-                    f"seed {index + 1}, head {layer}:{head}",
-                    f"{scores[0][layer, head]:.3f}",
-                    f"{scores[len(scores) // 2][layer, head]:.3f}",
-                    f"{scores[-1][layer, head]:.3f}",
-                    f"{parts[layer, head]:+.3f}",
-                    f"{back[REPETITION]:+.3f}",
-                    f"{back[HELD_OUT]:+.3f}",
-                ]
-            )
-        places = list(parts)
-        sizes = [np.array([of[place] for place in places]) for of in (parts, scores[-1])]
-        back = np.array([seed.back[f"head {layer}:{head}"][REPETITION] for layer, head in places])
-        ranks = [agreement(-sizes[1], back)[0], agreement(sizes[0], back)[0]]
-        rows.append(
-            [f"seed {index + 1}, rank agreement with set back", "", "", f"{ranks[0]:.2f}", f"{ranks[1]:.2f}", "", ""]
-        )
-    head = ["head", "to the copy's next token, at first", "half-way", "at last", "part in repetition"]
-    return table([*head, f"set back, {REPETITION}", f"set back, {HELD_OUT}"], rows)
+        parts: dict[tuple[int, int], float] = {}
+        for name, of_segments in seed.segments[REPETITION]["heads"].items():
+            layer = int(name.split(".")[1])
+            for head, part in enumerate(np.sum(of_segments, 0).tolist()):
+                parts[layer, head] = parts.get((layer, head), 0.0) + part
+        back = {(layer, head): seed.back[f"head {layer}:{head}"] for layer, head in parts}
+        last = {place: float(scores[-1][place]) for place in parts}
+        for layer, head in sorted(parts, key=lambda place: -last[place])[:3]:
+            along = [f"{scores[state][layer, head]:.3f}" for state in (0, len(scores) // 2, -1)]
+            lost = [f"{back[layer, head][name]:+.3f}" for name in (REPETITION, HELD_OUT)]
+            rows.append([f"seed {number}, head {layer}:{head}", *along, f"{parts[layer, head]:+.3f}", *lost])
+        of_back = np.array([back[place][REPETITION] for place in parts])
+        ranks = [
+            f"{agreement(np.array([of[place] for place in parts]), sign * of_back)[0]:.2f}"
+            for of, sign in ((last, -1), (parts, 1))
+        ]
+        rows.append([f"seed {number}, rank agreement with set back", "", "", *ranks, "", ""])
+    columns = ["head", "to the copy's next token, at first", "half-way", "at last", "part in repetition"]
+    return table([*columns, f"set back, {REPETITION}", f"set back, {HELD_OUT}"], rows)
 
 
 def _frozen(seeds: list[Seed]) -> list[str]:
-    places = np.unique(np.linspace(0, len(seeds[0].numbers) - 1, 9).astype(int))
     groups, moving = (PATTERNS, SCALES, WEIGHTS, OTHER_TEXT, BIASES), (PATTERNS, SCALES, BIASES)
-
-    def loss(seed: Seed, state: int) -> float:
-        return float(seed.states["frozen"][NOTHING][state])
-
-    def cost(seed: Seed, state: int, group: str) -> float:
-        return float(seed.states["frozen"][group][state]) - loss(seed, state)
-
-    def movement(seed: Seed, state: int, group: str) -> float:
-        return float(np.mean([of[state] for of in seed.states["movement"][group]]))
-
     rows = [
         [
             f"{seeds[0].numbers[i]:,.0f}",
-            _of_seeds(seeds, partial(loss, state=i)).written(2),
-            *(_of_seeds(seeds, partial(cost, state=i, group=group)).written(2, "+") for group in groups),
-            *(_of_seeds(seeds, partial(movement, state=i, group=group)).written(2) for group in moving),
+            _of_seeds(seeds, Seed.frozen, i).written(2),
+            *(_of_seeds(seeds, Seed.cost, i, group).written(2, "+") for group in groups),
+            *(_of_seeds(seeds, Seed.movement, i, group).written(2) for group in moving),
         ]
-        for i in places
+        for i in _places(seeds)
     ]
-    references = [
-        [name, _of_seeds(seeds, lambda s, key=key: s.counts[key]).written(2), *[""] * 8]
-        for name, key in (("counted single tokens", "single tokens"), ("counted pairs", "pairs"))
-    ]
+    for name in ("single tokens", "pairs"):
+        counted = _of_seeds(seeds, lambda seed, name: float(seed.counts[name]), name)
+        rows.append([f"counted {name}", counted.written(2), *[""] * 8])
     head = ["steps", "loss", *(f"cost of {group}" for group in groups)]
-    return table([*head, *(f"movement of {group}" for group in moving)], rows + references)
+    return table([*head, *(f"movement of {group}" for group in moving)], rows)
 
 
 def _again(seed: Seed, again: dict[str, Found]) -> list[str]:

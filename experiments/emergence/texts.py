@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """What a training reads, and the texts by which its states are measured.
+    """The texts that a training reads, and those by which its states are measured.
 
     Args:
         training: the texts of every step.

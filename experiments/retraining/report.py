@@ -170,7 +170,7 @@ def _contrasts(pieces: list[Found]) -> list[str]:
             f"{TRAPEZOID}, {SEGMENTS[STEPS]}",
         ),
     ]
-    asked += [(f"afterwards: {name}", *rest) for name, *rest in afterwards]
+    asked += [(f"afterwards: {name}", of, first, other) for name, of, first, other in afterwards]
     rows = []
     for name, of, first, other in asked:
         leads = [_leads(of, kind, first, other) for kind in (HALVES, FEW)]

@@ -33,6 +33,13 @@ def diff(
             min=2, max=16, help="In place of SECOND: the first model with its layers' matrices rounded to so many bits."
         ),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="With --bits and --text: share of the rounded weights that may have 8 bits. The matrices with the"
+            " largest parts get them, and the loss is measured on as many fresh pieces."
+        ),
+    ] = None,
     files: Annotated[
         list[Path] | None,
         typer.Option("--text", help="Text file, from which pieces are drawn in the place of TEXT; repeat for several."),
@@ -71,6 +78,10 @@ def diff(
         check_options((text, target, contrast, against), plot, json_file, save, csv)
         if (text is None) == (not files):
             raise BadText("give a TEXT, or files with --text")
+        if budget is not None and (bits is None or not files or target is not None):
+            raise BadText("--budget chooses matrices by a loss, and judges them on fresh text: give --bits and --text")
+        if budget is not None and not 0 < budget < 1:
+            raise BadText(f"--budget {budget}: give a share above 0 and below 1")
         start_jax(float64=dtype is Dtype.float64)
         import numpy as np
 
@@ -79,6 +90,8 @@ def diff(
         from duat_jax.inputs.request import check
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
+        from duat_jax.weights.budget import render as render_budget
+        from duat_jax.weights.budget import spend
         from duat_jax.weights.filled import is_pruned
         from duat_jax.weights.rounded import rounded
         from duat_jax.weights.table import render
@@ -109,7 +122,10 @@ def diff(
                 " that share a tokenizer"
             )
         ids, other_ids, *outputs = read
-        inputs: Any = windows(np.array(ids, np.int32), pieces, tokens, seed=seed) if files else ids
+        inputs: Any = ids
+        if files:
+            drawn = windows(np.array(ids, np.int32), pieces if budget is None else 2 * pieces, tokens, seed=seed)
+            inputs, fresh = drawn[:pieces], drawn[pieces:]
         asked: dict[str, Any] = {
             "contrast": outputs[1],
             "against": other_ids,
@@ -126,7 +142,12 @@ def diff(
             found = duat.diff(before, after, inputs, outputs[0], largest=largest, progress=progress, **asked)
         for completeness in found.completeness:
             require_no_failure("the sum over the weights", completeness)
-        content = to_json(found.as_dict(first, other_name))
+        spent: dict[str, Any] = {}
+        if bits is not None and budget is not None:
+            with progress_bar("Measuring", "losses") as progress:
+                spent["budget"] = spend(before, found.parts, bits, budget, fresh, seed=seed, progress=progress)
+        tables = (render(found), *(part for each in spent.values() for part in ("", render_budget(each))))
+        content = to_json(found.as_dict(first, other_name, **spent))
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        deliver(content, *notes, render(found), figure=found.plot, result=found, **files_written)
+        deliver(content, *notes, *tables, figure=found.plot, result=found, **files_written)

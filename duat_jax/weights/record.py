@@ -34,6 +34,30 @@ class WeightFlowRecord(msgspec.Struct, forbid_unknown_fields=True):
     later: list[float]
 
 
+class BudgetRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The matrices that a budget gives eight bits, and losses on fresh text, in nats a token.
+
+    Args:
+        bits: of all other matrices.
+        share: the largest share of the matrices' weights that may have eight bits.
+        finer: the matrices that get them, the one with the largest part for each weight first.
+        original: the loss of the model that isn't rounded.
+        none: that with no matrix in eight bits.
+        chosen: that with the chosen ones.
+        random: the losses with others, drawn at random within the same budget.
+        all: that with all matrices in eight bits.
+    """
+
+    bits: int
+    share: float
+    finer: list[str]
+    original: float
+    none: float
+    chosen: float
+    random: list[float]
+    all: float
+
+
 class ModelDiffRecord(Record, tag="model diff"):
     """The JSON of `duat diff`.
 
@@ -56,6 +80,7 @@ class ModelDiffRecord(Record, tag="model diff"):
         discontinuities: parts of what has no slope, by name.
         completeness: of each text, the sum of all parts against the difference.
         notes: caveats on the parts; usually none.
+        budget: the matrices that a budget gives eight bits; none without one.
     """
 
     model: str
@@ -76,3 +101,4 @@ class ModelDiffRecord(Record, tag="model diff"):
     discontinuities: dict[str, float]
     completeness: list[CompletenessRecord]
     notes: list[str]
+    budget: BudgetRecord | None = None

@@ -1,4 +1,7 @@
-"""A model whose matrices are rounded to a few bits."""
+"""A model whose matrices are rounded to a few bits, some of them to more, within a budget."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -7,12 +10,13 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
+from duat_jax.weights.units import LAYERS, name_of, parameters_of
 
-FEWEST, MOST = 2, 16
-"""The numbers of bits that there are."""
+FEWEST, MOST, FINER = 2, 16, 8
+"""The numbers of bits that there are, and that of matrices that are kept finer."""
 
 
-def rounded(model: Transformer, bits: int) -> Transformer:
+def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transformer:
     """Round every matrix of a model's layers to the nearest of a few numbers, output by output.
 
         ŵ_ij = s_j round(w_ij / s_j),    s_j = max_i |w_ij| / (2^{b−1} − 1)
@@ -22,9 +26,10 @@ def rounded(model: Transformer, bits: int) -> Transformer:
     Args:
         model: the model; it stays as it is.
         bits: `b`, the number of bits of a weight, from 2 to 16.
+        finer: names of matrices that get eight bits, or `bits` if that is more.
 
     Raises:
-        DuatError: for another number of bits.
+        DuatError: for another number of bits, or a name that no matrix has.
 
     Example:
         >>> import duat_jax as duat
@@ -37,9 +42,51 @@ def rounded(model: Transformer, bits: int) -> Transformer:
     """
     if not FEWEST <= bits <= MOST:
         raise DuatError(f"bits is {bits}: give a number of bits from {FEWEST} to {MOST}")
-    found = written_out(model)
-    found.stack = jax.tree.map(lambda leaf: _rounded(leaf, bits) if leaf.ndim > 1 else leaf, found.stack)
+    names, finer = sizes_of_matrices(model), set(finer)
+    if absent := sorted(finer - names.keys()):
+        raise DuatError(f"{', '.join(absent)}: no matrix of a layer has this name")
+
+    def of_leaf(path: Any, leaf: Array) -> Array:
+        name = name_of(path)
+        return _rounded(leaf, max(bits, FINER) if name in finer else bits) if name in names else leaf
+
+    found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, written_out(model))
     return found
+
+
+def sizes_of_matrices(model: Transformer) -> dict[str, int]:
+    """Return the number of weights of every matrix of a model's layers, by its name.
+
+    Args:
+        model: the model.
+    """
+    parameters = parameters_of(written_out(model))
+    return {name: leaf.size for name, leaf in parameters.items() if name.startswith(LAYERS) and leaf.ndim > 1}
+
+
+def within_budget(scores: Mapping[str, float], sizes: Mapping[str, int], share: float) -> list[str]:
+    """Return the matrices with the highest scores for each of their weights that fit into a budget, the best first.
+
+    Args:
+        scores: of every matrix.
+        sizes: the number of weights of every matrix.
+        share: the budget, as a share of all weights.
+
+    Raises:
+        DuatError: if the share isn't above 0 and below 1.
+
+    Example:
+        >>> within_budget({"a": 3.0, "b": 8.0, "c": 1.0}, {"a": 1, "b": 4, "c": 1}, 0.4)
+        ['a', 'c']
+    """
+    if not 0 < share < 1:
+        raise DuatError(f"the share of weights is {share}: give a number above 0 and below 1")
+    left, chosen = share * sum(sizes.values()), []
+    for name in sorted(sizes, key=lambda name: (-scores[name] / sizes[name], name)):
+        if sizes[name] <= left:
+            left -= sizes[name]
+            chosen.append(name)
+    return chosen
 
 
 def _rounded(kernel: Float[Array, "... inputs outputs"], bits: int) -> Float[Array, "... inputs outputs"]:

@@ -31,16 +31,17 @@ def parameters_of(model: nnx.Module) -> dict[str, Any]:
         >>> parameters_of(duat.load())["layers.0.mlp.input.kernel"].shape
         (192, 768)
     """
-    named = (
-        (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(model)
-    )
-    return {_name(path): leaf for path, leaf in named}
+    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
 
 
-def _name(path: str) -> str:
-    path = path.removesuffix(".value")
-    return LAYERS + path.removeprefix(BLOCKS) if path.startswith(BLOCKS) else path
+def name_of(path: Any) -> str:
+    """Return the name of a parameter of a model whose layers are written out.
+
+    Args:
+        path: its path in the model.
+    """
+    name = jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
+    return LAYERS + name.removeprefix(BLOCKS) if name.startswith(BLOCKS) else name
 
 
 class Units(NamedTuple):

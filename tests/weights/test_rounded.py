@@ -1,15 +1,20 @@
 """Rounding of a model's matrices, and the command that compares a model with its rounded one."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
 from helpers import near
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
+from duat_jax.evaluation.running_text import mean_loss, stream, windows
 from duat_jax.models.layer_parts import scanned
-from duat_jax.weights.rounded import rounded
+from duat_jax.weights.rounded import rounded, sizes_of_matrices, within_budget
 from duat_jax.weights.units import parameters_of
 
 TEXT = "for i in range(10"
@@ -48,12 +53,70 @@ def test_the_command_rounds_the_first_model():
         (["embedded", "embedded", TEXT, "--bits", "4"], "--bits makes the second model of the first one"),
         (["embedded", TEXT, "--bits", "1"], "Invalid value for '--bits': Input should be greater than or equal to 2"),
         (["embedded"], "give a second model, or --bits"),
+        (["embedded", TEXT, "--bits", "4", "--budget", "0.5"], "give --bits and --text"),
+        (["embedded", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
+        (["embedded", "--bits", "4", "--text", "a.txt", "--budget", "1.5"], "give a share above 0 and below 1"),
     ],
 )
 def test_what_cannot_be_rounded_is_named(arguments, message):
     run = CliRunner().invoke(application, ["diff", *arguments])
     assert run.exit_code != 0
     assert message in " ".join(run.output.replace("│", " ").split())
+
+
+def test_some_matrices_are_kept_finer():
+    model = duat.load()
+    names = list(sizes_of_matrices(model))[::3]
+    found, coarse, fine = (
+        parameters_of(each) for each in (rounded(model, 3, names), rounded(model, 3), rounded(model, 8))
+    )
+    for name, kernel in found.items():
+        near(kernel, (fine if name in names else coarse)[name], 0)
+    with pytest.raises(duat.DuatError, match=r"layers.9.mlp: no matrix"):
+        rounded(model, 3, ["layers.9.mlp"])
+
+
+SIZES = st.dictionaries(st.text("abc", min_size=1), st.tuples(st.floats(0, 10), st.integers(1, 9)), min_size=1)
+
+
+@given(SIZES, st.floats(0.01, 0.99))
+def test_a_budget_is_kept_and_nothing_that_fits_is_left(drawn, share):
+    scores, sizes = ({name: pair[k] for name, pair in drawn.items()} for k in (0, 1))
+    chosen = within_budget(scores, sizes, share)
+    spent = sum(sizes[name] for name in chosen)
+    assert spent <= share * sum(sizes.values())
+    assert all(spent + sizes[name] > share * sum(sizes.values()) for name in sizes.keys() - set(chosen))
+
+
+def test_the_command_spends_a_budget_and_judges_it_on_fresh_text(tmp_path):
+    file = tmp_path / "code.py"
+    file.write_text((Path(__file__).parents[2] / "duat_jax" / "weights" / "compute.py").read_text())
+    asked = [
+        "diff",
+        "embedded",
+        "--bits",
+        "3",
+        "--text",
+        str(file),
+        "--pieces",
+        "4",
+        "--tokens",
+        "48",
+        "--largest",
+        "0",
+    ]
+    ran = CliRunner().invoke(application, [*asked, "--budget", "0.25", "--json", "-"])
+    assert ran.exit_code == 0, ran.output
+    record = duat.records.read(ran.stdout)
+    found = record.budget
+    model, tokenizer = duat.load(tokenizer=True)
+    pieces = windows(stream(tokenizer, [file.read_text()]), 8, 48, seed=0)
+    near(record.before, mean_loss(model, pieces[:4]), 1e-5)
+    fresh = [mean_loss(each, pieces[4:]) for each in (model, rounded(model, 3), rounded(model, 3, found.finer))]
+    near([found.original, found.none, found.chosen], fresh, 1e-5)
+    sizes = sizes_of_matrices(model)
+    assert found.finer == within_budget({name: abs(record.parts[name]) for name in sizes}, sizes, 0.25)
+    assert found.original < found.chosen < found.none
 
 
 def test_bits_out_of_range_are_refused():

@@ -1,0 +1,103 @@
+"""A budget of bits: the matrices of a rounded model that get eight bits, and the loss on fresh text with them."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from duat_jax.display.tables import NumberTable
+from duat_jax.evaluation.running_text import mean_loss
+from duat_jax.models.transformer import Transformer
+from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
+
+DRAWS = 5
+"""The number of random choices that stand beside."""
+
+
+class Budget(NamedTuple):
+    """The matrices that a budget gives eight bits, and losses on fresh text.
+
+    Args:
+        bits: of all other matrices.
+        share: the largest share of the matrices' weights that may have eight bits.
+        finer: the matrices that get them, the one with the largest part for each weight first.
+        original: the loss of the model that isn't rounded, in nats a token.
+        none: that with no matrix in eight bits.
+        chosen: that with the chosen ones.
+        random: the losses with others, drawn at random within the same budget.
+        all: that with all matrices in eight bits.
+    """
+
+    bits: int
+    share: float
+    finer: tuple[str, ...]
+    original: float
+    none: float
+    chosen: float
+    random: tuple[float, ...]
+    all: float
+
+
+def spend(
+    model: Transformer,
+    parts: Mapping[str, float],
+    bits: int,
+    share: float,
+    fresh: Int[np.ndarray, "pieces tokens"],
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Budget:
+    """Choose the matrices that get eight bits by the sizes of their parts, and measure the loss on fresh text.
+
+    Args:
+        model: the model that is rounded.
+        parts: of every parameter, in the difference that rounding makes on other text.
+        bits: of all other matrices.
+        share: the largest share of the matrices' weights that may have eight bits.
+        fresh: pieces of text that the parts weren't computed on.
+        seed: the seed of the random choices.
+        progress: called after each measured loss with the number of these and of all.
+
+    Raises:
+        DuatError: if the share isn't above 0 and below 1.
+    """
+    sizes = sizes_of_matrices(model)
+    finer = within_budget({name: abs(parts[name]) for name in sizes}, sizes, share)
+    draw = np.random.default_rng(seed)
+    drawn = [
+        within_budget({name: size * draw.random() for name, size in sizes.items()}, sizes, share) for _ in range(DRAWS)
+    ]
+    asked = [[], finer, *drawn, list(sizes)]
+    losses = [mean_loss(model, fresh)]
+    for done, names in enumerate(asked, 1):
+        losses.append(mean_loss(rounded(model, bits, names), fresh))
+        if progress is not None:
+            progress(done, len(asked))
+    original, none, chosen, *random, everything = losses
+    return Budget(bits, share, tuple(finer), original, none, chosen, tuple(random), everything)
+
+
+def render(budget: Budget) -> RenderableType:
+    """Return the table of a budget.
+
+    Args:
+        budget: the result to show.
+    """
+    table = NumberTable(title="A budget of bits, judged on fresh text")
+    table.add_column("matrices")
+    table.add_column("loss", justify="right")
+    rows = {
+        "not rounded": budget.original,
+        f"all in {max(budget.bits, FINER)} bits": budget.all,
+        f"all in {budget.bits} bits": budget.none,
+        f"{len(budget.finer)} with the largest parts in {max(budget.bits, FINER)} bits": budget.chosen,
+        f"as many weights, drawn at random, mean of {len(budget.random)}": float(np.mean(budget.random)),
+    }
+    for name, loss in rows.items():
+        table.add_row(name, f"{loss:.4f}")
+    names = ", ".join(budget.finer) or "none fits"
+    return Group(table, "", Text(f"Within {budget.share:.0%} of the weights: {names}"))

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -110,6 +110,9 @@ retraining: $(VENV)/.test  ## forecast trainings without some examples by the ex
 
 emergence: $(VENV)/.test  ## follow a Transformer of the embedded model's shape through its training; two hours on two cores, goes on where it was stopped
 	$(BIN)/python -m experiments.emergence.run
+
+bits: $(VENV)/.test $(VENV)/.smollm2  ## choose the matrices of a rounded model that get eight bits, by exact parts and other scores; four hours of one core, goes on where it was stopped
+	$(BIN)/python -m experiments.bits.run
 
 lora_why: $(VENV)/.test  ## compare adapters with full fine-tuning: what is learned, forgotten and which weights do it; half an hour, goes on where it was stopped
 	$(BIN)/python -m experiments.lora.why

@@ -37,10 +37,13 @@ def names_of(weights: Weights) -> list[str]:
     Example:
         >>> names_of({"layers": [{"kernel": 1.0}, {"kernel": 2.0}]})
         ['layers.0.kernel', 'layers.1.kernel']
+        >>> names_of({"key": 1.0, "value": 2.0})
+        ['key', 'value']
     """
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(weights)]
-    names = [jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value") for path in paths]
-    return [name or "weights" for name in names]
+    of_variable = jax.tree_util.GetAttrKey("value")  # the last step into a Flax variable
+    steps = [path[:-1] if path[-1:] == (of_variable,) else path for path in paths]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") or "weights" for path in steps]
 
 
 def wide(tree: Any) -> Any:

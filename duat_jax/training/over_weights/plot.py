@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from duat_jax.display.pictures import add_colour_bar, colour_scale, draw_heat, styled, titled
 from duat_jax.training.over_weights.result import WeightLedger
@@ -22,6 +23,7 @@ def draw(ledger: WeightLedger) -> Figure:
     values.plot(np.arange(len(ledger.values)) - 0.5, ledger.values, "k.-")
     values.set_ylabel("number")
     values.set_xlabel("segment")
+    values.xaxis.set_major_locator(MaxNLocator(integer=True))
     titled(figure, f"The number's change, {ledger.difference:+.4f}, by weights")
     return figure
 

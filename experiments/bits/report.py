@@ -3,19 +3,54 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap_of_groups
-from experiments.bits.scores import SCORES, SIGNED, SIZE_OF_PART
+from duat_jax.evaluation.statistics import RESAMPLES, Estimate, agreement
+from experiments.bits.scores import (
+    ALONE,
+    ERROR,
+    EXACT,
+    FISHER,
+    MEAN_SIZE,
+    OUTPUTS,
+    ROOT_ERROR,
+    ROOT_FISHER,
+    SCORES,
+    SET_BACK,
+    SIGNED,
+    SIZE,
+    START,
+    TRAPEZOID,
+)
 from experiments.pages import Fields, cells, table
 
-RANDOM, LEVEL = "at random", 0.02
+AT_RANDOM, LEVEL, LEAST = "at random", 0.02, 0.05
+"""The name of random choices; the largest lead that is level; the smallest loss by rounding that is judged, in nats."""
 FINER = "8"
+OURS = EXACT + SIZE
+JUDGED: tuple[str, ...] = (
+    START + SIZE,
+    TRAPEZOID + SIZE,
+    EXACT + SIGNED,
+    EXACT + MEAN_SIZE,
+    FISHER,
+    ROOT_FISHER,
+    ERROR,
+    ROOT_ERROR,
+    OUTPUTS,
+    ALONE,
+    SET_BACK,
+    AT_RANDOM,
+)
+"""The scores over which a lead has a verdict."""
 
 Found = dict[str, Any]
+Shares = Float[np.ndarray, "draws texts"]
+"""Of every draw and fresh text, the loss that is taken back, as a share of the mean loss by rounding."""
 
 
-def recovered(results: Found, name: str, bits: int, share: float) -> dict[str, np.ndarray]:
-    """Return of every draw the share of the loss by rounding that a score's choice takes back on fresh text.
+def taken_back(results: Found, name: str, bits: int, share: float) -> dict[str, Shares] | None:
+    """Return the loss that every score's choice takes back; nothing where rounding costs too little to judge.
 
     Args:
         results: what was kept.
@@ -23,28 +58,61 @@ def recovered(results: Found, name: str, bits: int, share: float) -> dict[str, n
         bits: of a weight.
         share: the budget.
     """
-    pieces = results["pieces"]
-    of = pieces[f"{name}, references"]
-    low, high = of[str(bits)], of[FINER]
-    draws = [pieces[f"{name}, {bits} bits, draw {draw}"]["losses"][str(share)] for draw in range(results["draws"])]
-    losses = {score: np.array([draw[score] for draw in draws]) for score in SCORES}
-    losses[RANDOM] = np.array([np.mean(draw["random"]) for draw in draws])
-    return {score: (low - loss) / (low - high) for score, loss in losses.items()}
+    of = results["pieces"][f"{name}, references"]
+    low, high = np.array(of[str(bits)]), np.array(of[FINER])
+    gap = float((low - high).mean())
+    if gap < LEAST:
+        return None
+    pieces = [results["pieces"][f"{name}, {bits} bits, draw {draw}"] for draw in range(results["draws"])]
+    losses = [piece["losses"][str(share)] for piece in pieces]
+    return {score: (low - np.array([draw[score] for draw in losses])) / gap for score in (*SCORES, AT_RANDOM)}
 
 
-def _means(results: Found) -> dict[str, list[np.ndarray]]:
-    """Return of every score, model by model, the means over bits and budgets of every draw."""
-    cases = [(bits, share) for bits in results["bits"] for share in results["shares"]]
-    every = [[recovered(results, name, *case) for case in cases] for name in results["settings"]]
-    return {score: [np.mean([of[score] for of in model], 0) for model in every] for score in (*SCORES, RANDOM)}
+def _means(results: Found, bits: tuple[int, ...]) -> dict[str, list[Shares]]:
+    """Return of every score, model by model, the mean over bits and budgets."""
+    found: dict[str, list[Shares]] = {score: [] for score in (*SCORES, AT_RANDOM)}
+    for name in results["settings"]:
+        cases = [taken_back(results, name, of, share) for of in bits for share in results["shares"]]
+        judged = [case for case in cases if case is not None]
+        for score, of_models in found.items():
+            if judged:
+                of_models.append(np.mean([case[score] for case in judged], 0))
+    return found
 
 
-def _verdict(lead: Estimate) -> str:
+def estimate(models: list[Shares], comparisons: int = 1) -> Estimate:
+    """Return the mean over models, with an interval from resampling models, and draws and texts of each.
+
+    Args:
+        models: of every model.
+        comparisons: the number of intervals that hold together with 95 %.
+    """
+    random, count = np.random.default_rng(0), len(models)
+
+    def resampled(shares: Shares) -> Float[np.ndarray, "resamples"]:
+        draws, texts = (random.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in shares.shape)
+        return np.einsum("rd,dt,rt->r", draws, shares, texts)
+
+    # Draws and texts are resampled anew each time that a model is drawn.
+    numbers = np.array([[resampled(shares) for shares in models] for _ in models])
+    chosen = random.integers(0, count, (count, 1, RESAMPLES))
+    means = np.take_along_axis(numbers, chosen, 1).mean((0, 1))
+    outside = 0.05 / comparisons
+    low, high = np.quantile(means, (outside / 2, 1 - outside / 2))
+    return Estimate(float(np.mean([shares.mean() for shares in models])), float(low), float(high))
+
+
+def verdict(lead: Estimate) -> str:
+    """Return the verdict on a lead.
+
+    Args:
+        lead: of the size of the exact part over another score.
+    """
+    if max(-lead.low, lead.high) <= LEVEL:
+        return "level"
     if lead.low > 0:
         return "ahead" if lead.value >= LEVEL else "ahead by less than stated"
-    if lead.high < 0:
-        return "behind"
-    return "level" if max(-lead.low, lead.high) <= LEVEL else "undecided"
+    return "behind" if lead.high < 0 else "undecided"
 
 
 def fields(results: Found) -> Fields:
@@ -53,50 +121,62 @@ def fields(results: Found) -> Fields:
     Args:
         results: what was kept.
     """
-    means, models = _means(results), list(results["settings"])
+    every = tuple(results["bits"])
+    means, models = _means(results, every), list(results["settings"])
     order = sorted(means, key=lambda score: -np.mean([of.mean() for of in means[score]]))
-    rows, leads = [], list[list[str]]()
-    for score in order:
-        own = [f"{of.mean():.3f}" for of in means[score]]
-        lead = bootstrap_of_groups([a - b for a, b in zip(means[SIZE_OF_PART], means[score], strict=True)])
-        rows.append([score, bootstrap_of_groups(means[score]).written(), *own])
-        leads.append([score, lead.written(3, "+"), _verdict(lead)])
+    rows = [[score, estimate(means[score]).written(), *(f"{of.mean():.3f}" for of in means[score])] for score in order]
+    of_bits = {bits: _means(results, (bits,)) for bits in every}
     text = ["### The loss that is taken back", "", *table(["score", "all", *models], rows), ""]
-    text += [f"### Leads of the {SIZE_OF_PART}", "", *table(["before", "lead", "verdict"], leads), ""]
+    text += [f"### Leads of {OURS}", "", *_leads(means, of_bits, models), ""]
     text += ["### By bits and budget", "", *_cases(results, order), ""]
     text += ["### Losses on fresh text", "", *_references(results), ""]
-    text += ["### Agreement with the signed part", "", *_agreements(results), ""]
+    text += [f"### Agreement with {OURS}", "", *_agreements(results), ""]
     whole = "\n".join(text)
     return {"tables": whole, **cells(whole)}
 
 
+def _leads(means: dict[str, list[Shares]], of_bits: dict[int, dict[str, list[Shares]]], models: list[str]) -> list[str]:
+    def lead(of: dict[str, list[Shares]], score: str) -> list[Shares]:
+        return [a - b for a, b in zip(of[OURS], of[score], strict=True)]
+
+    rows = []
+    for score in JUDGED:
+        found = estimate(lead(means, score), len(JUDGED))
+        alone = [f"{of.mean():+.3f}" for of in lead(means, score)]
+        by_bits = [f"{np.mean([of.mean() for of in lead(each, score)]):+.3f}" for each in of_bits.values()]
+        agreed = len({number[0] for number in by_bits}) == 1
+        rows.append([score, found.written(3, "+"), verdict(found) if agreed else "undecided", *by_bits, *alone])
+    return table(["before", "lead", "verdict", *(f"{bits} bits" for bits in of_bits), *models], rows)
+
+
 def _cases(results: Found, order: list[str]) -> list[str]:
     cases = [(bits, share) for bits in results["bits"] for share in results["shares"]]
-    found = [[recovered(results, name, *case) for name in results["settings"]] for case in cases]
-    rows = [[score, *(f"{np.mean([of[score].mean() for of in case]):.3f}" for case in found)] for score in order]
+    found = [[taken_back(results, name, *case) for name in results["settings"]] for case in cases]
+    rows = [
+        [score, *(f"{np.mean([of[score].mean() for of in case if of is not None]):.3f}" for case in found)]
+        for score in order
+    ]
     return table(["score", *(f"{bits} bits, {share:.0%}" for bits, share in cases)], rows)
 
 
 def _references(results: Found) -> list[str]:
     keys = ("original", FINER, *map(str, sorted(results["bits"], reverse=True)))
     names = {key: f"{key} bits" if key.isdigit() else key for key in keys}
-    rows = [
-        [name, *(f"{results['pieces'][f'{name}, references'][key]:.4f}" for key in keys)]
-        for name in results["settings"]
-    ]
+    losses = {name: results["pieces"][f"{name}, references"] for name in results["settings"]}
+    rows = [[name, *(f"{np.mean(of[key]):.4f}" for key in keys)] for name, of in losses.items()]
     return table(["model", *names.values()], rows)
 
 
 def _agreements(results: Found) -> list[str]:
-    """Return the rank agreement of every score with the signed part, a mean over draws and bits."""
+    """Return the rank agreement of every score with the size of the exact part, a mean over draws and bits."""
 
     def of_model(name: str, score: str) -> float:
-        pairs = [
+        every = [
             results["pieces"][f"{name}, {bits} bits, draw {draw}"]["scores"]
             for bits in results["bits"]
             for draw in range(results["draws"])
         ]
-        return float(np.mean([agreement(np.array(of[SIGNED]), np.array(of[score]))[0] for of in pairs]))
+        return float(np.mean([agreement(np.array(of[OURS]), np.array(of[score]))[0] for of in every]))
 
     rows = [[score, *(f"{of_model(name, score):+.2f}" for name in results["settings"])] for score in SCORES]
     return table(["score", *results["settings"]], rows)

@@ -10,17 +10,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.running_text import mean_loss, stream, windows
+from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
 from experiments import smollm2
-from experiments.bits.report import fields
+from experiments.bits.report import AT_RANDOM, fields
 from experiments.bits.scores import SCORES, scores_of
 from experiments.emergence.run import SEEDS, SIZES, Followed
 from experiments.emergence.run import WORK as STATES
@@ -34,6 +35,8 @@ RESULTS, WORK = Path("experiments/results/bits.json"), Path("experiments/results
 EMBEDDED, ANOTHER, SMOLLM2 = "embedded model", "its shape, trained on 2 million tokens", "SmolLM2-135M"
 BITS, SHARES, DRAWS, RANDOM = (3, 4), (0.1, 0.25, 0.5), 5, 5
 """Bits of a weight, budgets, draws of the texts for the scores, and random choices of each draw."""
+TOGETHER = 8
+"""Texts that are read together."""
 
 
 class Settings(NamedTuple):
@@ -42,7 +45,7 @@ class Settings(NamedTuple):
     Args:
         tokens: of a text.
         texts: that scores are computed on, for each draw.
-        run: of these, that the model is run on with single matrices rounded.
+        run: of these, that the model is run on with single matrices rounded, or set back.
         fresh: others that choices are judged on.
     """
 
@@ -53,9 +56,9 @@ class Settings(NamedTuple):
 
 
 SETTINGS = {
-    EMBEDDED: Settings(128, 16, 16, 64),
-    ANOTHER: Settings(128, 16, 16, 64),
-    SMOLLM2: Settings(128, 12, 4, 24),
+    EMBEDDED: Settings(128, 16, 8, 128),
+    ANOTHER: Settings(128, 16, 8, 128),
+    SMOLLM2: Settings(128, 12, 8, 24),
 }
 
 
@@ -86,20 +89,34 @@ def texts_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return drawn[settings.fresh :].reshape(DRAWS, settings.texts, -1), drawn[: settings.fresh]
 
 
+def losses(model: Transformer, ids: np.ndarray) -> list[float]:
+    """Return the loss of every text.
+
+    Args:
+        model: the model.
+        ids: the texts.
+    """
+    rows = [
+        token_losses(model, jnp.asarray(ids[start : start + TOGETHER])).mean(-1)
+        for start in range(0, len(ids), TOGETHER)
+    ]
+    return [round(float(loss), 6) for loss in np.concatenate([np.asarray(row) for row in rows])]
+
+
 def references(name: str) -> dict[str, Any]:
-    """Return the losses on fresh text of a model, of it in eight bits, and in few.
+    """Return the losses of fresh texts by a model, by it in eight bits, and in few.
 
     Args:
         name: the model.
     """
     model, fresh = model_of(name), texts_of(name)[1]
-    return {"original": mean_loss(model, fresh)} | {
-        str(bits): mean_loss(rounded(model, bits), fresh) for bits in (*BITS, FINER)
+    return {"original": losses(model, fresh)} | {
+        str(bits): losses(rounded(model, bits), fresh) for bits in (*BITS, FINER)
     }
 
 
 def chosen(name: str, bits: int, draw: int) -> dict[str, Any]:
-    """Return the losses on fresh text with the matrices that every score chooses, for every budget.
+    """Return the losses of fresh texts with the matrices that every score chooses, for every budget.
 
     Args:
         name: the model.
@@ -112,15 +129,19 @@ def chosen(name: str, bits: int, draw: int) -> dict[str, Any]:
     orders = [{of: size * random.random() for of, size in sizes.items()} for _ in range(RANDOM)]
 
     @cache
-    def loss(finer: tuple[str, ...]) -> float:
-        return mean_loss(rounded(model, bits, finer), fresh)
+    def loss(finer: tuple[str, ...]) -> list[float]:
+        return losses(rounded(model, bits, finer), fresh)
 
     found: dict[str, Any] = {}
     for share in SHARES:
         sets = {score: tuple(sorted(within_budget(scores[score], sizes, share))) for score in SCORES}
+        drawn = [loss(tuple(sorted(within_budget(order, sizes, share)))) for order in orders]
         found[str(share)] = {score: loss(of) for score, of in sets.items()}
-        found[str(share)]["random"] = [loss(tuple(sorted(within_budget(order, sizes, share)))) for order in orders]
-    return {"losses": found, "scores": {score: [of[each] for each in sizes] for score, of in scores.items()}}
+        found[str(share)][AT_RANDOM] = np.round(np.mean(drawn, 0), 6).tolist()
+    return {
+        "losses": found,
+        "scores": {score: [float(f"{of[each]:.5g}") for each in sizes] for score, of in scores.items()},
+    }
 
 
 def pieces() -> Iterator[tuple[str, Any]]:

@@ -16,26 +16,44 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.weights.rounded import rounded, sizes_of_matrices
 from duat_jax.weights.units import name_of, parameters_of
+from experiments.bits.outputs import squares_of_outputs
 
-SIZE_OF_PART, MEAN_SIZE, SIGNED = "size of the part", "mean size of the parts of texts", "signed part"
-TRAPEZOID, FIRST_ORDER, SIGNED_FIRST = "size by the trapezoid", "size to first order", "signed, to first order"
-FISHER, ERROR, SMALLEST, PUT_IN = "Fisher information", "squared error of weights", "smallest first", "rounded alone"
-EARLIEST, LATEST = "first layers first", "last layers first"
+EXACT, START, END, TRAPEZOID = "exact part", "first order", "gradient of the rounded model", "trapezoid"
+SIGNED, SIZE, MEAN_SIZE = ", with its sign", ", size of the mean", ", mean of the sizes"
+FEW = ", size of the mean, on the texts of runs"
+FISHER, OF_MATRICES, ERROR = (
+    "Fisher information",
+    "Fisher information of whole matrices",
+    "squared error of the weights",
+)
+ROOT_FISHER, ROOT_ERROR = "root of the Fisher information", "root of the squared error of the weights"
+OUTPUTS, RELATIVE = "squared error of the outputs", "relative squared error of the outputs"
+ALONE, SET_BACK = "rounded alone, run", "set back alone, run"
+SMALLEST, EARLIEST, LATEST, WRITING = (
+    "smallest first",
+    "first layers first",
+    "last layers first",
+    "values and outputs first",
+)
+PARTS = EXACT, START, END, TRAPEZOID
 SCORES = (
-    SIZE_OF_PART,
-    MEAN_SIZE,
-    SIGNED,
-    TRAPEZOID,
-    FIRST_ORDER,
-    SIGNED_FIRST,
+    *(part + way for part in PARTS for way in (SIGNED, SIZE, MEAN_SIZE)),
+    EXACT + FEW,
     FISHER,
+    ROOT_FISHER,
+    OF_MATRICES,
     ERROR,
-    PUT_IN,
+    ROOT_ERROR,
+    OUTPUTS,
+    RELATIVE,
+    ALONE,
+    SET_BACK,
     SMALLEST,
     EARLIEST,
     LATEST,
+    WRITING,
 )
-"""All scores; the last three need no text, as controls."""
+"""All scores; the last four need no text, as controls."""
 Scores = dict[str, dict[str, float]]
 
 
@@ -53,22 +71,32 @@ def _of_text(before: Transformer, after: Transformer, ids: Int[Array, "1 tokens"
     change = jax.tree.map(jnp.subtract, after, before)
     start, end = jax.grad(loss)(before), jax.grad(loss)(after)
     return {
-        SIGNED: sums(lambda part: part, secant(loss)(after, before).parts),
-        SIGNED_FIRST: sums(jnp.multiply, start, change),
-        TRAPEZOID: sums(lambda a, b, c: (a + b) / 2 * c, start, end, change),
+        EXACT: sums(lambda part: part, secant(loss)(after, before).parts),
+        START: sums(jnp.multiply, start, change),
+        END: sums(jnp.multiply, end, change),
         FISHER: sums(lambda g, c: (g * c) ** 2, start, change),
     }
 
 
-@partial(jax.jit, static_argnames="name")
 def _with_one(before: Transformer, after: Transformer, name: str) -> Transformer:
     """Return a model with one matrix of another one."""
-
-    def of_leaf(path: Any, a: Array, b: Array) -> Array:
-        return b if name_of(path) == name else a
-
-    found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, before, after)
+    found: Transformer = jax.tree_util.tree_map_with_path(
+        lambda path, a, b: b if name_of(path) == name else a, before, after
+    )
     return found
+
+
+def _without_text(sizes: dict[str, int]) -> Scores:
+    """Return the scores that need no text."""
+    order = {name: int(name.split(".")[1]) + place / len(sizes) for place, name in enumerate(sizes)}
+    last, draw = max(order.values()) + 1, np.random.default_rng(0)
+    writing = {name: name.endswith(("value.kernel", "output.kernel")) for name in sizes}
+    return {
+        SMALLEST: {name: 1 + 1e-6 * draw.random() for name in sizes},
+        EARLIEST: {name: size * (last - order[name]) for name, size in sizes.items()},
+        LATEST: {name: size * order[name] for name, size in sizes.items()},
+        WRITING: {name: size * (writing[name] + draw.random()) for name, size in sizes.items()},
+    }
 
 
 def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"], run: int) -> Scores:
@@ -78,26 +106,34 @@ def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"
         model: the model that is rounded, its layers written out.
         bits: to how many bits.
         ids: the texts that scores are computed on.
-        run: on how many of them the model is run with single matrices rounded.
+        run: on how many of them the model is run with single matrices rounded, or set back.
     """
     after, sizes = rounded(model, bits), sizes_of_matrices(model)
     rows = [on_host(_of_text(model, after, jnp.asarray(text[None]))) for text in ids]
     every = {kind: {name: np.array([float(row[kind][name]) for row in rows]) for name in sizes} for kind in rows[0]}
-    means = {kind: {name: float(of.mean()) for name, of in named.items()} for kind, named in every.items()}
-    plain = mean_loss(model, ids[:run])
-    weights = {name: parameters_of(each) for name, each in (("before", model), ("after", after))}
-    order = {name: place for place, name in enumerate(sizes, 1)}
-    return {
-        SIZE_OF_PART: {name: abs(part) for name, part in means[SIGNED].items()},
-        MEAN_SIZE: {name: float(np.abs(of).mean()) for name, of in every[SIGNED].items()},
-        SIGNED: means[SIGNED],
-        TRAPEZOID: {name: abs(part) for name, part in means[TRAPEZOID].items()},
-        FIRST_ORDER: {name: abs(part) for name, part in means[SIGNED_FIRST].items()},
-        SIGNED_FIRST: means[SIGNED_FIRST],
-        FISHER: means[FISHER],
-        ERROR: {name: float(((weights["after"][name] - weights["before"][name]) ** 2).sum()) for name in sizes},
-        PUT_IN: {name: mean_loss(_with_one(model, after, name), ids[:run]) - plain for name in sizes},
-        SMALLEST: dict.fromkeys(sizes, 1.0),
-        EARLIEST: {name: size / order[name] for name, size in sizes.items()},
-        LATEST: {name: size * float(order[name]) for name, size in sizes.items()},
-    }
+    every[TRAPEZOID] = {name: (every[START][name] + every[END][name]) / 2 for name in sizes}
+    squares = [on_host(squares_of_outputs(model, after, jnp.asarray(text))) for text in ids]
+    outputs: dict[str, Any] = {name: np.sum([row[name] for row in squares], 0, dtype=np.float64) for name in sizes}
+    weights = [parameters_of(each) for each in (model, after)]
+    errors = {name: float(((weights[1][name] - weights[0][name]) ** 2).sum()) for name in sizes}
+    fine = rounded(model, bits, sizes)
+    loss = partial(mean_loss, ids=ids[:run])
+
+    def of(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
+        return {name: float(reduce(parts[:texts])) for name, parts in every[kind].items()}
+
+    found: Scores = {}
+    for part in PARTS:
+        found |= {part + SIGNED: of(part, np.mean), part + SIZE: of(part, lambda parts: abs(np.mean(parts)))}
+        found[part + MEAN_SIZE] = of(part, lambda parts: np.mean(np.abs(parts)))
+    found[EXACT + FEW] = of(EXACT, lambda parts: abs(np.mean(parts)), run)
+    found[FISHER] = of(FISHER, np.mean)
+    found[OF_MATRICES] = of(START, lambda parts: np.mean(parts**2))
+    found |= {ROOT_FISHER: {name: score**0.5 for name, score in found[FISHER].items()}, ERROR: errors}
+    found[ROOT_ERROR] = {name: score**0.5 for name, score in errors.items()}
+    found[OUTPUTS] = {name: float(change) for name, (change, _) in outputs.items()}
+    found[RELATIVE] = {name: float(change / whole) for name, (change, whole) in outputs.items()}
+    plain, low = loss(model), loss(after)
+    found[ALONE] = {name: loss(_with_one(model, after, name)) - plain for name in sizes}
+    found[SET_BACK] = {name: low - loss(_with_one(after, fine, name)) for name in sizes}
+    return found | _without_text(sizes)

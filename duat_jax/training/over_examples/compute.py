@@ -97,12 +97,13 @@ def influence(
     named = numbers if isinstance(numbers, Mapping) else {"": numbers}
     if not named:
         raise DuatError("there are no numbers: give at least one function of the weights")
-    run, first_weights = kept.run, wide(kept.weights)
-    update = kept.update
-    ends = {number: kept.read(number) for number in kept.numbers}
-    ledgers = [begin(number, first_weights) for number in named.values()]
+    run, update = kept.run, kept.update
+    ledgers = [begin(number, wide(kept.weights)) for number in named.values()]
+    losses: list[np.ndarray] = []
     for end in kept.numbers[1:]:
-        weights = wide(ends[end][0].weights)
+        moment, of_segment = kept.read(end)
+        losses.append(of_segment)
+        weights = wide(moment.weights)
         ledgers = [follow(number, so_far, weights) for number, so_far in zip(named.values(), ledgers, strict=True)]
 
     @jax.jit
@@ -134,13 +135,15 @@ def influence(
         return jax.vmap(of_number)(of_segment, means)
 
     multipliers = [jax.jit(lambda x, y, number=number: secant(number)(x, y).multiplier) for number in named.values()]
-    beginning = update.means_of(wide(ends[0][0].state))
+    first_moment, _ = kept.read(0)
+    beginning = update.means_of(wide(first_moment.state))
     means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
     steps: list[_OfStep] = []
     for first, last in reversed(list(kept.segments())):
-        start, end = (wide(ends[number][0].weights) for number in (first, last))
-        of_segment = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(of(end, start) for of in multipliers))
-        for step in reversed(kept.again(first, last)):
+        of_steps = kept.again(first, last)
+        ends = wide(of_steps[-1].following.weights), wide(of_steps[0].before.weights)
+        of_segment = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(of(*ends) for of in multipliers))
+        for step in reversed(of_steps):
             parts, means = back(step, run.batch(step.number), of_segment, means)
             steps.append(on_host(parts))
             if not all(np.isfinite(part).all() for part in steps[-1]):
@@ -155,7 +158,7 @@ def influence(
         name: Influence(
             ledger=ledger,
             kept=tuple(kept.numbers),
-            losses=np.concatenate([losses for _, losses in ends.values()]),
+            losses=np.concatenate(losses),
             beginning=float(_dot([mean[i] for mean in means], beginning)),
             **{field: array[:, i] for field, array in stacked.items()},
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot
+from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot, Work
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.inputs.tasks.registry import TASKS
@@ -86,9 +86,7 @@ def circuit(
         ),
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing prompts.")] = 0,
-    work: Annotated[
-        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
-    ] = None,
+    work: Work = None,
     csv: Annotated[
         Path | None,
         typer.Option(

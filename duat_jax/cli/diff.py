@@ -7,7 +7,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import check_options, read_output
-from duat_jax.cli.options import Csv, Dtype, Json, Kept, Plot, Save
+from duat_jax.cli.options import Against, Contrast, Csv, Dtype, Json, Kept, Plot, Position, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_no_failure, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -54,11 +54,9 @@ def diff(
             help="Token or class whose logit is compared; the mean loss of a language model's text if absent."
         ),
     ] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
-    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
-    position: Annotated[
-        int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
-    ] = None,
+    contrast: Contrast = None,
+    against: Against = None,
+    position: Position = None,
     largest: Annotated[
         int, typer.Option(min=0, help="Number of parameters, those with the largest parts, that are run again.")
     ] = 10,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save, Survey
+from duat_jax.cli.options import Contrast, Csv, Dtype, Html, Json, Kept, Model, Plot, PositionOrMask, Save, Survey
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -193,7 +193,7 @@ def explain(
         str | None,
         typer.Option(help="Token to explain, or class by name or number; the most probable if absent."),
     ] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
+    contrast: Contrast = None,
     log_probability: Annotated[
         bool,
         typer.Option(
@@ -224,12 +224,7 @@ def explain(
             help="For a --versus of another length, pairs of token indices in the text and in it, such as 0:0,1:2."
         ),
     ] = None,
-    position: Annotated[
-        int | None,
-        typer.Option(
-            help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
-        ),
-    ] = None,
+    position: PositionOrMask = None,
     dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")] = 10,
     plot: Plot = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Plot
+from duat_jax.cli.options import Dtype, Json, Kept, Plot, Work
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -58,9 +58,7 @@ def faithfulness(
         typer.Option(help="A method; later ones are compared with the first. All if absent, secant first."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing texts and for the random ranking.")] = 0,
-    work: Annotated[
-        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
-    ] = None,
+    work: Work = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:

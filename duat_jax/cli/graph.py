@@ -8,7 +8,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options, examples_of, read_output, say_sizes
-from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Plot, Save, Survey
+from duat_jax.cli.options import Contrast, Csv, Dtype, Html, Json, Kept, Model, Plot, PositionOrMask, Save, Survey
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -20,13 +20,8 @@ def graph(
     target: Annotated[
         str | None, typer.Option(help="Token to follow, or class by name or number; the most probable if absent.")
     ] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
-    position: Annotated[
-        int | None,
-        typer.Option(
-            help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
-        ),
-    ] = None,
+    contrast: Contrast = None,
+    position: PositionOrMask = None,
     neurons: Annotated[
         int, typer.Option(min=0, help="Number of the largest neurons of which is split what they read and write.")
     ] = 24,

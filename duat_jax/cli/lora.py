@@ -10,7 +10,7 @@ import typer
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import read_output
-from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
+from duat_jax.cli.options import Against, Contrast, Csv, Dtype, Json, Kept, Model, Plot, Position, Save
 from duat_jax.cli.output import (
     EXIT_STATUS,
     check_outputs,
@@ -142,11 +142,9 @@ def diff(
         str | None,
         typer.Option(help="Token to explain, or class; the adapted model's most probable if absent."),
     ] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None,
-    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None,
-    position: Annotated[
-        int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
-    ] = None,
+    contrast: Contrast = None,
+    against: Against = None,
+    position: Position = None,
     plot: Plot = None,
     save: Save = None,
     csv: Csv = None,

@@ -39,3 +39,17 @@ Survey = Annotated[
 Html = Annotated[
     Path | None, typer.Option(help="Write an interactive page to this file, which opens without a network: .html.")
 ]
+Contrast = Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")]
+Against = Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")]
+Position = Annotated[
+    int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
+]
+PositionOrMask = Annotated[
+    int | None,
+    typer.Option(
+        help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
+    ),
+]
+Work = Annotated[
+    Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
+]

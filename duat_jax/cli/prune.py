@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Json, Model, Plot
+from duat_jax.cli.options import Json, Model, Plot, Work
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -69,9 +69,7 @@ def prune(
         Path | None, typer.Option(help="Save the pruned model in this new directory; requires a single pruner.")
     ] = None,
     dtype: Annotated[Stored, typer.Option(help="Storage dtype of the saved tensors.")] = Stored.float16,
-    work: Annotated[
-        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
-    ] = None,
+    work: Work = None,
     plot: Plot = None,
     json_file: Json = None,
 ) -> None:

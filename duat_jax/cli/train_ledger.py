@@ -22,7 +22,7 @@ def train_ledger(
     model: Model = None,
     steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")] = 8,
-    length: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 64,
+    tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 64,
     rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the text.")] = 0,
     work: Annotated[
@@ -61,13 +61,13 @@ def train_ledger(
         texts, config = read_texts(files), duat.load_config(model)
         if config.head.kind != "next token":
             raise BadText(f"a {config.family} model doesn't predict the next token: give a language model")
-        if length > config.positions:
-            raise BadText(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
+        if tokens > config.positions:
+            raise BadText(f"--tokens {tokens}: the model's context is {config.positions} tokens; give shorter pieces")
         tokenizer = duat.load_tokenizer(model)
         ids = encode(tokenizer, text, "the text")
         if not 2 <= len(ids) <= config.positions:
             raise BadText(f"the text has {len(ids)} tokens: give one of 2 to {config.positions}")
-        pieces, settings = windows(stream(tokenizer, texts), None, length), Settings(steps, batch, rate, seed)
+        pieces, settings = windows(stream(tokenizer, texts), None, tokens), Settings(steps, batch, rate, seed)
         run = next_token_run(pieces, settings)
         with loading_bar() as progress:
             base = duat.load(model, progress=progress)

@@ -22,7 +22,7 @@ from duat_jax.training.next_token import Settings, next_token_run, parts_of_piec
 from duat_jax.training.taught import extremes
 
 TEXT = "w5 w17 w3 w44"
-SMALL = "--steps", 5, "--batch", 2, "--length", 4, "--model", GOLDEN / "gpt2"
+SMALL = "--steps", 5, "--batch", 2, "--tokens", 4, "--model", GOLDEN / "gpt2"
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     [
         (("--text", "absent.txt"), "absent.txt can't be read"),
         (("--rate", "0"), "--rate 0.0: give a positive number"),
-        (("--length", "900"), "the model's context is"),
+        (("--tokens", "900"), "the model's context is"),
         (("--batch", "100"), "a step needs 100 texts, and there are 10"),
         (("--model", str(GOLDEN / "bert")), "doesn't predict the next token"),
         (("--work", "corpus.txt"), "corpus.txt isn't a directory"),

@@ -10,7 +10,21 @@ import typer
 from duat_jax.cli.commands import add
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import read_output
-from duat_jax.cli.options import Against, Contrast, Csv, Dtype, Json, Kept, Model, Plot, Position, Save
+from duat_jax.cli.options import (
+    Against,
+    Batch,
+    Contrast,
+    Csv,
+    Dtype,
+    Json,
+    Kept,
+    Model,
+    Plot,
+    Position,
+    Rate,
+    Save,
+    Steps,
+)
 from duat_jax.cli.output import (
     EXIT_STATUS,
     check_outputs,
@@ -50,10 +64,10 @@ def train(
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of every update.")] = 8,
     alpha: Annotated[float, typer.Option(help="Each update is multiplied by alpha / rank.")] = 16.0,
-    steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")] = 8,
+    steps: Steps = 100,
+    batch: Batch = 8,
     length: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 128,
-    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
+    rate: Rate = 1e-3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights and of the order of the text.")] = 0,
     work: Annotated[
         Path | None,

@@ -53,3 +53,6 @@ PositionOrMask = Annotated[
 Work = Annotated[
     Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
 ]
+Steps = Annotated[int, typer.Option(min=1, help="Number of steps.")]
+Batch = Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")]
+Rate = Annotated[float, typer.Option(help="The highest learning rate.")]

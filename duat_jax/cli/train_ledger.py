@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Csv, Json, Model, Plot, Save
+from duat_jax.cli.options import Batch, Csv, Json, Model, Plot, Rate, Save, Steps
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_no_failure, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -20,10 +20,10 @@ def train_ledger(
     text: Annotated[str, typer.Argument(help="The text whose mean loss is explained; it isn't trained on.")],
     files: Annotated[list[Path], typer.Option("--text", help="Text file to train on. Repeat for several files.")],
     model: Model = None,
-    steps: Annotated[int, typer.Option(min=1, help="Number of steps.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")] = 8,
+    steps: Steps = 100,
+    batch: Batch = 8,
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 64,
-    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
+    rate: Rate = 1e-3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the text.")] = 0,
     work: Annotated[
         Path | None,

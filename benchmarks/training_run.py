@@ -1,0 +1,117 @@
+"""Claim: a ledger over weights costs at most 1.7 × a step of training, and tracing back to examples 2.2 × one.
+
+Run `python -m benchmarks.training_run` on two quiet cores (ten minutes); it fills in docs/training-runs.md.
+
+The embedded model, ten texts of 64 tokens in a step of AdamW, the loss of ten others as the number.  A segment's ledger
+is `duat.training.follow`, from weights on the host to parts on the host.  Tracing back is `duat.training.influence`,
+which runs every step again; its time for a step is the difference between runs of two lengths, so that compilation
+isn't in it.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.models.transformer import Transformer
+from duat_jax.training import Kept, Run, begin, follow, influence, train
+from experiments.environment import environment
+from experiments.pages import Fields, table, write_pages
+
+RESULTS = Path(__file__).parent / "results" / "training_run.json"
+BATCH, TOKENS, REPEATS = 10, 64, 9
+SHORT, LONG, EVERY = 16, 48, 8
+"""Steps of the two runs, and of a segment."""
+STEPS = 1000
+"""The steps of a run whose time is estimated."""
+
+
+def make_run(steps: int) -> Run:
+    """Return a training of the embedded model on random tokens.
+
+    Args:
+        steps: its length.
+    """
+    ids = np.random.default_rng(0).integers(0, 4000, (steps, BATCH, TOKENS))
+
+    def terms(model: Transformer, rows: jax.Array) -> jax.Array:
+        return token_losses(model, rows) / rows[:, 1:].size
+
+    return Run(terms, optax.adamw(1e-3), jnp.asarray(ids), steps)
+
+
+def number(model: Transformer) -> jax.Array:
+    """Return the loss of as many texts as a step has.
+
+    Args:
+        model: the model.
+    """
+    return token_losses(model, jnp.asarray(np.random.default_rng(1).integers(0, 4000, (BATCH, TOKENS)))).mean()
+
+
+def seconds(do: Callable[[], Any]) -> float:
+    """Return how long something takes.
+
+    Args:
+        do: does it, and returns arrays.
+    """
+    began = time.perf_counter()
+    jax.block_until_ready(do())
+    return time.perf_counter() - began
+
+
+def measured() -> dict[str, Any]:
+    """Return the times of a step, of a segment's ledger, and of a step that is traced back."""
+    model, run = duat.load(), make_run(LONG)
+    moment, batch = duat.training.run.Moment(model, run.optimiser.init(model)), run.batch(0)
+    moment = run.step(0, moment, batch).after
+    ledger = follow(number, begin(number, model), moment.weights)
+    times: dict[str, list[float]] = {"step": [], "ledger": []}
+    for _ in range(REPEATS):
+        times["step"].append(seconds(lambda: run.step(1, moment, batch).after.weights))
+        times["ledger"].append(seconds(lambda: list(follow(number, ledger, model).parts.values())))
+    kept: list[Kept] = [train(make_run(steps), model, tempfile.mkdtemp(), every=EVERY) for steps in (SHORT, LONG)]
+    traced = [[seconds(lambda each=each: influence(each, number).examples) for each in kept] for _ in range(3)]
+    slopes = [(long - short) / (LONG - SHORT) for short, long in traced[1:]]
+    return {name: [median(of), *quantiles(of, n=4)[::2]] for name, of in times.items()} | {"traced back": slopes}
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    step = results["step"][0]
+    traced = median(results["traced back"])
+    rows = [
+        ["a step of training", f"{step:.3f}", "1"],
+        ["the ledger of a segment, over weights", f"{results['ledger'][0]:.3f}", f"{results['ledger'][0] / step:.2f}"],
+        ["a step traced back, with the ledger of its segment", f"{traced:.3f}", f"{traced / step:.2f}"],
+    ]
+    whole = f"{STEPS * (step + traced) / 60:.0f}"
+    return {"table": "\n".join(table(["", "seconds", "steps of training"], rows)), "minutes": whole}
+
+
+def main() -> None:
+    """Measure, print, store the result, and write the page."""
+    keep_compiled()
+    results = {"environment": environment(), **measured()}
+    RESULTS.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    print(fields(results))
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ from duat_jax.errors import BadText
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-EMBEDDED = "embedded"
+EMBEDDED, FINER = "embedded", 8
 
 
 def diff(
@@ -76,10 +76,9 @@ def diff(
         check_options((text, target, contrast, against), plot, json_file, save, csv)
         if (text is None) == (not files):
             raise BadText("give a TEXT, or files with --text")
-        if budget is not None and (bits is None or not files or target is not None):
-            raise BadText("--budget chooses matrices by a loss, and judges them on fresh text: give --bits and --text")
-        if budget is not None and not 0 < budget < 1:
-            raise BadText(f"--budget {budget}: give a share above 0 and below 1")
+        if budget is not None:
+            about = {"--target": target, "--contrast": contrast, "--against": against, "--position": position}
+            _check_budget(budget, bits, files, [name for name, given in about.items() if given is not None])
         start_jax(float64=dtype is Dtype.float64)
         import numpy as np
 
@@ -100,6 +99,8 @@ def diff(
         config, other = map(duat.load_config, paths)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
+        if budget is not None and config.head.kind != "next token":
+            raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
         if not (is_pruned(config, other) or is_pruned(other, config)):
             require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
         tokenizers = [duat.load_tokenizer(path) for path in paths]
@@ -149,3 +150,22 @@ def diff(
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         deliver(content, *notes, *tables, figure=found.plot, result=found, **files_written)
+
+
+def _check_budget(budget: float, bits: int | None, files: list[Path] | None, about: list[str]) -> None:
+    """Raise unless a budget of bits can be spent.
+
+    Args:
+        budget: the share of weights.
+        bits: of a weight.
+        files: files of text.
+        about: options that are given and ask for another number than the loss.
+    """
+    if bits is None or not files:
+        raise BadText("--budget chooses matrices by a loss, and judges them on fresh text: give --bits and --text")
+    if about:
+        raise BadText(f"--budget chooses matrices by the loss of text: leave {', '.join(about)} out")
+    if bits >= FINER:
+        raise BadText(f"--budget gives {FINER} bits to some matrices: give fewer than these by --bits")
+    if not 0 < budget < 1:
+        raise BadText(f"--budget {budget}: give a share above 0 and below 1")

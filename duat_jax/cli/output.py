@@ -88,7 +88,7 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
         if isinstance(error, OSError) and error.errno in FULL:
             status = NOT_WRITTEN
             message = f"{error.filename or 'standard output'} couldn't be written: {error.strerror}"
-        if resumable and status != MISTAKE:
+        if resumable and status != MISTAKE and not isinstance(error, NotFinite):
             message += f"; {kept}"
         typer.echo("duat: " + " ".join(message.split()), err=True)
         raise typer.Exit(status) from None

@@ -37,7 +37,7 @@ def train_ledger(
 ) -> None:
     """Train a model on text, and show exactly which weights and which pieces of text moved the loss of another text."""
     with ExitStack() as stack, one_line_errors(work, resumable=True):
-        check_outputs(plot, json_file, save=save, table=csv)
+        check_outputs(plot, json_file, directory=work, save=save, table=csv)
         if not 0 < rate < math.inf:
             raise BadText(f"--rate {rate}: give a positive number")
         if work is not None and work.exists() and not work.is_dir():
@@ -82,7 +82,7 @@ def train_ledger(
         parts, reads = parts_of_pieces(found, len(pieces), settings)
         shown = [piece_of(int(i), pieces[i], parts[i], int(reads[i]), tokenizer) for i in extremes(parts.sum(1), top)]
         name = "embedded" if model is None else str(model)
-        content = to_json(as_training_record(found, name, config.family, text, settings, shown))
+        content = to_json(as_training_record(found, name, config.family, text, settings, parts, shown))
         table = render_pieces(shown, found.parts["examples"], found.difference)
         explained = f"Explained:  mean loss of the text's tokens after the first one, in nats; {len(pieces)} pieces"
         written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}

@@ -227,6 +227,18 @@ def _on_the_way(arrays: Sequence[Array], eps: Sequence[float] | None) -> list[fl
     return [max(pair) for pair in zip(map(_eps, arrays), eps or [0.0] * len(arrays), strict=True)]
 
 
+def worst_of(several: Iterable[Completeness]) -> Completeness:
+    """Return the worst of several scalar sums: one that fails before one that is inconclusive, and by its error.
+
+    Args:
+        several: sums on the host.
+    """
+    order = HOLDS, INCONCLUSIVE, FAILS
+    return max(
+        several, key=lambda each: (order.index(each.verdict), abs(float(each.error)) / (float(each.tolerance) or 1))
+    )
+
+
 def completeness_of(
     value: Float[Array, ""],
     parts: Sequence[Array],

@@ -51,6 +51,7 @@ class Kept:
         program = jax.make_jaxpr(run.program)(*self._beginning, run.batch(0))
         text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
         said = {"steps": run.steps, "every": every, "weights": fingerprint(self.weights)}
+        said["batches"] = fingerprint([run.batch(number) for number in self.numbers[:-1]])
         self._said = json.dumps(said | {"program": fingerprint(program.consts, text)})
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -106,8 +107,8 @@ class Kept:
         names = names_of(self._beginning)
         if said != self._said or arrays.keys() != {*names, "losses"}:
             raise DuatError(
-                f"{file} is of another run, of which the steps, every, the first weights, the terms or the optimiser"
-                " are others: give another folder"
+                f"{file} is of another run, of which the steps, every, the first weights, the terms, the optimiser or"
+                " the batches are others: give another folder"
             )
         leaves, structure = jax.tree.flatten(self._beginning)
         kept = [_like(leaf, arrays[name]) for leaf, name in zip(leaves, names, strict=True)]

@@ -3,6 +3,8 @@
 from typing import Any
 
 import msgspec
+import numpy as np
+from jaxtyping import Float
 
 from duat_jax.json_record import Record, as_record
 from duat_jax.training.next_token import Settings
@@ -40,9 +42,11 @@ class TrainLedgerRecord(Record, tag="train ledger"):
         text: the text whose mean loss is explained.
         steps: the number of steps.
         batch: the number of pieces in a step.
+        tokens: the number of tokens in a piece.
         rate: the highest learning rate.
         seed: the seed of the order of the pieces.
         pieces: the pieces with the largest parts, from the lowest part to the highest.
+        parts: the part of every piece, by its number.
         influence: the change of the loss as a sum over examples, and over weights.
     """
 
@@ -51,14 +55,22 @@ class TrainLedgerRecord(Record, tag="train ledger"):
     text: str
     steps: int
     batch: int
+    tokens: int
     rate: float
     seed: int
     pieces: list[PieceRecord]
+    parts: list[float]
     influence: InfluenceRecord
 
 
 def as_training_record(
-    found: Influence, model: str, family: str, text: str, settings: Settings, pieces: list[Piece]
+    found: Influence,
+    model: str,
+    family: str,
+    text: str,
+    settings: Settings,
+    parts: Float[np.ndarray, "pieces predicted"],
+    pieces: list[Piece],
 ) -> dict[str, Any]:
     """Return the record as plain data.
 
@@ -68,6 +80,17 @@ def as_training_record(
         family: its checkpoint family.
         text: the text whose loss it is.
         settings: the settings of the training.
+        parts: of every piece, the parts of all tokens but the first.
         pieces: the pieces that are shown.
     """
-    return as_record(TrainLedgerRecord, settings, model=model, family=family, text=text, pieces=pieces, influence=found)
+    return as_record(
+        TrainLedgerRecord,
+        settings,
+        model=model,
+        family=family,
+        text=text,
+        tokens=parts.shape[1] + 1,
+        pieces=pieces,
+        parts=parts.sum(1),
+        influence=found,
+    )

@@ -54,11 +54,13 @@ def piece_of(
     """
     part = float(parts.sum())
     place = 1 + int(np.argmax(parts * np.sign(part)))
-    before, token, after = (
-        token_label(tokenizer.decode(some.tolist(), skip_special_tokens=False))
-        for some in (ids[max(0, place - NEAR) : place], ids[place : place + 1], ids[place + 1 : place + 1 + NEAR])
-    )
-    return Piece(index, part, reads, place, float(parts[place - 1]), f"{before}»{token}«{after}")
+    first = max(0, place - NEAR)
+    # A decoder may leave out the space before the first token.
+    ends = place, place + 1, place + 1 + NEAR
+    up_to = [tokenizer.decode(ids[first:end].tolist(), skip_special_tokens=False) for end in ends]
+    before, token, after = up_to[0], up_to[1][len(up_to[0]) :], up_to[2][len(up_to[1]) :]
+    shown = f"{token_label(before)}»{token_label(token)}«{token_label(after)}"
+    return Piece(index, part, reads, place, float(parts[place - 1]), shown)
 
 
 def extremes(parts: Float[np.ndarray, "pieces"], count: int) -> Int[np.ndarray, "some"]:

@@ -10,10 +10,13 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import computed_in
 from duat_jax.weights.units import LAYERS, name_of, parameters_of
 
 FEWEST, MOST, FINER = 2, 16, 8
 """The numbers of bits that there are, and that of matrices that are kept finer."""
+BIAS = "bias"
+"""The end of the name of a bias; those of several experts are one array of two axes."""
 
 
 def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transformer:
@@ -61,7 +64,11 @@ def sizes_of_matrices(model: Transformer) -> dict[str, int]:
         model: the model.
     """
     parameters = parameters_of(written_out(model))
-    return {name: leaf.size for name, leaf in parameters.items() if name.startswith(LAYERS) and leaf.ndim > 1}
+    return {
+        name: leaf.size
+        for name, leaf in parameters.items()
+        if name.startswith(LAYERS) and leaf.ndim > 1 and not name.endswith(BIAS)
+    }
 
 
 def within_budget(scores: Mapping[str, float], sizes: Mapping[str, int], share: float) -> list[str]:
@@ -90,7 +97,7 @@ def within_budget(scores: Mapping[str, float], sizes: Mapping[str, int], share: 
 
 
 def _rounded(kernel: Float[Array, "... inputs outputs"], bits: int) -> Float[Array, "... inputs outputs"]:
-    levels = 2 ** (bits - 1) - 1
-    largest = jnp.abs(kernel).max(-2, keepdims=True)
+    levels, exact = 2 ** (bits - 1) - 1, kernel.astype(computed_in(kernel.dtype))
+    largest = jnp.abs(exact).max(-2, keepdims=True)
     step = jnp.where(largest == 0, 1, largest) / levels
-    return (jnp.round(kernel / step) * step).astype(kernel.dtype)
+    return (jnp.round(exact / step) * step).astype(kernel.dtype)

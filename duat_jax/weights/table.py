@@ -6,6 +6,7 @@ from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
 from duat_jax.evaluation.statistics import students_mean
+from duat_jax.forms.completeness import worst_of
 from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff
 
 CANCELLING = 5
@@ -63,7 +64,7 @@ def _layers(diff: ModelDiff) -> RenderableType:
 
 def _completeness(diff: ModelDiff) -> list[RenderableType]:
     """Return the line of completeness, of several texts that of the worst one, and how much parts cancel."""
-    worst = max(diff.completeness, key=lambda each: abs(float(each.error)) / (float(each.tolerance) or 1))
+    worst = worst_of(diff.completeness)
     lines: list[RenderableType] = [completeness_line(worst, "difference")]
     if len(diff.completeness) > 1:
         held = sum(each.verdict == "holds" for each in diff.completeness)

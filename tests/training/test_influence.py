@@ -55,7 +55,8 @@ def influence_of(optimiser, folder, *, every=3, **settings):
 def assert_sums(found):
     assert found.completeness.verdict == "holds"
     relative(sum(found.parts.values()), found.difference, 1e-12)
-    relative(sum(part.sum() for part in found.ledger.sums.values()), found.difference, 1e-9)
+    over_weights = sum(part.sum() for part in found.ledger.sums.values()) + found.ledger.discontinuities.sum()
+    relative(over_weights, found.difference, 1e-9)
 
 
 @pytest.mark.parametrize("every", [1, 3, STEPS])
@@ -281,3 +282,25 @@ def test_a_run_that_does_not_repeat_is_refused(tmp_path):
     kept = train(Run(terms, optax.adam(RATE), other_batches, STEPS), first_weights(), tmp_path)
     with pytest.raises(DuatError, match=r"weights.in, .* after 7 steps aren't what they were, bit by bit"):
         influence(kept, number)
+
+
+def test_a_choice_has_a_part_over_weights_and_over_examples(tmp_path):
+    """Where a number chooses by the weights, as a router does, no slope accounts for another choice."""
+
+    def number(weights):
+        return jnp.take(weights["values"] ** 2, jnp.argmax(weights["scores"]))
+
+    def losses(weights, batch):
+        return (weights["scores"] - batch[:, None]) ** 2 + (weights["values"] - 1.0) ** 2
+
+    weights = {"scores": jnp.array([1.0, 0.9]), "values": jnp.array([0.2, 3.0])}
+    fast_and_slow = optax.stateless(
+        lambda updates, _: jax.tree.map(lambda update: update * jnp.array([1, 0.1]), updates)
+    )
+    optimiser = optax.chain(fast_and_slow, optax.sgd(0.2))
+    run = Run(lambda w, batch: losses(w, batch).mean(1), optimiser, lambda step: jnp.zeros(2) - step, 4)
+    found = influence(train(run, weights, tmp_path, every=2), number)
+    assert found.ledger.discontinuities[0] > 1 and not found.ledger.discontinuities[1]
+    assert np.flatnonzero(found.discontinuities).tolist() == [1]
+    assert_sums(found)
+    assert "discontinuities" in str(found.ledger) and "discontinuities" in str(found)

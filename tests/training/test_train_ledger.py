@@ -19,7 +19,7 @@ from duat_jax.errors import BadText
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.training import influence, train
 from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
-from duat_jax.training.taught import extremes
+from duat_jax.training.taught import extremes, piece_of
 
 TEXT = "w5 w17 w3 w44"
 SMALL = "--steps", 5, "--batch", 2, "--tokens", 4, "--model", GOLDEN / "gpt2"
@@ -93,6 +93,11 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     (tmp_path / "states" / states[-1]).unlink()  # as if it had been interrupted
     again = run(*asked, "--json", "-")
     assert json.loads(again.stdout) == json.loads(files[2].read_text())
+    near(sum(record.parts), record.influence.parts["examples"], within=1e-6)
+    other = tmp_path / "other.txt"
+    other.write_text(corpus.read_text()[::-1].replace("w", " w"))
+    refused = run("train-ledger", TEXT, "--text", other, *SMALL, "--work", tmp_path / "states")
+    assert refused.exit_code == 2 and "is of another run" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,31 @@ def test_mistakes_are_named(corpus, arguments, message, monkeypatch):
     monkeypatch.chdir(corpus.parent)
     ran = run("train-ledger", TEXT, "--text", corpus, *SMALL, *arguments)
     assert ran.exit_code == 2 and message in ran.stderr
+
+
+def test_routers_choices_are_among_the_parts(tmp_path):
+    words = np.random.default_rng(0).integers(3, 61, 60)
+    (tmp_path / "a.txt").write_text(" ".join(f"w{word}" for word in words))
+    asked = "--steps", 9, "--batch", 2, "--tokens", 4, "--rate", "1e-2", "--model", GOLDEN / "mixtral"
+    text = "w5 w17 w3 w44 w9 w30 w21 w12 w50 w8"
+    ran = run("train-ledger", text, "--text", tmp_path / "a.txt", *asked, "--json", "-")
+    assert ran.exit_code == 0, ran.output
+    record = records.read(ran.stdout)
+    assert abs(record.influence.parts["discontinuities"]) > 1e-3
+    near(sum(record.influence.parts.values()), record.influence.difference, within=1e-4)
+
+
+def test_spaces_between_tokens_stay():
+    model, tokenizer = duat.load(tokenizer=True)
+    ids = np.array(tokenizer.encode("for key in self.data: print(key)").ids)
+    parts = np.zeros(len(ids) - 1)
+    parts[3] = -1.0
+    shown = piece_of(0, ids, parts, 1, tokenizer).text
+    assert shown.replace("»", "").replace("«", "").replace("·", " ") in "for key in self.data: print(key)"
+    llama = duat.load_tokenizer(GOLDEN / "llama")
+    ids = np.array(llama.encode("w5 w17 w3 w44").ids)
+    shown = piece_of(0, ids, np.eye(len(ids) - 1)[1], 1, llama).text
+    assert shown.replace("»", "").replace("«", "").replace("·", " ").split() == llama.decode(ids.tolist()).split()
 
 
 def test_a_text_of_one_token_is_refused(corpus):

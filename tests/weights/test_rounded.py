@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import GOLDEN
 from helpers import near
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from duat_jax.models.layer_parts import scanned
 from duat_jax.weights.rounded import rounded, sizes_of_matrices, within_budget
 from duat_jax.weights.units import parameters_of
 
-TEXT = "for i in range(10"
+TEXT, FILE = "for i in range(10", ("--text", "a.txt")
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8, 16])
@@ -54,6 +56,9 @@ def test_the_command_rounds_the_first_model():
         (["embedded", TEXT, "--bits", "1"], "Invalid value for '--bits': Input should be greater than or equal to 2"),
         (["embedded"], "give a second model, or --bits"),
         (["embedded", TEXT, "--bits", "4", "--budget", "0.5"], "give --bits and --text"),
+        (["embedded", "--bits", "4", *FILE, "--budget", "0.5", "--position", "1"], "leave --position out"),
+        (["embedded", "--bits", "8", *FILE, "--budget", "0.5"], "--budget gives 8 bits to some matrices"),
+        ([str(GOLDEN / "gpt2-classes"), "--bits", "3", *FILE, "--budget", "0.5"], "--budget judges by the loss"),
         (["embedded", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", "--text", "a.txt", "--budget", "1.5"], "give a share above 0 and below 1"),
     ],
@@ -74,6 +79,18 @@ def test_some_matrices_are_kept_finer():
         near(kernel, (fine if name in names else coarse)[name], 0)
     with pytest.raises(duat.DuatError, match=r"layers.9.mlp: no matrix"):
         rounded(model, 3, ["layers.9.mlp"])
+
+
+def test_biases_of_experts_stay_and_narrow_weights_are_rounded_wide():
+    model = duat.load(GOLDEN / "gpt_oss")
+    assert not [name for name in sizes_of_matrices(model) if "bias" in name]
+    before, after = (parameters_of(each) for each in (model, rounded(model, 3)))
+    near(after["layers.0.mlp.input_bias"], before["layers.0.mlp.input_bias"], 0)
+    narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), duat.load())
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), narrow)
+    found, expected = (parameters_of(rounded(each, 5)) for each in (narrow, wide))
+    for name, kernel in expected.items():
+        near(found[name], kernel.astype(jnp.bfloat16), 0)
 
 
 SIZES = st.dictionaries(st.text("abc", min_size=1), st.tuples(st.floats(0, 10), st.integers(1, 9)), min_size=1)

@@ -159,12 +159,20 @@ def influence(
             ledger=ledger,
             kept=tuple(kept.numbers),
             losses=np.concatenate(losses),
+            discontinuities=_at_ends(ledger.discontinuities, kept.numbers),
             beginning=float(_dot([mean[i] for mean in means], beginning)),
             **{field: array[:, i] for field, array in stacked.items()},
         )
         for i, (name, ledger) in enumerate(zip(named, ledgers, strict=True))
     }
     return found if isinstance(numbers, Mapping) else found[""]
+
+
+def _at_ends(of_segments: Float[np.ndarray, "segments"], numbers: list[int]) -> Float[np.ndarray, "steps"]:
+    """Return numbers of segments at their last steps."""
+    found = np.zeros(numbers[-1])
+    found[np.array(numbers[1:]) - 1] = of_segments
+    return found
 
 
 def _minus(a: Weights, b: Weights) -> Weights:

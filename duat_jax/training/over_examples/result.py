@@ -23,6 +23,7 @@ KINDS = {
     "rounding_of_gradients": "rounding of gradients",
     "optimiser": "what the optimiser adds, and its rounding",
     "outside": "changes outside of the optimiser",
+    "discontinuities": "discontinuities of the number",
     "beginning": "running means at the beginning",
 }
 """The kinds of parts, and what a table calls them."""
@@ -43,6 +44,8 @@ class Influence(Plotted):
         optimiser: that of what each update is beside the linear map: what the optimiser adds, such as noise, and
             rounding.
         outside: that of what changed the weights after each update.
+        discontinuities: what has no slope in the number, such as a router's choice; that of a segment stands at its
+            last step.
         beginning: that of the running means that the optimiser began with.
     """
 
@@ -55,6 +58,7 @@ class Influence(Plotted):
     rounding_of_gradients: Float[np.ndarray, "steps"]
     optimiser: Float[np.ndarray, "steps"]
     outside: Float[np.ndarray, "steps"]
+    discontinuities: Float[np.ndarray, "steps"]
     beginning: float
 
     @property

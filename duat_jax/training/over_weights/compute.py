@@ -51,7 +51,7 @@ def begin(number: "Number", weights: Weights) -> WeightLedger:
     value = np.asarray(value)
     _require_finite(value, "at the beginning")
     nothing = {name: np.zeros_like(array) for name, array in named.items()}
-    return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named})
+    return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named}, np.zeros(0))
 
 
 def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLedger:
@@ -78,11 +78,13 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
     value = np.asarray(split.values[0])
     _require_finite(value, f"after segment {len(ledger.values) - 1}")
     parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
+    jumps = sum(float(part) for part in split.discontinuities.values())
     return WeightLedger(
         named,
         np.append(ledger.values, value),
         {name: ledger.parts[name] + part for name, part in parts.items()},
         {name: np.append(ledger.sums[name], part.sum(dtype=np.float64)) for name, part in parts.items()},
+        np.append(ledger.discontinuities, jumps),
         (*ledger.completeness, split.completeness.on_host()),
     )
 

@@ -23,11 +23,14 @@ class WeightLedger(Plotted):
 
         f(θ_T) − f(θ_0) = Σ_segments Σ_w D_w (θ_end,w − θ_start,w)
 
+    Where a number has no slope, such as at a router's choice, a segment has a part of that beside those of its weights.
+
     Args:
         weights: the last weights, by the name of the array.
         values: the number before each segment, and after all.
         parts: the part of every weight, summed over segments, by the name of the array.
         sums: of every array of weights, the sum of its parts in each segment.
+        discontinuities: in each segment, the sum of the parts that have no slope, such as a router's choice.
         completeness: of each segment, the difference and the sum of its parts.
     """
 
@@ -35,6 +38,7 @@ class WeightLedger(Plotted):
     values: Float[np.ndarray, "ends"]
     parts: Mapping[str, np.ndarray | np.floating]
     sums: dict[str, Float[np.ndarray, "segments"]]
+    discontinuities: Float[np.ndarray, "segments"]
     completeness: tuple[Completeness, ...] = ()
 
     @property
@@ -54,7 +58,7 @@ class WeightLedger(Plotted):
         return found
 
     def arrays(self) -> Iterator[NamedArray]:
-        """Yield the parts with named axes; the sum of `sums` is the difference.
+        """Yield the parts with named axes; the sum of `sums` and `discontinuities` is the difference.
 
         `parts` are the same parts weight by weight.
         """
@@ -63,6 +67,7 @@ class WeightLedger(Plotted):
         for name, parts in self.parts.items():
             axes = {f"axis_{k}": {f"axis_{k}": range(size)} for k, size in enumerate(np.shape(parts))}
             yield NamedArray("parts", np.asarray(parts), axes, {"weights": name})
+        yield whole("discontinuities", self.discontinuities, numbered("segment", len(self.discontinuities)))
         yield whole("values", self.values, numbered("end", len(self.values)))
 
     def as_dict(self, **fields: Any) -> dict[str, Any]:

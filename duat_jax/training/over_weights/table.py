@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, completeness_line, number
+from duat_jax.forms.completeness import worst_of
 from duat_jax.training.over_weights.result import WeightLedger
 
 SEGMENTS = 6
@@ -35,9 +36,12 @@ def render(ledger: WeightLedger) -> RenderableType:
     for name, sums in ledger.groups.items():
         parts = [float(sums[first:last].sum()) for first, last in spans]
         table.add_row(name, *map(number, parts), number(sum(parts)))
+    if ledger.discontinuities.any():
+        jumps = [float(ledger.discontinuities[first:last].sum()) for first, last in spans]
+        table.add_row("discontinuities", *map(number, jumps), number(sum(jumps)))
     ends = [float(ledger.values[last] - ledger.values[first]) for first, last in spans]
     table.add_row(Text("together", style="bold"), *map(number, ends), number(ledger.difference))
     held = sum(each.verdict == "holds" for each in ledger.completeness)
-    worst = max(ledger.completeness, key=lambda each: abs(float(each.error)) / (float(each.tolerance) or 1))
+    worst = worst_of(ledger.completeness)
     said = Text(f"in {held} of {count} segments the parts sum to the difference; the worst one:")
     return Group(*lines, "", table, "", said, completeness_line(worst, "difference"))

@@ -60,11 +60,13 @@ class SlicedBlock(nnx.Module):
 
 
 def _require_sliceable(model: Transformer) -> None:
-    """Raise an error if the model isn't of the kind whose norms commute with rotations once their means are folded."""
+    """Raise an error if the model isn't of the kinds whose norms commute with rotations once their means are folded."""
     config = model.config
     plain = all(
-        block.arrangement == "pre-norm"
-        and (block.attention, block.mlp, block.norm) == ("standard", "plain", "layer")
+        (block.arrangement, block.attention) == ("pre-norm", "standard")
+        and block.mlp in ("plain", "gated")
+        and block.norm in ("layer", "rms")
+        and block.norm_weight_offset == 0
         and block.norm_1
         and block.norm_2
         and not block.output_norms
@@ -72,7 +74,12 @@ def _require_sliceable(model: Transformer) -> None:
         for block in config.blocks
     )
     if not plain or not config.final_norm or config.embedding_norm or config.segments or config.head.bias:
-        raise DuatError("only a model of GPT-2's kind is sliced here: pre-norm, with LayerNorm and plain MLPs")
+        raise DuatError("only models of GPT-2's and Llama's kinds are sliced here: pre-norm, with one MLP in a layer")
+
+
+def _is_centred(model: Transformer) -> bool:
+    """Return whether the norms subtract means, as a LayerNorm does."""
+    return model.config.blocks[0].norm == "layer"
 
 
 def _blocks(model: Transformer) -> list[Any]:
@@ -90,7 +97,7 @@ def _second_moments(model: Transformer, ids: Int[Array, "windows tokens"]) -> li
     """Return `Σ X Xᵀ` of what every norm returns before its weight and offset, over all tokens."""
 
     def products(x: Array) -> Array:
-        x = x - x.mean(-1, keepdims=True)
+        x = x - x.mean(-1, keepdims=True) if _is_centred(model) else x
         x = (x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + norms[0].epsilon)).reshape(-1, x.shape[-1])
         return x.T @ x
 
@@ -139,12 +146,12 @@ def random_rotation(model: Transformer, seed: int) -> Rotations:
 def sliced(model: Transformer, rotations: Rotations, features: int) -> Transformer:
     """Return a model whose stream keeps the first directions of each rotation; with all it is the same function.
 
-    Weights and offsets of the norms go into the maps after them, the subtraction of means into those before them; the
-    norms then divide by the root mean square alone, which no rotation changes. Where all rotations are one, layers
-    need no change of basis and stay plain blocks.
+    Weights and offsets of the norms go into the maps after them, the subtraction of means, which an RMSNorm doesn't
+    have, into those before them; the norms then divide by the root mean square alone, which no rotation changes. Where
+    all rotations are one, layers need no change of basis and stay plain blocks.
 
     Args:
-        model: a language model of GPT-2's kind.
+        model: a language model of GPT-2's or Llama's kind.
         rotations: the orthogonal matrices.
         features: how many directions are kept.
 
@@ -154,7 +161,7 @@ def sliced(model: Transformer, rotations: Rotations, features: int) -> Transform
     _require_sliceable(model)
     whole = model.config.features
     kept = [np.asarray(q, np.float64)[:, :features] for q in rotations]
-    centring = np.eye(whole) - 1 / whole
+    centring = np.eye(whole) - _is_centred(model) / whole
     blocks = tuple(
         replace(
             block,
@@ -165,33 +172,38 @@ def sliced(model: Transformer, rotations: Rotations, features: int) -> Transform
         )
         for block in model.config.blocks
     )
-    head = replace(model.config.head, tied=False, bias=True)
+    head = replace(model.config.head, tied=False, bias=_is_centred(model))
     smaller = Transformer(replace(model.config, blocks=blocks, head=head), dtype=jnp.float32, rngs=None)
     for norm in _norms(smaller):
         # The root mean square is that of fewer directions: as in the paper, their sum is divided by all.
         _write(norm.scale, np.full(features, np.sqrt(whole / features)))
 
     def reads(new: Linear, old: Linear, norm: Any, basis: np.ndarray) -> None:
-        kernel, scale, offset = (_double(part) for part in (old.kernel, norm.scale, norm.bias))
+        kernel, scale = _double(old.kernel), _double(norm.scale)
         _write(new.kernel, basis.T @ (scale[:, None] * kernel))
-        _write(new.bias, _double(old.bias) + offset @ kernel)
+        if old.bias is not None:
+            _write(new.bias, _double(old.bias) + (_double(norm.bias) @ kernel if _is_centred(model) else 0))
 
     def writes(new: Linear, old: Linear, basis: np.ndarray) -> None:
         _write(new.kernel, _double(old.kernel) @ centring @ basis)
-        _write(new.bias, _double(old.bias) @ centring @ basis)
+        if old.bias is not None:
+            _write(new.bias, _double(old.bias) @ centring @ basis)
 
     for i, (new, old) in enumerate(zip(_blocks(smaller), _blocks(model), strict=True)):
         before, between, after = kept[2 * i : 2 * i + 3]
         for name in ("query", "key", "value"):
             reads(getattr(new.attention, name), getattr(old.attention, name), old.norm_1, before)
         writes(new.attention.output, old.attention.output, between)
-        reads(new.mlp.input, old.mlp.input, old.norm_2, between)
+        for name in ("input", "factor") if hasattr(old.mlp, "factor") else ("input",):
+            reads(getattr(new.mlp, name), getattr(old.mlp, name), old.norm_2, between)
         writes(new.mlp.output, old.mlp.output, after)
     for table in ("token", "position"):
-        _write(getattr(smaller.embedding, table), _double(getattr(model.embedding, table)) @ centring @ kept[0])
+        if (old_rows := getattr(model.embedding, table, None)) is not None:
+            _write(getattr(smaller.embedding, table), _double(old_rows) @ centring @ kept[0])
     rows, last = _double(model.unembedding), _norms(model)[-1]
     _write(smaller.head.unembedding, rows * _double(last.scale) @ kept[-1])
-    _write(smaller.head.bias, rows @ _double(last.bias))
+    if _is_centred(model):
+        _write(smaller.head.bias, rows @ _double(last.bias))
     if any(basis is not kept[0] and not np.array_equal(basis, kept[0]) for basis in kept):
         turns = [jnp.asarray(a.T @ b, jnp.float32) for a, b in pairwise(kept)]
         smaller.stack = Stack(SlicedBlock(block, *turns[2 * i : 2 * i + 2]) for i, block in enumerate(_blocks(smaller)))

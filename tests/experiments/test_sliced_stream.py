@@ -13,9 +13,9 @@ from experiments.pruning import slicing
 IDS = np.array(jax.random.randint(jax.random.key(3), (4, 9), 0, 30), np.int32)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return duat.load(GOLDEN / "gpt2", dtype="float64")
+@pytest.fixture(scope="module", params=["gpt2", "llama", "mistral"])
+def model(request):
+    return duat.load(GOLDEN / request.param, dtype="float64")
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -27,8 +27,9 @@ def test_all_directions_are_the_model(model, shared):
     assert kinds == ({Block} if shared else {slicing.SlicedBlock})
 
 
-def test_a_direction_that_the_stream_never_has_costs_nothing(model):
-    """A mean of features is never there after norms: the model is the same without its direction."""
+def test_a_direction_that_the_stream_never_has_costs_nothing():
+    """A mean of features is never there after LayerNorms: the model is the same without its direction."""
+    model = duat.load(GOLDEN / "gpt2", dtype="float64")
     features = model.config.features
     rotations = slicing.principal_rotations(model, IDS)
     for q in rotations:
@@ -48,8 +49,9 @@ def test_norms_divide_by_the_sum_of_what_is_left(model):
 
 
 def test_other_models_are_refused():
-    with pytest.raises(duat.DuatError, match="GPT-2"):
-        slicing.principal_rotations(duat.load(GOLDEN / "llama"), IDS)
+    for name in ("bert", "mixtral", "gemma", "gpt_neox"):
+        with pytest.raises(duat.DuatError, match="GPT-2's and Llama's kinds"):
+            slicing.principal_rotations(duat.load(GOLDEN / name), IDS)
 
 
 def test_the_largest_number_within_a_limit():

@@ -27,7 +27,8 @@ from duat_jax.pruning.pruner import keep_largest, removal_counts, scores, silenc
 from duat_jax.pruning.resizing import resized
 from experiments.environment import environment
 from experiments.pages import Fields, cells, interval, table, write_pages
-from experiments.pruning.draws import DRAWS, Draws, embedded
+from experiments.pruning.draws import Draws, embedded, smollm2_135m
+from experiments.pruning.run import SMOLLM2
 from experiments.pruning.slicing import largest_within, principal_rotations, random_rotation, sliced
 
 RESULTS, WORK = Path("experiments/results/pruning_baselines.json"), Path("experiments/results/work")
@@ -87,7 +88,8 @@ def removed_share(model: Transformer, kept: float) -> float:
 
 def _of_neurons(mlp: Any) -> list[Any]:
     """Return the parameters that an MLP has of each neuron."""
-    every = [mlp.input.kernel, mlp.input.bias, mlp.output.kernel]
+    inner = [mlp.input, *([mlp.factor] if hasattr(mlp, "factor") else [])]
+    every = [parameter for linear in inner for parameter in (linear.kernel, linear.bias)] + [mlp.output.kernel]
     return [parameter[...] for parameter in every if parameter is not None]
 
 
@@ -180,7 +182,7 @@ def seconds(draws: Draws, kept: float) -> dict[str, float]:
     return {name: float(np.median(of[1:])) for name, of in times.items()}
 
 
-def _tables(results: dict[str, Any]) -> list[str]:
+def _tables(results: dict[str, Any], of: str = "") -> list[str]:
     whole, draws = results["whole"], results["draws"]
 
     def added(method: str, kept: float) -> np.ndarray:
@@ -191,7 +193,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
 
     shares = [f"{kept:.0%}" for kept in KEPT]
     return [
-        "### Loss at equal budgets",
+        f"### Loss at equal budgets{of}",
         "",
         *table(
             ["method", *(f"{share} kept" for share in shares), *(f"difference, {share} kept" for share in shares)],
@@ -208,7 +210,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
             ],
         ),
         "",
-        "### Sizes at equal budgets",
+        f"### Sizes at equal budgets{of}",
         "",
         *table(
             [
@@ -218,7 +220,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
             [[method, *size(method, "layers"), *size(method, "all"), *size(method, "products")] for method in METHODS],
         ),
         "",
-        "### Seconds at equal budgets",
+        f"### Seconds at equal budgets{of}",
         "",
         *table(
             ["method", *(f"{share} kept" for share in shares)],
@@ -236,26 +238,43 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    text = "\n".join(_tables(results))
+    further = [line for name, of in results.get("further", {}).items() for line in ("", *_tables(of, f", {name}"))]
+    text = "\n".join(_tables(results) + further)
     return {"tables": text, "loss": f"{results['whole']['loss']:.4f}", **cells(text)}
+
+
+def measured(draws: Draws, name: str, kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what is measured on a model; what is kept of the same texts isn't measured again.
+
+    Args:
+        draws: the model and its texts.
+        name: of the file of finished measurements.
+        kept: the kept results.
+    """
+    asked = {"methods": METHODS, "kept": KEPT, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
+    if kept.get("asked") == json.loads(json.dumps(asked)) and len(kept["draws"]) == len(draws.draws):
+        return kept
+    journal = Journal(WORK / name, asked)
+    whole = {**parameters(draws.model), "products": products(draws.model)}
+    return {
+        "environment": environment(),
+        "asked": asked,
+        "whole": {"loss": journal.once("whole", partial(mean_loss, draws.model, draws.held_out)), **whole},
+        "draws": [journal.once(f"draw {draw}", partial(of_draw, draws, draw)) for draw in track(draws.draws, "Draws")],
+        "seconds": {str(share): journal.once(f"seconds, {share}", partial(seconds, draws, share)) for share in KEPT},
+    }
 
 
 def main() -> None:
     """Measure the models that aren't kept, store the results, and write the page."""
     keep_compiled()
-    draws = embedded()
     WORK.mkdir(parents=True, exist_ok=True)
-    asked = {"methods": METHODS, "kept": KEPT, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
-    journal = Journal(WORK / "pruning_baselines.jsonl", asked)
-    whole = {**parameters(draws.model), "products": products(draws.model)}
-    results = {
-        "environment": environment(),
-        "asked": asked,
-        "whole": {"loss": journal.once("whole", partial(mean_loss, draws.model, draws.held_out)), **whole},
-        "draws": [journal.once(f"draw {draw}", partial(of_draw, draws, draw)) for draw in track(DRAWS, "Draws")],
-        "seconds": {str(kept): journal.once(f"seconds, {kept}", partial(seconds, draws, kept)) for kept in KEPT},
-    }
-    RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    further = results.pop("further", {})
+    results = measured(embedded(), "pruning_baselines.jsonl", results)
+    further[SMOLLM2] = measured(smollm2_135m(), f"pruning_baselines_{SMOLLM2}.jsonl", further.get(SMOLLM2, {}))
+    content = json.dumps(results | {"further": further}, ensure_ascii=False, allow_nan=False)
+    RESULTS.write_text(content + "\n", encoding="utf-8")
     write_pages()
 
 

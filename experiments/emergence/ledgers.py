@@ -24,8 +24,8 @@ from experiments.emergence.report import OWN
 from experiments.emergence.texts import SINGLE, Texts, continued, control, stands_before
 from experiments.emergence.training import FOLLOWED, HELD_OUT, REPETITION, TRAINED_ON, Network
 
-ROUNDING = 1e-5
-"""The rounding of a difference of two losses, in nats: they cancel, which no part shows."""
+ROUNDING = 1e-4
+"""The rounding along a training, in nats: losses whose difference is followed cancel, which no part shows."""
 SHOWN = 8
 """The number of texts with the largest parts that are kept on either side."""
 Found = dict[str, Any]

@@ -10,6 +10,7 @@ import duat_jax as duat
 from duat_jax.evaluation.statistics import Estimate, agreement, students_mean
 from experiments.emergence.moving import BIASES, NOTHING, OTHER_TEXT, PATTERNS, SCALES, WEIGHTS
 from experiments.emergence.parts import part_of
+from experiments.emergence.texts import SINGLE
 from experiments.emergence.training import COPY, FOLLOWED, HELD_OUT, REPETITION, TRAINED_ON
 from experiments.pages import Fields, cells, table
 
@@ -22,6 +23,8 @@ WITHOUT, DRAWN, UNCHANGED = "without tokens after one that stands before", "with
 LEAST, EARLY, LATE, LAST = 0.2, 0.1, 0.9, 0.75
 """The smallest fall of repetition that is judged; the shares of it between which it forms; the beginning of the last
 quarter of the steps."""
+READ = 256
+"""The distance in steps between those that read some of trained-on text, with the sizes of the study."""
 CONFIRMED, REFUTED, UNDECIDED, NONE = "confirmed", "refuted", "undecided", "no verdict"
 
 Found = dict[str, Any]
@@ -122,21 +125,25 @@ class Seed:
         """Return the shares of attention, MLPs, embeddings and norms in a number's fall while repetition forms."""
         early, late = self.crossings(REPETITION)
         ends = self.numbers[:: 2 if rule == "double" else 1]
-        within = (ends[1:] > early) & (ends[:-1] < late)
+        # A segment at the edge counts for as much of it as lies within.
+        within = np.clip(np.minimum(ends[1:], late) - np.maximum(ends[:-1], early), 0, None) / np.diff(ends)
         found: dict[str, float] = {}
         for name, parts in of_parts(self.segments[number], rule).items():
             kind = next((kind for kind in ("attention", "mlp", "embedding") if kind in name), "norms")
-            found[kind] = found.get(kind, 0.0) - float(parts[within].sum())
-        total = sum(found.values())
-        return {kind: part / total for kind, part in found.items()}
+            found[kind] = found.get(kind, 0.0) - float(parts @ within)
+        start, end = np.interp([early, late], self.numbers, self.values(number))
+        return {kind: part / float(start - end) for kind, part in found.items()} | {
+            "all": sum(found.values()) / float(start - end)
+        }
 
     def helping(self, number: str, way: str = "exact") -> np.ndarray:
         """Return the shares of weights that help, of every step that is measured alone."""
         return np.array([step[number][way]["weights"] for step in self.single])
 
-    def mean_helping(self, number: str, way: str = "exact") -> float:
-        """Return the mean share of weights that help in a step."""
-        return float(self.helping(number, way).mean())
+    def mean_helping(self, number: str, way: str = "exact", *, apart: bool = False) -> float:
+        """Return the mean share of weights that help in a step, or in those not right after some of trained-on text."""
+        steps = np.array([step["step"] for step in self.single])
+        return float(self.helping(number, way)[(steps - SINGLE) % READ != 0 if apart else slice(None)].mean())
 
     def lead_of_attention(self, rule: str) -> float:
         """Return attention's share in the fall of repetition minus that in the fall of held-out text."""
@@ -262,23 +269,28 @@ def _verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[str]:
     harm = "none does"
     if part is not None:
         deviation = float(np.std([seed.values(TRAINED_ON)[-1] for seed in seeds], ddof=1))
-        gained = seeds[0].values(TRAINED_ON)[-1] - again[UNCHANGED + part][TRAINED_ON]
-        does = "does harm" if gained > 2 * deviation else "does no harm"
-        harm = f"{part}, unchanged: loss lower by {gained:.4f}, two standard deviations {2 * deviation:.4f}: {does}"
+        gained, of_held_out = (
+            float(seeds[0].values(name)[-1] - again[UNCHANGED + part][name]) for name in (TRAINED_ON, HELD_OUT)
+        )
+        does = "does harm" if gained > 2 * deviation else "isn't shown to do harm"
+        harm = f"{part}, unchanged: loss lower by {gained:+.4f}, two standard deviations {2 * deviation:.4f}: {does};"
+        harm += f" that of held-out text by {of_held_out:+.4f}"
+    widths = ", ".join(f"{np.exp(seed.width):.2f}" for seed in seeds)
+    said = [f"{RULES[rule]}: {share.written(2)}, lead {lead.written(2, '+')}" for rule, (share, lead) in shares.items()]
     rows = [
         [
             "abrupt",
             (UNDECIDED if late > 0.1 else abrupt) if formed else NONE,
-            f"{_exponential(width)} times the steps; {late:.2f} of the fall in the last quarter",
+            f"{_exponential(width)} times the steps ({widths}); {late:.2f} of the fall in the last quarter",
         ],
-        ["by attention", attention if formed else NONE, f"share {shares['parts'][0].written(2)}"],
+        ["by attention", attention if formed else NONE, "; ".join(said)],
         [
             "by what stands before (one seed)",
             taught if formed else NONE,
             f"{remains[WITHOUT]:.2f} of the fall remains, without drawn tokens {remains[DRAWN]:.2f}",
         ],
         ["barely half help", barely, _with_seeds(seeds, Seed.mean_helping, TRAINED_ON)],
-        ["parts that hurt", CONFIRMED if part is not None else REFUTED, harm],
+        ["parts that hurt", CONFIRMED if part is not None else "not confirmed", harm],
         ["dynamic", _side(dynamic, 0.5), _with_seeds(seeds, Seed.undone, WEIGHTS, -1)],
         ["static first (the opposite view)", static, by_static],
     ]
@@ -315,7 +327,7 @@ def _places(seeds: list[Seed]) -> list[int]:
 
 
 def _shares(seeds: list[Seed]) -> list[str]:
-    kinds = {"attention": "attention", "mlp": "MLPs", "embedding": "embeddings", "norms": "norms"}
+    kinds = {"attention": "attention", "mlp": "MLPs", "embedding": "embeddings", "norms": "norms", "all": "all"}
     rows = [
         [f"{number}, {words}", *(_of_seeds(seeds, Seed.share, number, rule, kind).written(2) for kind in kinds)]
         for number in FOLLOWED
@@ -331,6 +343,8 @@ def _helping(seeds: list[Seed]) -> list[str]:
         every = np.concatenate([seed.helping(name) for seed in seeds])
         lower = np.mean([[step[name]["change"] < 0 for step in seed.single] for seed in seeds])
         rows.append([name, *ways, f"{every.min():.3f} to {every.max():.3f}", f"{lower:.2f}"])
+    apart = _of_seeds(seeds, lambda seed: seed.mean_helping(TRAINED_ON, apart=True)).written(4)
+    rows.append([f"{TRAINED_ON}, without the steps right after some of it", apart, "", "", ""])
     for name in FOLLOWED:
         whole = _of_seeds(seeds, lambda seed, name: float(np.mean(seed.segments[name]["helping"]["weights"])), name)
         rows.append([f"{name}, whole segments", whole.written(4), "", "", ""])

@@ -203,6 +203,27 @@ def _with_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) ->
     return f"{_of_seeds(seeds, of, *arguments).written()} ({each})"
 
 
+def picture(results: Found) -> Found:
+    """Return the numbers of the picture: of two numbers the parts by place and segment, and their course by seed.
+
+    Args:
+        results: what was kept.
+    """
+    seeds = [Seed(results, seed) for seed in results["seeds"]]
+    found: Found = {"steps": seeds[0].numbers.tolist()}
+    for number in (HELD_OUT, REPETITION):
+        rows: dict[str, Any] = {}
+        for seed in seeds:
+            for name, parts in of_parts(seed.segments[number]).items():
+                row = name if name.endswith(("attention", "mlp", "token", "position")) else "norms"
+                rows[row] = rows.get(row, 0) + parts / len(seeds)
+        found[number] = {
+            "parts": {name: np.round(row, 5).tolist() for name, row in rows.items()},
+            "values": [seed.values(number).tolist() for seed in seeds],
+        }
+    return found
+
+
 def fields(results: Found) -> Fields:
     """Return the fields of the documentation pages.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
 from experiments.lora.why_report import curves
 from experiments.pages import fields_of, kept
@@ -209,6 +210,11 @@ def long_context() -> Numbers:
             DISTANCES[:-1],
         ),
     }
+
+
+def emergence() -> Numbers:
+    """Return the parts of the network in two numbers' changes along a training, and the numbers' courses."""
+    return picture(kept("emergence"))
 
 
 def papers() -> Numbers:

@@ -43,20 +43,33 @@ def of_parts(segments: Found, rule: str = "parts") -> dict[str, Float[np.ndarray
     return found
 
 
+def raising(segments: list[Found], rules: Iterable[str]) -> dict[str, float]:
+    """Return the parts of the network that raise the loss of trained-on text in all seeds, by all of some rules.
+
+    Args:
+        segments: of every seed.
+        rules: names in `RULES`.
+
+    Returns:
+        By name, the mean over seeds and rules as a share of the loss's fall.
+    """
+    raised: dict[str, list[float]] = {}
+    for of_seed in segments:
+        of = of_seed[TRAINED_ON]
+        fall = of["values"][0] - of["values"][-1]
+        for rule in rules:
+            for name, parts in of_parts(of, rule).items():
+                raised.setdefault(name, []).append(float(parts.sum()) / fall)
+    return {name: float(np.mean(shares)) for name, shares in raised.items() if min(shares) > 0.01}
+
+
 def hurting(segments: list[Found]) -> str | None:
     """Return the part of the network that raises the loss of trained-on text most, if it does so in all seeds.
 
     Args:
         segments: of every seed.
     """
-    raised: dict[str, list[float]] = {}
-    for of_seed in segments:
-        of = of_seed[TRAINED_ON]
-        fall = of["values"][0] - of["values"][-1]
-        for rule in RULES:
-            for name, parts in of_parts(of, rule).items():
-                raised.setdefault(name, []).append(float(parts.sum()) / fall)
-    hurt = {name: np.mean(shares) for name, shares in raised.items() if min(shares) > 0.01}
+    hurt = raising(segments, RULES)
     return max(hurt, key=lambda name: hurt[name], default=None)
 
 
@@ -287,7 +300,9 @@ def _verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[str]:
     if all(state is not None for state in states):
         static = _side(_of_seeds(seeds, Seed.undone_at_pairs), 0.1, below=True)
         by_static = _with_seeds(seeds, Seed.undone_at_pairs)
-    harm = "none does"
+    every = [seed.segments for seed in seeds]
+    by_rule = [f"by {words} {', '.join(raising(every, [rule])) or 'none'}" for rule, words in RULES.items()]
+    harm = f"by all three none; {'; '.join(by_rule)}"
     if part is not None:
         deviation = float(np.std([seed.values(TRAINED_ON)[-1] for seed in seeds], ddof=1))
         gained, of_held_out = (

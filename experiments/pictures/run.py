@@ -42,6 +42,7 @@ PICTURES = {
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
     "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
+    "emergence": Picture(numbers.emergence, draw.draw_emergence),
     "families": Picture(measured, draw.draw_families),
 }
 """The picture of every page of results, by the name of the page."""

@@ -353,7 +353,7 @@ def draw_emergence(numbers: Numbers) -> Figure:
         add_colour_bar(drawn, heat, "part of the change, in nats")
         for values in of["values"]:
             curve.plot(np.arange(len(steps)) - 0.5, values, color=OURS, linewidth=1)
-        places = range(0, len(steps), max(1, len(steps) // 8))
+        places = range(0, len(steps), max(1, len(steps) // 4))
         curve.set_xticks([place - 0.5 for place in places], [f"{steps[place]:,.0f}" for place in places])
         curve.set_xlabel("step")
         curve.set_ylabel("nats")

@@ -15,7 +15,7 @@ from duat_jax.errors import BadText
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-EMBEDDED, FINER = "embedded", 8
+EMBEDDED = "embedded"
 
 
 def diff(
@@ -78,7 +78,10 @@ def diff(
             raise BadText("give a TEXT, or files with --text")
         if budget is not None:
             about = {"--target": target, "--contrast": contrast, "--against": against, "--position": position}
-            _check_budget(budget, bits, files, [name for name, given in about.items() if given is not None])
+            if bits is None or not files:
+                raise BadText("--budget is spent by the loss of text, and judged on fresh text: give --bits and --text")
+            if given := [name for name, option in about.items() if option is not None]:
+                raise BadText(f"--budget is spent by the loss of text: leave {', '.join(given)} out")
         start_jax(float64=dtype is Dtype.float64)
         import numpy as np
 
@@ -88,12 +91,14 @@ def diff(
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
         from duat_jax.weights.budget import render as render_budget
-        from duat_jax.weights.budget import spend
+        from duat_jax.weights.budget import require_budget, spend
         from duat_jax.weights.filled import is_pruned
         from duat_jax.weights.rounded import rounded
         from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike
 
+        if bits is not None and budget is not None:
+            require_budget(bits, budget)
         paths = [None if name == EMBEDDED else Path(name) for name in (first, second)]
         other_name = second if bits is None else f"{first} in {bits} bits"
         config, other = map(duat.load_config, paths)
@@ -150,22 +155,3 @@ def diff(
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         deliver(content, *notes, *tables, figure=found.plot, result=found, **files_written)
-
-
-def _check_budget(budget: float, bits: int | None, files: list[Path] | None, about: list[str]) -> None:
-    """Raise unless a budget of bits can be spent.
-
-    Args:
-        budget: the share of weights.
-        bits: of a weight.
-        files: files of text.
-        about: options that are given and ask for another number than the loss.
-    """
-    if bits is None or not files:
-        raise BadText("--budget chooses matrices by a loss, and judges them on fresh text: give --bits and --text")
-    if about:
-        raise BadText(f"--budget chooses matrices by the loss of text: leave {', '.join(about)} out")
-    if bits >= FINER:
-        raise BadText(f"--budget gives {FINER} bits to some matrices: give fewer than these by --bits")
-    if not 0 < budget < 1:
-        raise BadText(f"--budget {budget}: give a share above 0 and below 1")

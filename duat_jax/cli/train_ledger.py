@@ -54,9 +54,9 @@ def train_ledger(
         from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
         from duat_jax.training.over_examples.table import render_kinds
         from duat_jax.training.over_weights.table import render as render_weights
+        from duat_jax.training.pieces import extremes, piece_of
+        from duat_jax.training.pieces import render as render_pieces
         from duat_jax.training.record import as_training_record
-        from duat_jax.training.taught import extremes, piece_of
-        from duat_jax.training.taught import render as render_pieces
 
         texts, config = read_texts(files), duat.load_config(model)
         if config.head.kind != "next token":

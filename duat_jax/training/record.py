@@ -10,7 +10,7 @@ from duat_jax.json_record import Record, as_record
 from duat_jax.training.next_token import Settings
 from duat_jax.training.over_examples.record import InfluenceRecord
 from duat_jax.training.over_examples.result import Influence
-from duat_jax.training.taught import Piece
+from duat_jax.training.pieces import Piece
 
 
 class PieceRecord(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable
+from duat_jax.errors import DuatError
 from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
@@ -41,6 +42,22 @@ class Budget(NamedTuple):
     all: float
 
 
+def require_budget(bits: int, share: float) -> None:
+    """Raise unless a budget leaves a choice.
+
+    Args:
+        bits: of the matrices that don't get eight.
+        share: the largest share of the matrices' weights that may have eight bits.
+
+    Raises:
+        DuatError: if these are eight bits or more, or the share isn't above 0 and below 1.
+    """
+    if bits >= FINER:
+        raise DuatError(f"a budget gives {FINER} bits to some matrices: round the others to fewer than these")
+    if not 0 < share < 1:
+        raise DuatError(f"a budget of {share}: give a share above 0 and below 1")
+
+
 def spend(
     model: Transformer,
     parts: Mapping[str, float],
@@ -63,8 +80,9 @@ def spend(
         progress: called after each measured loss with the number of these and of all.
 
     Raises:
-        DuatError: if the share isn't above 0 and below 1.
+        DuatError: as `require_budget`.
     """
+    require_budget(bits, share)
     sizes = sizes_of_matrices(model)
     finer = within_budget({name: abs(parts[name]) for name in sizes}, sizes, share)
     draw = np.random.default_rng(seed)
@@ -92,9 +110,9 @@ def render(budget: Budget) -> RenderableType:
     table.add_column("loss", justify="right")
     rows = {
         "not rounded": budget.original,
-        f"all in {max(budget.bits, FINER)} bits": budget.all,
+        f"all in {FINER} bits": budget.all,
         f"all in {budget.bits} bits": budget.none,
-        f"{len(budget.finer)} with the largest parts in {max(budget.bits, FINER)} bits": budget.chosen,
+        f"{len(budget.finer)} with the largest parts in {FINER} bits": budget.chosen,
         f"as many weights, drawn at random, mean of {len(budget.random)}": float(np.mean(budget.random)),
     }
     for name, loss in rows.items():

@@ -45,6 +45,7 @@ def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transfo
     """
     if not FEWEST <= bits <= MOST:
         raise DuatError(f"bits is {bits}: give a number of bits from {FEWEST} to {MOST}")
+    model = written_out(model)
     names, finer = sizes_of_matrices(model), set(finer)
     if absent := sorted(finer - names.keys()):
         raise DuatError(f"{', '.join(absent)}: no matrix of a layer has this name")
@@ -53,7 +54,7 @@ def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transfo
         name = name_of(path)
         return _rounded(leaf, max(bits, FINER) if name in finer else bits) if name in names else leaf
 
-    found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, written_out(model))
+    found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, model)
     return found
 
 
@@ -77,17 +78,12 @@ def within_budget(scores: Mapping[str, float], sizes: Mapping[str, int], share: 
     Args:
         scores: of every matrix.
         sizes: the number of weights of every matrix.
-        share: the budget, as a share of all weights.
-
-    Raises:
-        DuatError: if the share isn't above 0 and below 1.
+        share: the budget, as a share of all weights, above 0 and below 1.
 
     Example:
         >>> within_budget({"a": 3.0, "b": 8.0, "c": 1.0}, {"a": 1, "b": 4, "c": 1}, 0.4)
         ['a', 'c']
     """
-    if not 0 < share < 1:
-        raise DuatError(f"the share of weights is {share}: give a number above 0 and below 1")
     left, chosen = share * sum(sizes.values()), []
     for name in sorted(sizes, key=lambda name: (-scores[name] / sizes[name], name)):
         if sizes[name] <= left:

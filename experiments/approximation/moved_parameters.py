@@ -11,10 +11,9 @@ from jaxtyping import Array, Float
 
 from duat_jax.forms.closed_form import unroll
 from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
-from duat_jax.transform.interpret import Seen
 from duat_jax.transform.recording import record_kinds
 from experiments.approximation.selection import Network
+from experiments.frozen_parameters import held_values, run_with
 
 
 class Parameters(NamedTuple):
@@ -137,15 +136,6 @@ class Exchanged(NamedTuple):
     rerun_biases: Float[Array, "number prompts prompts content"]
 
 
-def _patterns(network: Network, x: Array) -> Seen:
-    recording = record_kinds(network.states, x, (marks.HOLD,))
-    return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
-
-
-def _set(network: Network, x: Array, values: Seen) -> Array:
-    return edit(network.states, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
-
-
 @jax.jit
 def exchange(network: Network, content: Float[Array, "number content"]) -> Exchanged:
     """Exchange the sources of difference between two prompts, one by one: held in the closed form, and run again.
@@ -164,7 +154,8 @@ def exchange(network: Network, content: Float[Array, "number content"]) -> Excha
                 recording.program.of_kind(marks.PRE_ACTIVATION), own.inners, other.inner_biases, strict=True
             )
         }
-        return jnp.stack(corners), _set(network, x, _patterns(network, y)), _set(network, x, terms)
+        with_patterns = run_with(network.states, x, held_values(network.states, y))
+        return jnp.stack(corners), with_patterns, run_with(network.states, x, terms)
 
     def of_one(content: Array) -> tuple[Array, Array, Array]:
         x = _embedded(network, content)
@@ -187,9 +178,9 @@ def with_mean_patterns(
         content: sequences, `[number, content]`.
     """
     x = jax.vmap(partial(_embedded, network))(content)
-    of_all = jax.vmap(jax.vmap(partial(_patterns, network)))(x)
+    of_all = jax.vmap(jax.vmap(partial(held_values, network.states)))(x)
     mean = jax.tree.map(lambda pattern: pattern.mean((0, 1)), of_all)
-    return jax.vmap(jax.vmap(lambda x: _set(network, x, mean)))(x)
+    return jax.vmap(jax.vmap(lambda x: run_with(network.states, x, mean)))(x)
 
 
 def way(

@@ -27,6 +27,7 @@ from experiments.emergence.run import SEEDS, SIZES, Followed
 from experiments.emergence.run import WORK as STATES
 from experiments.environment import environment
 from experiments.pages import write_pages
+from experiments.significant import significant
 from experiments.texts import held_out_sources, manual
 
 __all__ = ["fields", "main"]
@@ -140,7 +141,7 @@ def chosen(name: str, bits: int, draw: int) -> dict[str, Any]:
         found[str(share)][AT_RANDOM] = np.round(np.mean(drawn, 0), 6).tolist()
     return {
         "losses": found,
-        "scores": {score: [float(f"{of[each]:.5g}") for each in sizes] for score, of in scores.items()},
+        "scores": {score: significant([of[each] for each in sizes], 5) for score, of in scores.items()},
     }
 
 

@@ -18,14 +18,13 @@ from duat_jax.training import Kept, influence
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.update import Weights, names_of
 from duat_jax.weights.units import units_of
-from experiments.emergence.moving import rounded
 from experiments.emergence.parts import part_of
-from experiments.emergence.report import OWN
 from experiments.emergence.texts import SINGLE, Texts, continued, control, stands_before
-from experiments.emergence.training import FOLLOWED, HELD_OUT, REPETITION, TRAINED_ON, Network
+from experiments.emergence.training import FOLLOWED, HELD_OUT, OWN, REPETITION, TRAINED_ON, Network
+from experiments.significant import significant
 
-ROUNDING = 1e-4
-"""The rounding along a training, in nats: losses whose difference is followed cancel, which no part shows."""
+ROUNDING = 1e-5
+"""The rounding of a difference of two losses, in nats: they cancel, which no part shows."""
 SHOWN = 8
 """The number of texts with the largest parts that are kept on either side."""
 Found = dict[str, Any]
@@ -93,7 +92,7 @@ def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> F
     for name in FOLLOWED:
         of = stacked(single, exact, name)
         ends, starts = of.pop("values")
-        found[name] = rounded(
+        found[name] = significant(
             of
             | {
                 "values": [starts[0], *ends],
@@ -144,7 +143,7 @@ def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Found]:
             name: on_host(shares(step.following.weights, step.before.weights, batch, name=name))
             for name in (OWN, TRAINED_ON, HELD_OUT)
         }
-        found.append({"step": step.number, **rounded(of_step)})
+        found.append({"step": step.number, **significant(of_step)})
     return found
 
 
@@ -189,7 +188,7 @@ def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict
         for head in range(heads)
     }
     return {
-        part: {name: rounded(after[name] - value) for name, value in values(mixed(of)).items()}
+        part: {name: significant(after[name] - value) for name, value in values(mixed(of)).items()}
         for part, of in chosen.items()
     }
 
@@ -216,7 +215,7 @@ def of_tokens(kept: Kept, numbers: dict[str, "Number"], texts: Texts, seed: int)
         require_sum(name, of.completeness)
         rows, share = of.rows.reshape(-1), before.mean(-1).reshape(-1)
         most = np.concatenate([np.argsort(rows)[:SHOWN], np.argsort(rows)[-SHOWN:]])
-        found[name] = rounded(
+        found[name] = significant(
             {
                 "parts": of.parts,
                 "by kind": {kind: (of.examples * which).sum((1, 2)) for kind, which in kinds.items()},

@@ -22,21 +22,21 @@ from duat_jax.processes import on_host
 from duat_jax.training import Kept, train
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.ledgers import of_segments, of_single_steps, of_tokens, set_back
-from experiments.emergence.moving import attention_to_copies, moving, rounded
+from experiments.emergence.moving import attention_to_copies, moving
 from experiments.emergence.parts import part_of
-from experiments.emergence.report import fields, hurting
+from experiments.emergence.report import fields
+from experiments.emergence.seeds import hurting
 from experiments.emergence.texts import Sizes, Texts, continued, control, draw_texts
-from experiments.emergence.training import Network, make_network, make_run, numbers_of
+from experiments.emergence.training import DRAWN, UNCHANGED, WITHOUT, Network, make_network, make_run, numbers_of
 from experiments.environment import environment
 from experiments.pages import write_pages
+from experiments.significant import significant
 from training.train import CONFIG
 
 __all__ = ["fields", "main"]
 
 RESULTS, WORK = Path("experiments/results/emergence.json"), Path("experiments/results/work/emergence")
 SIZES, SEEDS = Sizes(), (5, 6, 7)
-WITHOUT, DRAWN, UNCHANGED = "without tokens after one that stands before", "without as many drawn tokens", "unchanged: "
-"""The trainings of the first seed beside the one that is followed."""
 Found = dict[str, Any]
 
 
@@ -82,7 +82,7 @@ class Followed:
             movement, losses = moving(model, jnp.asarray(texts.frozen), jnp.asarray(texts.means))
             heads = attention_to_copies(model, jnp.asarray(texts.copied))
             rows.append(on_host({"movement": movement, "frozen": losses, "heads": heads, "numbers": numbers(weights)}))
-        return rounded(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
+        return significant(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
 
     def counts(self) -> Found:
         """Return the losses of counted models on the texts in which parameters are frozen."""
@@ -96,7 +96,7 @@ class Followed:
             kind: as for `kept`.
         """
         last = self.kept(kind).last
-        return {name: rounded(np.asarray(jax.jit(of)(last))) for name, of in self.numbers.items()}
+        return {name: significant(np.asarray(jax.jit(of)(last))) for name, of in self.numbers.items()}
 
 
 def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -> Iterator[tuple[str, Any]]:

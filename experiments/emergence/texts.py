@@ -70,6 +70,16 @@ def _streams() -> tuple[Int[np.ndarray, "tokens"], Int[np.ndarray, "tokens"]]:
     return stream(tokenizer, trained_sources()), stream(tokenizer, held_out_sources())
 
 
+def steps_of_trained_on(sizes: Sizes) -> Int[np.ndarray, "steps"]:
+    """Return the steps whose texts stand for what was trained on; none of them is measured alone.
+
+    Args:
+        sizes: the sizes.
+    """
+    others = np.flatnonzero(np.arange(sizes.steps) % sizes.every != SINGLE)
+    return others[:: max(1, len(others) // (2 * sizes.measured // sizes.batch))]
+
+
 def draw_texts(sizes: Sizes, seed: int) -> Texts:
     """Return the texts of a training; those that are held out are the same for every seed.
 
@@ -80,14 +90,12 @@ def draw_texts(sizes: Sizes, seed: int) -> Texts:
     read, held = _streams()
     length, count = sizes.tokens + 1, sizes.measured
     training = windows(read, sizes.steps * sizes.batch, length, seed=seed).reshape(sizes.steps, sizes.batch, length)
-    others = np.flatnonzero(np.arange(sizes.steps) % sizes.every != SINGLE)
-    chosen = others[:: max(1, len(others) // (2 * count // sizes.batch))]
     short = windows(held, 3 * count, sizes.short, seed=0)
     copies = short[:count]
     in_another_order = np.random.default_rng(0).permuted(copies, axis=1)
     return Texts(
         training,
-        training[chosen].reshape(-1, length)[: 2 * count],
+        training[steps_of_trained_on(sizes)].reshape(-1, length)[: 2 * count],
         windows(held, count, length, seed=1),
         np.concatenate([copies, copies], 1),
         np.concatenate([in_another_order, copies], 1),

@@ -1,6 +1,7 @@
 """The training that is followed, and the numbers by which its states are measured, as functions of the weights."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,9 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.models.config import Config, Head
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn import BlockConfig
 from duat_jax.training import Run
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.update import Weights
@@ -22,7 +21,10 @@ from training.train import CONFIG, optimizer
 
 TRAINED_ON, HELD_OUT, REPETITION = FOLLOWED = "trained-on text", "held-out text", "repetition"
 """The numbers whose change is split."""
-COPY = "copy after another text"
+COPY, OWN = "copy after another text", "the step's own batch"
+"""A number that is measured beside them, and the loss that a step lowers."""
+WITHOUT, DRAWN, UNCHANGED = "without tokens after one that stands before", "without as many drawn tokens", "unchanged: "
+"""The trainings of the first seed beside the one that is followed."""
 
 
 class Network(NamedTuple):
@@ -44,20 +46,8 @@ def make_network(sizes: Sizes, seed: int) -> Network:
         sizes: the sizes.
         seed: the seed of the weights.
     """
-    block = BlockConfig(
-        arrangement="pre-norm",
-        features=sizes.features,
-        heads=sizes.heads,
-        neurons=4 * sizes.features,
-        activation="gelu_tanh",
-    )
-    config = Config(
-        family="gpt2",
-        blocks=(block,) * sizes.layers,
-        vocab=CONFIG.vocab,
-        positions=CONFIG.positions,
-        head=Head(kind="next token", outputs=CONFIG.vocab, tied=True),
-    )
+    block = replace(CONFIG.blocks[0], features=sizes.features, heads=sizes.heads, neurons=4 * sizes.features)
+    config = replace(CONFIG, blocks=(block,) * sizes.layers)
     graph, values = nnx.split(Transformer(config, rngs=nnx.Rngs(seed)))
     return Network(nnx.to_pure_dict(values), lambda weights: nnx.merge(graph, nnx.State(weights)))
 

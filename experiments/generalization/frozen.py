@@ -3,19 +3,14 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.forms.closed_form import unroll
-from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.recording import record_kinds
 from experiments.approximation.moved_parameters import SYMBOLS, parameters
+from experiments.frozen_parameters import held_values, is_pattern, movement, run_with, terms_of
 from experiments.generalization.networks import Network
 
-PATTERN = "attention.pattern"
 GROUPS = ("patterns", "norms", "weights", "biases")
 """The groups of parameters that are frozen: the attention patterns, the scales of the norms, both, which are all that
 moves the closed form's weights, and the biases `c_j` of its terms."""
@@ -23,28 +18,13 @@ moves the closed form's weights, and the biases `c_j` of its terms."""
 
 def _held(network: Network, x: Array) -> dict[str, Seen]:
     """Return the held values of one input by group."""
-    recording = record_kinds(network.states, x, (marks.HOLD,))
-    held = {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
-    patterns = {site: value for site, value in held.items() if PATTERN in str(site)}
+    held = held_values(network.states, x)
+    patterns = {site: value for site, value in held.items() if is_pattern(site)}
     return {
         "patterns": patterns,
         "norms": {site: value for site, value in held.items() if site not in patterns},
         "weights": held,
     }
-
-
-def _terms(network: Network, x: Array) -> tuple[Seen, Seen]:
-    """Return the pre-activation of each term and its bias `c_j` at one input."""
-    recording = record_kinds(network.states, x, (marks.PRE_ACTIVATION,))
-    sites = recording.program.of_kind(marks.PRE_ACTIVATION)
-    form = unroll(network.states, x)
-    return {site: recording.seen[site] for site in sites}, {
-        site: form.inner_bias(j).reshape(recording.seen[site].shape) for j, site in enumerate(sites, 1)
-    }
-
-
-def _rerun(network: Network, x: Array, values: Seen) -> Array:
-    return edit(network.states, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
 
 
 @jax.jit
@@ -65,18 +45,15 @@ def frozen(
     """
     x = jax.vmap(network.embed)(inputs)
     means = jax.tree.map(lambda value: value.mean(0), jax.vmap(partial(_held, network))(x))
-    outputs = {group: jax.vmap(partial(_rerun, network), (0, None))(x, mean) for group, mean in means.items()}
-    pre_activations, biases = jax.vmap(partial(_terms, network))(x)
+    outputs = {group: jax.vmap(partial(run_with, network.states), (0, None))(x, mean) for group, mean in means.items()}
+    pre_activations, biases = jax.vmap(partial(terms_of, network.states, network.states))(x)
     moved = jax.tree.map(lambda z, c: z - c + c.mean(0), pre_activations, biases)
-    return outputs | {GROUPS[-1]: jax.vmap(partial(_rerun, network))(x, moved)}
+    return outputs | {GROUPS[-1]: jax.vmap(partial(run_with, network.states))(x, moved)}
 
 
 @jax.jit
 def _spread(network: Network, x: Array) -> list[list[Array]]:
-    return jax.tree.map(
-        lambda a: jnp.sqrt(((a - a.mean(0)) ** 2).sum() / jnp.maximum((a**2).sum(), jnp.finfo(a.dtype).tiny)),
-        list(jax.vmap(partial(parameters, network.states))(x)),
-    )
+    return jax.tree.map(movement, list(jax.vmap(partial(parameters, network.states))(x)))
 
 
 def spread(network: Network, inputs: Float[Array, "prompts tokens inputs"]) -> dict[str, float]:

@@ -14,8 +14,10 @@ from hypothesis.extra.numpy import arrays
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
-from experiments.emergence import ledgers, moving, report, run, texts, training
+from duat_jax.evaluation.statistics import Estimate
+from experiments.emergence import ledgers, moving, report, run, seeds, texts, training, verdicts
 from experiments.emergence.counted import losses_of_counts
+from experiments.pages import kept
 
 SMALL = texts.Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
 IDS = arrays(np.int32, st.tuples(st.just(2), st.integers(3, 12)), elements=st.integers(0, 3))
@@ -86,8 +88,8 @@ def test_freezing_at_a_text_s_own_values_changes_nothing_and_at_others_does():
     ids = jnp.array([[5, 17, 3, 44, 17, 3, 9, 2]])
     movement, losses = moving.moving(model, ids, ids)
     plain = token_losses(model, ids).mean()
-    for group, loss in losses.items():
-        near(loss, plain, within=1e-4), group
+    for loss in losses.values():
+        near(loss, plain, within=1e-4)
     near([of for group in movement.values() for of in group], 0.0, within=1e-6)
     movement, losses = moving.moving(model, ids, ids[:, ::-1])
     assert all(abs(float(loss - plain)) > 1e-3 for group, loss in losses.items() if group != moving.NOTHING)
@@ -136,7 +138,6 @@ def test_the_number_of_repetition_is_zero_without_order():
 
 
 def test_verdicts_follow_the_stated_bounds():
-    side = report._side
     for values, bound, below, verdict in (
         ((0.6, 0.55, 0.65), 0.5, False, "confirmed"),
         ((0.3, 0.2, 0.4), 0.5, False, "refuted"),
@@ -144,7 +145,7 @@ def test_verdicts_follow_the_stated_bounds():
         ((0.05, 0.02, 0.08), 0.1, True, "confirmed"),
         ((0.3, 0.2, 0.4), 0.1, True, "refuted"),
     ):
-        assert side(report.Estimate(*values), bound, below=below) == verdict
+        assert verdicts.side(Estimate(*values), bound, below=below) == verdict
 
 
 def test_a_part_hurts_if_it_raises_the_loss_in_every_seed_by_every_rule():
@@ -161,8 +162,8 @@ def test_a_part_hurts_if_it_raises_the_loss_in_every_seed_by_every_rule():
             }
         }
 
-    assert report.hurting([of_seed(0.2), of_seed(0.1)]) == "final_norm"
-    assert report.hurting([of_seed(0.2), of_seed(-0.1)]) is None
+    assert seeds.hurting([of_seed(0.2), of_seed(0.1)]) == "final_norm"
+    assert seeds.hurting([of_seed(0.2), of_seed(-0.1)]) is None
 
 
 def test_frozen_arrays_stay_and_tokens_that_do_not_count_have_no_term():
@@ -182,6 +183,25 @@ def test_frozen_arrays_stay_and_tokens_that_do_not_count_have_no_term():
             assert bool((first == now).all()) == ("mlp" in name)
 
 
+def test_kept_parts_sum_to_the_kept_changes():
+    """Over weights, over longer segments, and over tokens: to the six digits that are kept and the rounding stated."""
+    pieces = kept("emergence")["pieces"]
+    for name in [name for name in pieces if name.endswith("segments")]:
+        for of in pieces[name].values():
+            values = np.array(of["values"])
+            single, double = (sum(map(np.array, of[rule].values())) for rule in ("parts", "double"))
+            near(single, np.diff(values), within=2e-5)
+            near(double, values[2::2] - values[:-1:2], within=2e-5)
+    for number in (training.REPETITION, training.HELD_OUT):
+        values = pieces["seed 5, segments"][number]["values"]
+        near(sum(pieces["seed 5, tokens"][number]["parts"].values()), values[-1] - values[0], within=2e-5)
+
+
+def test_a_crossing_is_the_last_one():
+    values, numbers = np.array([4.0, 1.0, 3.0, 1.0, 0.0]), np.arange(5) * 10.0
+    assert seeds.last_crossing(values, numbers, 0.5) == 25.0
+
+
 @pytest.mark.slow
 def test_the_whole_study_runs_small_and_goes_on(tmp_path):
     found = run.main(SMALL, (1, 2), tmp_path)
@@ -191,8 +211,8 @@ def test_the_whole_study_runs_small_and_goes_on(tmp_path):
     assert run.main(SMALL, (1, 2), tmp_path)["pieces"] == found["pieces"]
     assert (tmp_path / "journal").read_bytes() == journal
     segments = found["pieces"]["seed 1, segments"]
-    for number, of in segments.items():
+    for of in segments.values():
         fall = of["values"][-1] - of["values"][0]
-        sums = [sum(np.sum(part) for part in of[rule].values()) for rule in report.RULES]
-        near(sums[:2], fall, within=2e-5), number
+        sums = [sum(np.sum(part) for part in of[rule].values()) for rule in seeds.RULES]
+        near(sums[:2], fall, within=2e-5)
         assert abs(sums[2] - fall) < 0.02 * abs(fall) + 1e-4

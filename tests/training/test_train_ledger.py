@@ -19,7 +19,7 @@ from duat_jax.errors import BadText
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.training import influence, train
 from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
-from duat_jax.training.taught import extremes, piece_of
+from duat_jax.training.pieces import extremes, piece_of
 
 TEXT = "w5 w17 w3 w44"
 SMALL = "--steps", 5, "--batch", 2, "--tokens", 4, "--model", GOLDEN / "gpt2"

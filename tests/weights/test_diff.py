@@ -60,18 +60,18 @@ def model(request):
 
 
 @pytest.fixture(scope="module")
-def found(model):
+def compared(model):
     return duat.diff(model, changed(model), IDS, largest=2)
 
 
-def test_parts_sum_to_the_difference_of_the_losses(model, found):
+def test_parts_sum_to_the_difference_of_the_losses(model, compared):
     before, after = loss(model, IDS), loss(changed(model), IDS)
-    close(found.before, before)
-    close(found.after, after)
+    close(compared.before, before)
+    close(compared.after, after)
     assert abs(after - before) > 1e-2
-    close(sum(found.parts.values()), after - before)
-    assert [each.verdict for each in found.completeness] == ["holds"]
-    layers = [sum(row[column] for column in ("attention", "mlp", "other")) for row in found.layers.values()]
+    close(sum(compared.parts.values()), after - before)
+    assert [each.verdict for each in compared.completeness] == ["holds"]
+    layers = [sum(row[column] for column in ("attention", "mlp", "other")) for row in compared.layers.values()]
     close(np.sum(layers), after - before)
 
 
@@ -89,13 +89,13 @@ def test_small_changes_have_the_parts_of_first_order(model):
     """Of a change of size `ε` the part differs from the gradient times the change by `ε²`."""
     misses = []
     for size in (1e-2, 1e-3):
-        found = duat.diff(model, changed(model, size), IDS, largest=0)
+        compared = duat.diff(model, changed(model, size), IDS, largest=0)
         gradient = parameters_of(jax.grad(lambda model: loss_of(model, IDS))(model))
         steps = {name: step - parameters_of(model)[name] for name, step in parameters_of(changed(model, size)).items()}
         expected = {name: float((gradient[name] * step).sum()) for name, step in steps.items()}
         for name, part in expected.items():
-            close(found.first_order[name][0], part)
-        misses.append(max(abs(found.parts[name] - part) for name, part in expected.items()))
+            close(compared.first_order[name][0], part)
+        misses.append(max(abs(compared.parts[name] - part) for name, part in expected.items()))
     assert 50 < misses[0] / misses[1] < 200
 
 
@@ -128,22 +128,22 @@ def test_units_are_sums_of_their_own_weights():
 def test_a_neurons_part_has_its_biases():
     model = small_model()
     other = changed(model, only="mlp.input.bias")
-    found = duat.diff(model, other, IDS, largest=0)
-    close(found.neurons["layers.0.mlp.input"].sum(), found.difference)
-    assert np.count_nonzero(found.neurons["layers.0.mlp.input"]) == 10
+    compared = duat.diff(model, other, IDS, largest=0)
+    close(compared.neurons["layers.0.mlp.input"].sum(), compared.difference)
+    assert np.count_nonzero(compared.neurons["layers.0.mlp.input"]) == 10
 
 
-def test_exchanged_parameters_are_run_again(model, found):
+def test_exchanged_parameters_are_run_again(model, compared):
     other = changed(model)
-    names = [row.name for row in found.again]
-    assert names == [*(name for name, _ in found.top(2)), "together"]
-    for row, members in zip(found.again, [names[:1], names[1:2], names[:2]], strict=True):
+    names = [row.name for row in compared.again]
+    assert names == [*(name for name, _ in compared.top(2)), "together"]
+    for row, members in zip(compared.again, [names[:1], names[1:2], names[:2]], strict=True):
         first, second = parameters_of(model), parameters_of(other)
         put_in = with_parameters(model, {name: second[name] for name in members})
         set_back = with_parameters(other, {name: first[name] for name in members})
         close(row.put_in, loss(put_in, IDS) - loss(model, IDS))
         close(row.set_back, loss(other, IDS) - loss(set_back, IDS))
-        close(row.part, sum(found.parts[name] for name in members))
+        close(row.part, sum(compared.parts[name] for name in members))
 
 
 def with_parameters(model, values):
@@ -152,38 +152,38 @@ def with_parameters(model, values):
     return jax.tree.unflatten(tree, [values.get(name, leaf) for name, leaf in pairs])
 
 
-def test_every_row_of_the_flow_sums_to_the_difference(found):
+def test_every_row_of_the_flow_sums_to_the_difference(compared):
     """Parts of streams and parts of weights are computed apart from each other."""
-    rows = found.flow.tokens.sum(1) + found.flow.later
-    assert found.flow.tokens.shape == (3, len(IDS))
-    assert np.abs(found.flow.later[:-1]).min() > 1e-4
+    rows = compared.flow.tokens.sum(1) + compared.flow.later
+    assert compared.flow.tokens.shape == (3, len(IDS))
+    assert np.abs(compared.flow.later[:-1]).min() > 1e-4
     for row in rows:
-        close(row, found.difference)
+        close(row, compared.difference)
 
 
-def test_a_loop_over_layers_gives_the_same(model, found):
+def test_a_loop_over_layers_gives_the_same(model, compared):
     looped = duat.diff(scanned(model), scanned(changed(model)), IDS, largest=2)
-    assert list(looped.parts) != [] and set(looped.parts) == set(found.parts)
-    for name, part in found.parts.items():
+    assert list(looped.parts) != [] and set(looped.parts) == set(compared.parts)
+    for name, part in compared.parts.items():
         close(looped.parts[name], part)
-    for mine, other in zip(looped.again, found.again, strict=True):
+    for mine, other in zip(looped.again, compared.again, strict=True):
         assert mine.name == other.name
         close(np.array(mine[1:]), np.array(other[1:]))
     mixed = duat.diff(scanned(model), changed(model), IDS, largest=0)
-    close(mixed.difference, found.difference)
+    close(mixed.difference, compared.difference)
 
 
-def test_several_texts_are_averaged(model, found):
+def test_several_texts_are_averaged(model, compared):
     other = changed(model)
     both = duat.diff(model, other, [IDS, jnp.array(OTHER)], largest=1)
     alone = duat.diff(model, other, OTHER, largest=0)
     assert both.tokens == () and both.flow is None
-    close(both.difference, (found.difference + alone.difference) / 2)
+    close(both.difference, (compared.difference + alone.difference) / 2)
     for name, part in both.parts.items():
-        close(part, (found.parts[name] + alone.parts[name]) / 2)
+        close(part, (compared.parts[name] + alone.parts[name]) / 2)
     close(
         both.neurons["layers.0.mlp.input"],
-        (found.neurons["layers.0.mlp.input"] + alone.neurons["layers.0.mlp.input"]) / 2,
+        (compared.neurons["layers.0.mlp.input"] + alone.neurons["layers.0.mlp.input"]) / 2,
     )
     name, *_ = both.again[0]
     put_in = with_parameters(model, {name: parameters_of(other)[name]})
@@ -194,37 +194,37 @@ def test_merged_adapters_have_the_parts_that_lora_change_gives_them():
     model = small_model()
     adapters = random_adapters(model)
     change = lora_change(model, adapters, IDS, TOKEN)
-    found = duat.diff(model, merge(model, adapters), IDS, TOKEN)
-    close(found.difference, change.difference)
+    compared = duat.diff(model, merge(model, adapters), IDS, TOKEN)
+    close(compared.difference, change.difference)
     for effect in change.effects:
         paths = [path.replace("stack.blocks.", "layers.") + ".kernel" for path in places(model)[effect.name].paths]
-        close(sum(found.parts[path] for path in paths), effect.part)
+        close(sum(compared.parts[path] for path in paths), effect.part)
 
 
 def test_a_logit_and_a_similarity_can_be_compared():
     model = small_model()
     other = changed(model)
-    found = duat.diff(model, other, IDS, TOKEN, contrast=3)
-    close(found.difference, np.subtract(*(one(IDS)[-1, TOKEN] - one(IDS)[-1, 3] for one in (other, model))))
+    compared = duat.diff(model, other, IDS, TOKEN, contrast=3)
+    close(compared.difference, np.subtract(*(one(IDS)[-1, TOKEN] - one(IDS)[-1, 3] for one in (other, model))))
     encoder = small_model(head=Head())
     other = changed(encoder)
-    found = duat.diff(encoder, other, IDS, against=OTHER)
+    compared = duat.diff(encoder, other, IDS, against=OTHER)
 
     def similarity(one):
         mine, its = (np.asarray(one(jnp.asarray(ids))).mean(0) for ids in (IDS, OTHER))
         return mine @ its / np.linalg.norm(mine) / np.linalg.norm(its)
 
-    close(found.difference, similarity(other) - similarity(encoder))
-    assert found.completeness[0].verdict == "holds"
-    assert found.flow is None
+    close(compared.difference, similarity(other) - similarity(encoder))
+    assert compared.completeness[0].verdict == "holds"
+    assert compared.flow is None
 
 
 def test_a_model_and_itself_differ_in_nothing(model):
-    found = duat.diff(model, model, IDS)
-    assert found.difference == 0 and not any(found.parts.values())
+    compared = duat.diff(model, model, IDS)
+    assert compared.difference == 0 and not any(compared.parts.values())
     # A sum of zeros has no size that an error could be measured by.
-    assert found.completeness[0].verdict == "inconclusive"
-    assert str(found)
+    assert compared.completeness[0].verdict == "inconclusive"
+    assert str(compared)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +237,9 @@ def test_the_wider_dtype_is_computed_in(first, second, computed):
         jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), each)
         for each, dtype in ((model, first), (changed(model), second))
     )
-    found = duat.diff(before, after, IDS, largest=0)
-    assert found.completeness[0].dtype == computed
-    assert found.completeness[0].verdict == "holds"
+    compared = duat.diff(before, after, IDS, largest=0)
+    assert compared.completeness[0].dtype == computed
+    assert compared.completeness[0].verdict == "holds"
 
 
 @pytest.mark.parametrize("tokens", [5, 16, 24])
@@ -247,21 +247,21 @@ def test_padding_changes_nothing(tokens):
     """Also of a text as long as what it is padded to, and of frequencies that depend on its length."""
     model = duat.load(GOLDEN / "llama-dynamic", dtype=jnp.float64)
     other, ids = changed(model, 0.02), np.arange(tokens) % model.config.vocab
-    found = duat.diff(model, other, ids, largest=0)
-    close(found.before, loss(model, ids))
-    close(found.after, loss(other, ids))
-    assert found.flow.tokens.shape == (model.config.layers + 1, tokens)
-    for row in found.flow.tokens.sum(1) + found.flow.later:
-        close(row, found.difference)
+    compared = duat.diff(model, other, ids, largest=0)
+    close(compared.before, loss(model, ids))
+    close(compared.after, loss(other, ids))
+    assert compared.flow.tokens.shape == (model.config.layers + 1, tokens)
+    for row in compared.flow.tokens.sum(1) + compared.flow.later:
+        close(row, compared.difference)
 
 
 def test_the_flow_ends_where_the_number_is_read():
     model = small_model(layers=2)
     direction = duat.targets.Direction(jnp.arange(6.0), stream=1, position=-1)
-    found = duat.diff(model, changed(model), IDS, direction, largest=0)
-    assert found.flow.tokens.shape == (2, len(IDS))
-    for row in found.flow.tokens.sum(1) + found.flow.later:
-        close(row, found.difference)
+    compared = duat.diff(model, changed(model), IDS, direction, largest=0)
+    assert compared.flow.tokens.shape == (2, len(IDS))
+    for row in compared.flow.tokens.sum(1) + compared.flow.later:
+        close(row, compared.difference)
 
 
 @pytest.mark.slow
@@ -271,9 +271,9 @@ def test_every_family(name):
     inputs = given if given.ndim == (1 if model.config.image is None else 3) else given[0]
     against = {"against": inputs[::-1]} if model.config.head.kind == "hidden" else {}
     position = {"position": 0} if model.config.head.kind == "masked token" else {}
-    found = duat.diff(model, changed(model, 0.01), inputs, largest=1, **against, **position)
-    assert [each.verdict for each in found.completeness] == ["holds"]
-    close(sum(found.parts.values()) + sum(found.discontinuities.values()), found.difference)
+    compared = duat.diff(model, changed(model, 0.01), inputs, largest=1, **against, **position)
+    assert [each.verdict for each in compared.completeness] == ["holds"]
+    close(sum(compared.parts.values()) + sum(compared.discontinuities.values()), compared.difference)
 
 
 REFUSED = {
@@ -328,12 +328,12 @@ def test_names_alone_dont_make_two_functions():
     assert duat.diff(model, longer, [5, 7, 9], largest=0).completeness[0].verdict == "holds"
 
 
-def test_it_shows_itself(found):
+def test_it_shows_itself(compared):
     for words in ("mean loss", "together", "first model", "set back", "put in", "holds"):
-        assert words in str(found)
-    axes = [axis.get_title() for axis in found.plot().axes]
+        assert words in str(compared)
+    axes = [axis.get_title() for axis in compared.plot().axes]
     assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
-    record = found.as_dict("a", "b")
+    record = compared.as_dict("a", "b")
     close(sum(record["parts"].values()), record["difference"])
 
 

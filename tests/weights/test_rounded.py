@@ -57,7 +57,7 @@ def test_the_command_rounds_the_first_model():
         (["embedded"], "give a second model, or --bits"),
         (["embedded", TEXT, "--bits", "4", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", *FILE, "--budget", "0.5", "--position", "1"], "leave --position out"),
-        (["embedded", "--bits", "8", *FILE, "--budget", "0.5"], "--budget gives 8 bits to some matrices"),
+        (["embedded", "--bits", "8", *FILE, "--budget", "0.5"], "a budget gives 8 bits to some matrices"),
         ([str(GOLDEN / "gpt2-classes"), "--bits", "3", *FILE, "--budget", "0.5"], "--budget judges by the loss"),
         (["embedded", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", "--text", "a.txt", "--budget", "1.5"], "give a share above 0 and below 1"),

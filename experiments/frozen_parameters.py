@@ -1,0 +1,75 @@
+"""Parameters of the closed form that move with the input: recorded, frozen at other values, and how far they move."""
+
+from collections.abc import Callable, Mapping
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.forms.closed_form import unroll
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.interpret import Seen
+from duat_jax.transform.keys import Site
+from duat_jax.transform.recording import record_kinds
+
+PATTERN = "attention.pattern"
+"""The name of an attention pattern among what is held; all else that networks here hold are norms' scales."""
+
+Network = Callable[[Array], Array]
+"""A function of embeddings with marks."""
+
+
+def held_values(network: Network, x: Float[Array, "tokens features"]) -> Seen:
+    """Return the held parameters of one input, by the places of their marks.
+
+    Args:
+        network: the network.
+        x: the embeddings.
+    """
+    recording = record_kinds(network, x, (marks.HOLD,))
+    return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
+
+
+def is_pattern(site: Site) -> bool:
+    """Return whether a held parameter is an attention pattern.
+
+    Args:
+        site: its place.
+    """
+    return PATTERN in str(site)
+
+
+def terms_of(network: Network, states: Network, x: Float[Array, "tokens features"]) -> tuple[Seen, Seen]:
+    """Return the pre-activation of each term, and its bias `b'_{j,2}`, at one input.
+
+    Args:
+        network: the network, in which they are replaced.
+        states: the part of it that is unrolled, up to the last term.
+        x: the embeddings.
+    """
+    recording = record_kinds(network, x, (marks.PRE_ACTIVATION,))
+    sites = recording.program.of_kind(marks.PRE_ACTIVATION)
+    form = unroll(states, x)
+    biases = {site: form.inner_bias(j).reshape(recording.seen[site].shape) for j, site in enumerate(sites, 1)}
+    return {site: recording.seen[site] for site in sites}, biases
+
+
+def run_with(network: Network, x: Float[Array, "tokens features"], values: Mapping[Site, Array]) -> Array:
+    """Return a network's output with marked values replaced, and everything after them made anew.
+
+    Args:
+        network: the network.
+        x: the embeddings.
+        values: the new values, by their places.
+    """
+    return edit(network, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
+
+
+def movement(values: Float[Array, "inputs ..."]) -> Float[Array, ""]:
+    """Return how far a parameter moves about its mean, from 0 to 1: `√(Σ ‖A − mean A‖² / Σ ‖A‖²)`.
+
+    Args:
+        values: the parameter at several inputs.
+    """
+    least = jnp.finfo(values.dtype).tiny
+    return jnp.sqrt(((values - values.mean(0)) ** 2).sum() / jnp.maximum((values**2).sum(), least))

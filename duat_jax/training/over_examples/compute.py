@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError, NotFinite
-from duat_jax.forms.secant import secant
 from duat_jax.processes import on_host
 from duat_jax.training.kept import Kept
 from duat_jax.training.over_examples.result import Influence
-from duat_jax.training.over_weights.compute import Number, begin, follow
+from duat_jax.training.over_weights.compute import Number, begin, ledger_of_segment, secant_of
+from duat_jax.training.over_weights.result import WeightLedger
 from duat_jax.training.run import Step
 from duat_jax.training.update import Multipliers, Weights, wide
 
@@ -98,13 +98,7 @@ def influence(
     if not named:
         raise DuatError("there are no numbers: give at least one function of the weights")
     run, update = kept.run, kept.update
-    ledgers = [begin(number, wide(kept.weights)) for number in named.values()]
-    losses: list[np.ndarray] = []
-    for end in kept.numbers[1:]:
-        moment, of_segment = kept.read(end)
-        losses.append(of_segment)
-        weights = wide(moment.weights)
-        ledgers = [follow(number, so_far, weights) for number, so_far in zip(named.values(), ledgers, strict=True)]
+    beginnings = [begin(number, wide(kept.weights)) for number in named.values()]
 
     @jax.jit
     def back(step: Step, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
@@ -134,17 +128,22 @@ def influence(
 
         return jax.vmap(of_number)(of_segment, means)
 
-    multipliers = [jax.jit(lambda x, y, number=number: secant(number)(x, y).multiplier) for number in named.values()]
     first_moment, _ = kept.read(0)
     beginning = update.means_of(wide(first_moment.state))
     means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
     steps: list[_OfStep] = []
+    ledgers: list[WeightLedger] = []
+    losses: list[np.ndarray] = []
     for first, last in reversed(list(kept.segments())):
         of_steps = kept.again(first, last)
         ends = wide(of_steps[-1].following.weights), wide(of_steps[0].before.weights)
-        of_segment = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(of(*ends) for of in multipliers))
+        splits = [secant_of(number)(*ends) for number in named.values()]
+        here = [ledger_of_segment(ends[0], split, f"after step {last - 1}") for split in splits]
+        ledgers = list(map(WeightLedger.then, here, ledgers)) if ledgers else here
+        losses.append(np.array([float(step.loss) for step in of_steps]))
+        multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(split.multiplier for split in splits))
         for step in reversed(of_steps):
-            parts, means = back(step, run.batch(step.number), of_segment, means)
+            parts, means = back(step, run.batch(step.number), multipliers, means)
             steps.append(on_host(parts))
             if not all(np.isfinite(part).all() for part in steps[-1]):
                 raise NotFinite(
@@ -154,11 +153,12 @@ def influence(
             if progress is not None:
                 progress(len(steps), run.steps)
     stacked = {field: np.stack([getattr(of, field) for of in reversed(steps)]) for field in _OfStep._fields}
+    ledgers = list(map(WeightLedger.then, beginnings, ledgers))
     found = {
         name: Influence(
             ledger=ledger,
             kept=tuple(kept.numbers),
-            losses=np.concatenate(losses),
+            losses=np.concatenate(losses[::-1]),
             discontinuities=_at_ends(ledger.discontinuities, kept.numbers),
             beginning=float(_dot([mean[i] for mean in means], beginning)),
             **{field: array[:, i] for field, array in stacked.items()},

@@ -1,6 +1,7 @@
 """Split the change of a number along a training run over weights and segments."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -9,13 +10,50 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError, NotFinite
-from duat_jax.forms.secant import secant
+from duat_jax.forms.secant import Secant, secant
 from duat_jax.processes import on_host
 from duat_jax.training.over_weights.result import WeightLedger
 from duat_jax.training.update import SHOWN, Weights, named_arrays
 
 Number = Callable[[Weights], Float[Array, ""]]
 """From weights to one number, such as a loss on held-out text."""
+
+KEPT = 32
+"""The number of functions whose secants are kept compiled."""
+
+
+@lru_cache(maxsize=KEPT)
+def secant_of(number: "Number") -> Callable[[Weights, Weights], Secant]:
+    """Return the secant of a number, traced once for weights of one shape.
+
+    Args:
+        number: the number.
+    """
+    return jax.jit(secant(number))
+
+
+def ledger_of_segment(weights: Weights, split: Secant, when: str) -> WeightLedger:
+    """Return the ledger of one segment.
+
+    Args:
+        weights: the weights after it.
+        split: the secant of the number between both ends.
+        when: its place in words.
+
+    Raises:
+        NotFinite: if the number isn't finite.
+    """
+    named, values = named_arrays(weights), np.stack(on_host(split.values[::-1]))
+    _require_finite(values[1], when)
+    parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
+    return WeightLedger(
+        named,
+        values,
+        parts,
+        {name: part.sum(dtype=np.float64)[None] for name, part in parts.items()},
+        np.array([sum(map(float, split.discontinuities.values()), 0.0)]),
+        (split.completeness.on_host(),),
+    )
 
 
 def begin(number: "Number", weights: Weights) -> WeightLedger:
@@ -58,7 +96,7 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
     """Add a segment to a ledger: any number of steps, split by one secant.
 
     Args:
-        number: the number, as at the beginning.
+        number: the number, the same function as at the beginning: another one is compiled anew.
         ledger: what was found so far, such as one that `save` wrote and `duat.open` reads.
         weights: the weights now.
 
@@ -74,19 +112,8 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
         other = sorted(named.keys() ^ ledger.weights.keys())
         raise DuatError(f"the weights aren't those that the ledger began with: {', '.join(other[:SHOWN])} differ")
     before = jax.tree.unflatten(jax.tree.structure(weights), map(jnp.asarray, ledger.weights.values()))
-    split = secant(number)(weights, before)
-    value = np.asarray(split.values[0])
-    _require_finite(value, f"after segment {len(ledger.values) - 1}")
-    parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
-    jumps = sum(float(part) for part in split.discontinuities.values())
-    return WeightLedger(
-        named,
-        np.append(ledger.values, value),
-        {name: ledger.parts[name] + part for name, part in parts.items()},
-        {name: np.append(ledger.sums[name], part.sum(dtype=np.float64)) for name, part in parts.items()},
-        np.append(ledger.discontinuities, jumps),
-        (*ledger.completeness, split.completeness.on_host()),
-    )
+    split = secant_of(number)(weights, before)
+    return ledger.then(ledger_of_segment(weights, split, f"after segment {len(ledger.values) - 1}"))
 
 
 def _require_finite(value: Any, when: str) -> None:

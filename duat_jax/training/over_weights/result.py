@@ -46,6 +46,21 @@ class WeightLedger(Plotted):
         """The number of the last weights minus that of the first ones."""
         return float(self.values[-1] - self.values[0])
 
+    def then(self, other: "WeightLedger") -> "WeightLedger":
+        """Return the ledger of this run and the segments after it.
+
+        Args:
+            other: their ledger.
+        """
+        return WeightLedger(
+            other.weights,
+            np.concatenate([self.values, other.values[1:]]),
+            {name: part + other.parts[name] for name, part in self.parts.items()},
+            {name: np.concatenate([sums, other.sums[name]]) for name, sums in self.sums.items()},
+            np.concatenate([self.discontinuities, other.discontinuities]),
+            (*self.completeness, *other.completeness),
+        )
+
     @property
     def groups(self) -> dict[str, Float[np.ndarray, "segments"]]:
         """The parts of groups of arrays whose names begin alike, as fine as 40 rows allow."""

@@ -8,6 +8,7 @@ import numpy as np
 import duat_jax as duat
 from duat_jax.evaluation.statistics import agreement
 from experiments.emergence.moving import BIASES, OTHER_TEXT, PATTERNS, SCALES, WEIGHTS
+from experiments.emergence.own_texts import MEASURED, table_of_texts
 from experiments.emergence.seeds import EARLY, LATE, RULES, Found, Seed, of_parts, over_seeds
 from experiments.emergence.training import (
     COPY,
@@ -59,9 +60,11 @@ def fields(results: Found) -> Fields:
         if any(word in name for word in (WITHOUT, DRAWN, UNCHANGED))
     }
     tokens = results["pieces"][f"seed {first}, tokens"]
+    read = {seed: results["pieces"][f"seed {seed}, {MEASURED}"] for seed in results["seeds"]}
     sections = {
         "Verdicts": table(["claim", "verdict", "by"], verdicts(seeds, again)),
         "Numbers along the training": _along(seeds),
+        "Texts that were read, and others": table_of_texts(read),
         "Shares of the falls while repetition forms": _shares(seeds),
         "Weights that help in a step": _helping(seeds),
         "Parts of the network": _parts(seeds),

@@ -6,7 +6,7 @@ run that was stopped goes on.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from rich.progress import track
 
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.processes import on_host
 from duat_jax.training import Kept, train
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.ledgers import of_segments, of_single_steps, of_tokens, set_back
 from experiments.emergence.moving import attention_to_copies, moving
+from experiments.emergence.own_texts import MEASURED, OTHER_FILES, READ_BY, own_texts
 from experiments.emergence.parts import part_of
 from experiments.emergence.report import fields
 from experiments.emergence.seeds import hurting
@@ -89,6 +91,20 @@ class Followed:
         read = self.texts.training.reshape(-1, self.sizes.tokens + 1)
         return losses_of_counts(read, self.texts.means, self.texts.frozen, CONFIG.vocab)
 
+    def read_or_not(self, trainings: "Sequence[Followed]") -> dict[str, list[float]]:
+        """Return the mean losses at the end, of texts that one training alone reads, by stretches, and of other files.
+
+        Args:
+            trainings: all trainings.
+        """
+        model = self.network.model(self.kept().last)
+        losses = {OTHER_FILES: [mean_loss(model, self.texts.other_files)]}
+        for training in trainings:
+            others = [other.texts for other in trainings if other is not training]
+            own = own_texts(training.texts, others)
+            losses[f"{READ_BY}{training.seed}"] = [mean_loss(model, ids) for ids in own]
+        return {name: significant(np.array(each)) for name, each in losses.items()}
+
     def trained_again(self, kind: str) -> Found:
         """Return the numbers at the end of another training.
 
@@ -120,6 +136,7 @@ def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -
         yield once(seed, "segments", lambda of: of_segments(of.network, of.kept(), of.numbers))
         yield once(seed, "single steps", lambda of: of_single_steps(of.kept(), of.numbers))
         yield once(seed, "set back", lambda of: set_back(of.network, of.kept(), of.numbers))
+        yield once(seed, MEASURED, lambda of: of.read_or_not([followed(seed=seed) for seed in seeds]))
     first = seeds[0]
     for kind in (WITHOUT, DRAWN):
         yield once(first, kind, lambda of, kind=kind: of.trained_again(kind))
@@ -140,7 +157,7 @@ def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK
     work.mkdir(parents=True, exist_ok=True)
     settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
     journal = Journal(work / "journal", settings)
-    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=5 * len(seeds) + 3))
+    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=6 * len(seeds) + 3))
     return {"environment": environment(), **settings, "pieces": found}
 
 

@@ -47,6 +47,7 @@ class Texts(NamedTuple):
         training: the texts of every step.
         trained_on: some of these, of steps that aren't measured alone.
         held_out: texts of files that it doesn't read.
+        other_files: these and more of them.
         copied: each of some held-out texts twice.
         shuffled: the same texts, each after its own tokens in another order.
         after_another: the same texts, each after another one of them.
@@ -57,6 +58,7 @@ class Texts(NamedTuple):
     training: Int[np.ndarray, "steps batch tokens"]
     trained_on: Int[np.ndarray, "texts tokens"]
     held_out: Int[np.ndarray, "texts tokens"]
+    other_files: Int[np.ndarray, "texts tokens"]
     copied: Int[np.ndarray, "texts tokens"]
     shuffled: Int[np.ndarray, "texts tokens"]
     after_another: Int[np.ndarray, "texts tokens"]
@@ -97,6 +99,7 @@ def draw_texts(sizes: Sizes, seed: int) -> Texts:
         training,
         training[steps_of_trained_on(sizes)].reshape(-1, length)[: 2 * count],
         windows(held, count, length, seed=1),
+        windows(held, 16 * count, length, seed=1),
         np.concatenate([copies, copies], 1),
         np.concatenate([in_another_order, copies], 1),
         np.concatenate([np.roll(copies, 1, 0), copies], 1),

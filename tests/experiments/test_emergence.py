@@ -17,6 +17,7 @@ from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import Estimate
 from experiments.emergence import ledgers, moving, report, run, seeds, texts, training, verdicts
 from experiments.emergence.counted import losses_of_counts
+from experiments.emergence.own_texts import own_texts
 from experiments.pages import kept
 
 SMALL = texts.Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
@@ -62,6 +63,16 @@ def test_texts_are_read_once_and_copies_are_copies():
     for other in (drawn.shuffled, drawn.after_another):
         assert (drawn.copied[:, length:] == other[:, length:]).all() and (drawn.copied != other).any()
     assert (np.sort(drawn.copied[:, :length]) == np.sort(drawn.shuffled[:, :length])).all()
+
+
+def test_own_texts_are_read_by_one_training_alone_and_in_their_stretch():
+    read = [texts.draw_texts(SMALL, seed) for seed in (1, 2)]
+    stretches = own_texts(read[0], read[1:])
+    of_steps = np.split(read[0].training, len(stretches))
+    other = {text.tobytes() for text in read[1].training.reshape(-1, SMALL.tokens + 1)}
+    for own, steps in zip(stretches, of_steps, strict=True):
+        here = {text.tobytes() for text in steps.reshape(-1, SMALL.tokens + 1)}
+        assert all(text.tobytes() in here - other for text in own)
 
 
 def test_counted_models_are_those_of_dictionaries():

@@ -1,0 +1,93 @@
+"""Texts that one training reads and the others don't."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from duat_jax.evaluation.statistics import students_mean
+from experiments.emergence.texts import Texts
+from experiments.pages import table
+
+TIMES, DRAWN = 8, 128
+"""Stretches of a training, and the texts that are drawn from each."""
+OTHER_FILES, READ_BY = "of other files", "read by seed "
+"""Texts whose losses are measured at the end: of files that no training reads, and those that one training reads."""
+MEASURED = "read or not"
+"""The name of these losses among a seed's measurements."""
+
+
+def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times texts tokens"]:
+    """Return texts of every stretch of a training that no other training reads, of each as many.
+
+    Args:
+        texts: those of the training.
+        others: those of the other trainings.
+
+    Example:
+        >>> from experiments.emergence.texts import Sizes, draw_texts
+        >>> small = Sizes(tokens=8, batch=2, steps=32, measured=2, short=4)
+        >>> own_texts(draw_texts(small, 0), [draw_texts(small, 1)]).shape
+        (8, 8, 9)
+    """
+    length = texts.training.shape[-1]
+    read = {text.tobytes() for other in others for text in other.training.reshape(-1, length)}
+    own = [
+        [text for text in stretch.reshape(-1, length) if text.tobytes() not in read]
+        for stretch in np.split(texts.training, TIMES)
+    ]
+    count = min(DRAWN, *map(len, own))
+    return np.array([texts[:count] for texts in own])
+
+
+def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarray, "pairs times"]:
+    """Return of every pair of trainings how much lower the losses of texts are that a training read.
+
+    Half of `L_b(R_a) − L_a(R_a) + L_a(R_b) − L_b(R_b)`: how well each of both models reads, and how hard the texts of
+    each are, cancel.
+
+    Args:
+        losses: of every seed, the mean losses at its end of the texts of every training, by stretches.
+
+    Example:
+        >>> losses = {0: {"read by seed 0": [2.0], "read by seed 1": [4.0]}}
+        >>> lower_when_read(losses | {1: {"read by seed 0": [2.5], "read by seed 1": [3.8]}}).tolist()
+        [[0.35]]
+    """
+
+    def of(model: int, texts: int) -> Float[np.ndarray, "times"]:
+        return np.array(losses[model][f"{READ_BY}{texts}"])
+
+    return np.array([(of(b, a) - of(a, a) + of(a, b) - of(b, b)) / 2 for a, b in combinations(losses, 2)]).round(6)
+
+
+def table_of_texts(losses: dict[int, dict[str, list[float]]]) -> list[str]:
+    """Return the table of losses of texts that were read and of others.
+
+    Args:
+        losses: as for `lower_when_read`.
+    """
+
+    def mean(model: int, *names: str) -> float:
+        return float(np.mean([losses[model][name] for name in names]))
+
+    def written(lower: Float[np.ndarray, "pairs"]) -> str:
+        return f"{lower.mean():+.3f} ({', '.join(f'{of_pair:+.3f}' for of_pair in lower)})"
+
+    names = {seed: f"{READ_BY}{seed}" for seed in losses}
+    of = {
+        "of files that it doesn't read": [mean(seed, OTHER_FILES) for seed in losses],
+        "of files that it reads, read by another seed alone": [
+            mean(seed, *(name for other, name in names.items() if other != seed)) for seed in losses
+        ],
+        "read by it alone": [mean(seed, name) for seed, name in names.items()],
+    }
+    rows = [[words, students_mean(np.array(each)).written(3), ""] for words, each in of.items()]
+    lower = lower_when_read(losses)
+    rows[-1][-1] = written(lower.mean(-1))
+    gap = float(np.mean(next(iter(of.values()))) - np.mean(of["read by it alone"]))
+    rows.append(["share of reading in the gap between the first and the third", "", f"{lower.mean() / gap:.2f}"])
+    times = lower.shape[-1]
+    rows += [[f"of these, in eighth {k + 1} of the steps", "", written(lower[:, k])] for k in range(times)]
+    return table(["texts", "loss at the end", "lower by reading (pairs of seeds)"], rows)

@@ -17,9 +17,11 @@ from flax import nnx
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
+from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.transform.calls import SubProgram
 from duat_jax.transform.held_factors import LINEAR, STILL, Kind, dependences, with_held_factors
+from duat_jax.weights.units import name_of
 
 Weights = Any
 """A pytree of arrays of floats."""
@@ -29,7 +31,7 @@ SHOWN = 4
 
 
 def names_of(weights: Weights) -> list[str]:
-    """Return the name of every array of a pytree: the steps of its path.
+    """Return the name of every array of a pytree: the steps of its path, and of a model those of `duat.diff`.
 
     Args:
         weights: the pytree.
@@ -41,6 +43,8 @@ def names_of(weights: Weights) -> list[str]:
         ['key', 'value']
     """
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(weights)]
+    if isinstance(weights, Transformer):
+        return list(map(name_of, paths))
     of_variable = jax.tree_util.GetAttrKey("value")  # the last step into a Flax variable
     steps = [path[:-1] if path[-1:] == (of_variable,) else path for path in paths]
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "weights" for path in steps]

@@ -87,7 +87,7 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     assert len(pd.read_csv(files[1])) == len(opened.to_dataframe())
     assert files[3].read_bytes().startswith(b"\x89PNG")
     shown = ran.stdout
-    for words in ("all other pieces", "together", "stack.blocks.0", "holds"):
+    for words in ("all other pieces", "together", "layers.0.", "holds"):
         assert words in shown
     states = sorted(path.name for path in (tmp_path / "states").iterdir())
     (tmp_path / "states" / states[-1]).unlink()  # as if it had been interrupted

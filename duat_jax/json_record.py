@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
     """Return a value as plain data: arrays as nested lists, named tuples and mappings as objects with text as keys.
 
     Args:
-        value: numbers, texts, arrays, named tuples, mappings, lists, or what has a method `as_dict`.
+        value: numbers, texts, arrays, named tuples, records, mappings, lists, or what has a method `as_dict`.
 
     Example:
         >>> import numpy as np
@@ -39,6 +39,8 @@ def plain(value: Any) -> Any:
         return value.as_dict()
     if hasattr(value, "tolist"):  # arrays and their numbers
         return value.tolist()
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
     named = isinstance(value, tuple) and type(value).__str__ is not tuple.__str__  # a mark's key has a name
     if hasattr(value, "_asdict") and not named:
         value = value._asdict()

@@ -1,6 +1,6 @@
 """The pieces of text with the largest parts in a number's change along a training, for terminal and JSON."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -8,32 +8,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.training.record import Piece
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 NEAR = 6
 """The tokens that are shown on either side of the one with the largest part."""
-
-
-class Piece(NamedTuple):
-    """A piece of text, and what its tokens did to a number.
-
-    Args:
-        piece: its number.
-        part: the sum of its tokens' parts.
-        reads: the number of steps that read it.
-        token: the index of its token with the largest part of the piece's sign.
-        token_part: that part.
-        text: the tokens up to this one, and after it, marked by `»` and `«`.
-    """
-
-    piece: int
-    part: float
-    reads: int
-    token: int
-    token_part: float
-    text: str
 
 
 def piece_of(

@@ -10,10 +10,9 @@ from duat_jax.json_record import Record, as_record
 from duat_jax.training.next_token import Settings
 from duat_jax.training.over_examples.record import InfluenceRecord
 from duat_jax.training.over_examples.result import Influence
-from duat_jax.training.pieces import Piece
 
 
-class PieceRecord(msgspec.Struct, forbid_unknown_fields=True):
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of text, and what its tokens did to the number.
 
     Args:
@@ -58,7 +57,7 @@ class TrainLedgerRecord(Record, tag="train ledger"):
     tokens: int
     rate: float
     seed: int
-    pieces: list[PieceRecord]
+    pieces: list[Piece]
     parts: list[float]
     influence: InfluenceRecord
 

@@ -1,7 +1,6 @@
 """A budget of bits: the matrices of a rounded model that get eight bits, and the loss on fresh text with them."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -12,34 +11,11 @@ from duat_jax.display.tables import NumberTable
 from duat_jax.errors import DuatError
 from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.models.transformer import Transformer
+from duat_jax.weights.record import Budget
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
 
 DRAWS = 5
 """The number of random choices that stand beside."""
-
-
-class Budget(NamedTuple):
-    """The matrices that a budget gives eight bits, and losses on fresh text.
-
-    Args:
-        bits: of all other matrices.
-        share: the largest share of the matrices' weights that may have eight bits.
-        finer: the matrices that get them, the one with the largest part for each weight first.
-        original: the loss of the model that isn't rounded, in nats a token.
-        none: that with no matrix in eight bits.
-        chosen: that with the chosen ones.
-        random: the losses with others, drawn at random within the same budget.
-        all: that with all matrices in eight bits.
-    """
-
-    bits: int
-    share: float
-    finer: tuple[str, ...]
-    original: float
-    none: float
-    chosen: float
-    random: tuple[float, ...]
-    all: float
 
 
 def require_budget(bits: int, share: float) -> None:
@@ -96,7 +72,7 @@ def spend(
         if progress is not None:
             progress(done, len(asked))
     original, none, chosen, *random, everything = losses
-    return Budget(bits, share, tuple(finer), original, none, chosen, tuple(random), everything)
+    return Budget(bits, share, finer, original, none, chosen, random, everything)
 
 
 def render(budget: Budget) -> RenderableType:

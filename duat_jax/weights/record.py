@@ -34,7 +34,7 @@ class WeightFlowRecord(msgspec.Struct, forbid_unknown_fields=True):
     later: list[float]
 
 
-class BudgetRecord(msgspec.Struct, forbid_unknown_fields=True):
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The matrices that a budget gives eight bits, and losses on fresh text, in nats a token.
 
     Args:
@@ -101,4 +101,4 @@ class ModelDiffRecord(Record, tag="model diff"):
     discontinuities: dict[str, float]
     completeness: list[CompletenessRecord]
     notes: list[str]
-    budget: BudgetRecord | None = None
+    budget: Budget | None = None

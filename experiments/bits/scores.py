@@ -1,7 +1,8 @@
 """Scores of a model's matrices, by which those are chosen that a rounded model keeps finer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -9,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from duat_jax.evaluation.running_text import mean_loss, token_losses
+from duat_jax.evaluation.running_text import token_losses
 from duat_jax.forms.secant import secant
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.stack import Stack
 from duat_jax.processes import on_host
 from duat_jax.weights.rounded import rounded, sizes_of_matrices
-from duat_jax.weights.units import name_of, parameters_of
+from duat_jax.weights.units import LAYERS, name_of, parameters_of
 from experiments.bits.outputs import squares_of_outputs
 
 EXACT, START, END, TRAPEZOID = "exact part", "first order", "gradient of the rounded model", "trapezoid"
@@ -86,6 +88,44 @@ def _with_one(before: Transformer, after: Transformer, name: str) -> Transformer
     return found
 
 
+@partial(jax.jit, static_argnames="layer")
+def _stream(model: Transformer, ids: Int[Array, "texts tokens"], layer: int) -> Array:
+    """Return the residual stream before a layer."""
+    return model.stream(model.embed(ids[:, :-1]), layer)
+
+
+@partial(jax.jit, static_argnames="layer")
+def _loss_from(model: Transformer, stream: Array, ids: Int[Array, "texts tokens"], layer: int) -> Array:
+    """Return the mean loss of texts from the stream before a layer on."""
+    rest = jax.tree.map(lambda leaf: leaf, model)  # a copy, which is changed
+    rest.embedding_norm = rest.projection = None
+    rest.stack = Stack(model.stack.blocks[layer:])
+    logs = jax.nn.log_softmax(rest.output(stream))
+    return -jnp.take_along_axis(logs, ids[:, 1:, None], -1).mean()
+
+
+def changes_by_one(
+    before: Transformer, after: Transformer, names: Iterable[str], ids: Int[Array, "texts tokens"]
+) -> dict[str, float]:
+    """Return by how much the mean loss of texts changes with one matrix of another model.
+
+    The layers before the matrix compute what they do without it, so that the model is run from its layer on.
+
+    Args:
+        before: the model, its layers written out.
+        after: the other one.
+        names: the names of the matrices.
+        ids: the texts.
+    """
+    found = {}
+    for layer, of_layer in groupby(names, lambda name: int(name.removeprefix(LAYERS).partition(".")[0])):
+        stream = _stream(before, ids, layer)
+        plain = float(_loss_from(before, stream, ids, layer))
+        for name in of_layer:
+            found[name] = float(_loss_from(_with_one(before, after, name), stream, ids, layer)) - plain
+    return found
+
+
 def _without_text(sizes: dict[str, int]) -> Scores:
     """Return the scores that need no text."""
     order = {name: int(name.split(".")[1]) + place / len(sizes) for place, name in enumerate(sizes)}
@@ -116,8 +156,7 @@ def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"
     outputs: dict[str, Any] = {name: np.sum([row[name] for row in squares], 0, dtype=np.float64) for name in sizes}
     weights = [parameters_of(each) for each in (model, after)]
     errors = {name: float(((weights[1][name] - weights[0][name]) ** 2).sum()) for name in sizes}
-    fine = rounded(model, bits, sizes)
-    loss = partial(mean_loss, ids=ids[:run])
+    fine, few = rounded(model, bits, sizes), jnp.asarray(ids[:run])
 
     def of(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
         return {name: float(reduce(parts[:texts])) for name, parts in every[kind].items()}
@@ -133,7 +172,6 @@ def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"
     found[ROOT_ERROR] = {name: score**0.5 for name, score in errors.items()}
     found[OUTPUTS] = {name: float(change) for name, (change, _) in outputs.items()}
     found[RELATIVE] = {name: float(change / whole) for name, (change, whole) in outputs.items()}
-    plain, low = loss(model), loss(after)
-    found[ALONE] = {name: loss(_with_one(model, after, name)) - plain for name in sizes}
-    found[SET_BACK] = {name: low - loss(_with_one(after, fine, name)) for name in sizes}
+    found[ALONE] = changes_by_one(model, after, list(sizes), few)
+    found[SET_BACK] = {name: -change for name, change in changes_by_one(after, fine, list(sizes), few).items()}
     return found | _without_text(sizes)

@@ -19,7 +19,7 @@ MEASURED = "read or not"
 
 
 def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times texts tokens"]:
-    """Return texts of every stretch of a training that no other training reads, of each as many.
+    """Return texts of every stretch of a training that no other training reads: of each as many, evenly spread.
 
     Args:
         texts: those of the training.
@@ -38,7 +38,7 @@ def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times t
         for stretch in np.split(texts.training, TIMES)
     ]
     count = min(DRAWN, *map(len, own))
-    return np.array([texts[:count] for texts in own])
+    return np.array([texts[:: len(texts) // count][:count] for texts in own])
 
 
 def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarray, "pairs times"]:
@@ -87,7 +87,7 @@ def table_of_texts(losses: dict[int, dict[str, list[float]]]) -> list[str]:
     lower = lower_when_read(losses)
     rows[-1][-1] = written(lower.mean(-1))
     gap = float(np.mean(next(iter(of.values()))) - np.mean(of["read by it alone"]))
-    rows.append(["share of reading in the gap between the first and the third", "", f"{lower.mean() / gap:.2f}"])
     times = lower.shape[-1]
     rows += [[f"of these, in eighth {k + 1} of the steps", "", written(lower[:, k])] for k in range(times)]
+    rows.append(["share of reading in the gap between the first and the third", "", f"{lower.mean() / gap:.2f}"])
     return table(["texts", "loss at the end", "lower by reading (pairs of seeds)"], rows)

@@ -136,7 +136,7 @@ def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -
         yield once(seed, "segments", lambda of: of_segments(of.network, of.kept(), of.numbers))
         yield once(seed, "single steps", lambda of: of_single_steps(of.kept(), of.numbers))
         yield once(seed, "set back", lambda of: set_back(of.network, of.kept(), of.numbers))
-        yield once(seed, MEASURED, lambda of: of.read_or_not([followed(seed=seed) for seed in seeds]))
+        yield once(seed, MEASURED, lambda of: of.read_or_not(list(map(followed, seeds))))
     first = seeds[0]
     for kind in (WITHOUT, DRAWN):
         yield once(first, kind, lambda of, kind=kind: of.trained_again(kind))

@@ -94,6 +94,19 @@ def broken(folder, **settings):
             "the number is nan",
             lambda folder: influence(broken(folder), lambda w: jnp.log(-(w["in"][0, 0] ** 2))),
         ),
+        (  # weights go from 1 to -1 and on to 2: the first step after which the logarithm isn't a number is named
+            NotFinite,
+            "the number is nan after step 0",
+            lambda folder: influence(
+                train(
+                    Run(lambda w, batch: w * batch, optax.sgd(1.0), jnp.array([[2.0], [-3.0]]), 2),
+                    jnp.array(1.0),
+                    folder,
+                    every=1,
+                ),
+                jnp.log,
+            ),
+        ),
         (
             DuatError,
             r"step 1 are \(3,\), and those of step 0 \(2,\)",

@@ -12,7 +12,13 @@ from duat_jax.errors import DuatError, NotFinite
 from duat_jax.processes import on_host
 from duat_jax.training.kept import Kept
 from duat_jax.training.over_examples.result import Influence
-from duat_jax.training.over_weights.compute import Number, begin, ledger_of_segment, secant_of
+from duat_jax.training.over_weights.compute import (
+    Number,
+    begin,
+    ledger_of_segment,
+    require_finite,
+    secant_of,
+)
 from duat_jax.training.over_weights.result import WeightLedger
 from duat_jax.training.run import Step
 from duat_jax.training.update import Multipliers, Weights, wide
@@ -99,6 +105,10 @@ def influence(
         raise DuatError("there are no numbers: give at least one function of the weights")
     run, update = kept.run, kept.update
     beginnings = [begin(number, wide(kept.weights)) for number in named.values()]
+    values = jax.jit(lambda weights: [number(weights) for number in named.values()])
+    for end in kept.numbers[1:]:
+        for value in on_host(values(wide(kept.read(end)[0].weights))):
+            require_finite(value, f"after step {end - 1}")
 
     @jax.jit
     def back(step: Step, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
@@ -128,6 +138,11 @@ def influence(
 
         return jax.vmap(of_number)(of_segment, means)
 
+    def of_ends(number: Number, after: Weights, before: Weights, last: int) -> tuple[WeightLedger, Weights]:
+        """Return the ledger of a segment, and the multiplier of its steps."""
+        split = secant_of(number)(after, before)
+        return ledger_of_segment(after, split, f"after step {last - 1}"), split.multiplier
+
     first_moment, _ = kept.read(0)
     beginning = update.means_of(wide(first_moment.state))
     means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
@@ -137,11 +152,10 @@ def influence(
     for first, last in reversed(list(kept.segments())):
         of_steps = kept.again(first, last)
         ends = wide(of_steps[-1].following.weights), wide(of_steps[0].before.weights)
-        splits = [secant_of(number)(*ends) for number in named.values()]
-        here = [ledger_of_segment(ends[0], split, f"after step {last - 1}") for split in splits]
-        ledgers = list(map(WeightLedger.then, here, ledgers)) if ledgers else here
+        here, each = zip(*(of_ends(number, *ends, last) for number in named.values()), strict=True)
+        ledgers = list(map(WeightLedger.then, here, ledgers)) if ledgers else list(here)
         losses.append(np.array([float(step.loss) for step in of_steps]))
-        multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(split.multiplier for split in splits))
+        multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         for step in reversed(of_steps):
             parts, means = back(step, run.batch(step.number), multipliers, means)
             steps.append(on_host(parts))

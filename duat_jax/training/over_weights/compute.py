@@ -18,7 +18,7 @@ from duat_jax.training.update import SHOWN, Weights, named_arrays
 Number = Callable[[Weights], Float[Array, ""]]
 """From weights to one number, such as a loss on held-out text."""
 
-KEPT = 32
+KEPT = 8
 """The number of functions whose secants are kept compiled."""
 
 
@@ -44,7 +44,7 @@ def ledger_of_segment(weights: Weights, split: Secant, when: str) -> WeightLedge
         NotFinite: if the number isn't finite.
     """
     named, values = named_arrays(weights), np.stack(on_host(split.values[::-1]))
-    _require_finite(values[1], when)
+    require_finite(values[1], when)
     parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
     return WeightLedger(
         named,
@@ -87,7 +87,7 @@ def begin(number: "Number", weights: Weights) -> WeightLedger:
     if not hasattr(value, "dtype") or value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
         raise DuatError("the number isn't one real scalar: return one, and keep a ledger for each of several")
     value = np.asarray(value)
-    _require_finite(value, "at the beginning")
+    require_finite(value, "at the beginning")
     nothing = {name: np.zeros_like(array) for name, array in named.items()}
     return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named}, np.zeros(0))
 
@@ -96,7 +96,8 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
     """Add a segment to a ledger: any number of steps, split by one secant.
 
     Args:
-        number: the number, the same function as at the beginning: another one is compiled anew.
+        number: the number, the same function as at the beginning, since another one is compiled anew; it is traced
+            once, so nothing that it closes over may change.
         ledger: what was found so far, such as one that `save` wrote and `duat.open` reads.
         weights: the weights now.
 
@@ -116,6 +117,15 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
     return ledger.then(ledger_of_segment(weights, split, f"after segment {len(ledger.values) - 1}"))
 
 
-def _require_finite(value: Any, when: str) -> None:
+def require_finite(value: Any, when: str) -> None:
+    """Raise unless a number can be split.
+
+    Args:
+        value: the number.
+        when: the place in the training, in words.
+
+    Raises:
+        NotFinite: if it is infinite or NaN.
+    """
     if not np.isfinite(value):
         raise NotFinite(f"the number is {value} {when}: it can't be split")

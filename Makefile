@@ -102,7 +102,7 @@ pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequal
 pruning_baselines: $(VENV)/.test  ## prune and slice the embedded model at equal budgets, by three published methods too; ten minutes, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.baselines
 
-long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about eight hours of one core, goes on where it was stopped
+long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about two hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.long_context.trained
 
 retraining: $(VENV)/.test  ## forecast trainings without some examples by the exact ledger and other scores; an hour and a half on two cores, goes on where it was stopped

@@ -98,7 +98,7 @@ def tables(results: Found) -> str:
             *("### Verdicts on trained networks", "", *verdicts(results), ""),
             *("### Loss by position", "", *positions(results["kinds"], results["work"]["training"]["tokens"]), ""),
             *("### Recall by distance", "", *recall(results["kinds"]), ""),
-            *("### Fine-tuned to longer texts", "", *longer(results["longer"]), ""),
+            *("### Losses after fine-tuning", "", *longer(results["longer"]), ""),
             *("### Cost of a training step", "", *costs(results["costs"])),
         ]
     )

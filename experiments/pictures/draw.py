@@ -321,16 +321,26 @@ def draw_long_context(numbers: Numbers) -> Figure:
             )
         axes.set_xticks(range(len(numbers["read"]["SmolLM2-135M"])), list(numbers["read"]["SmolLM2-135M"]), rotation=60)
         axes.set_xlabel("distance in tokens")
-    read.set_ylabel("share of what is written, in %")
-    read.set_title("read, without the first token")
-    changed.set_yscale("log")
-    changed.set_ylabel("divergence, thousandths of a nat")
-    changed.set_title("16 tokens replaced")
-    lost.set_yscale("log")
-    lost.set_ylabel("loss, thousandths of a nat")
-    lost.set_title("three quarters replaced")
+    read.set(ylabel="share of what is written, in %", title="read, without the first token")
+    changed.set(yscale="log", ylabel="divergence, thousandths of a nat", title="16 tokens replaced")
+    lost.set(yscale="log", ylabel="loss, thousandths of a nat", title="three quarters replaced")
     for axes in (read, changed):
         axes.legend(fontsize="small")
+    return figure
+
+
+@styled
+def draw_limited_reach(numbers: Numbers) -> Figure:
+    """Draw the losses of networks whose tokens are mixed in different ways, and those after fine-tuning.
+
+    Args:
+        numbers: by panel, estimates of every network.
+    """
+    figure = Figure(figsize=(10.4, 3.6))
+    for axes, (title, losses) in zip(figure.subplots(1, 2), numbers.items(), strict=True):
+        colours = {name: OURS if name.startswith("full attention") else OTHER for name in losses}
+        _dots(axes, losses, colours)
+        axes.set(title=title, xlabel="loss in nats a byte")
     return figure
 
 

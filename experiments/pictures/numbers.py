@@ -8,6 +8,8 @@ import jax
 
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
+from experiments.long_context.networks import NONE
+from experiments.long_context.trained_verdicts import NOT_TUNED
 from experiments.lora.why_report import curves
 from experiments.pages import fields_of, kept
 
@@ -209,6 +211,17 @@ def long_context() -> Numbers:
             " / {}",
             DISTANCES[:-1],
         ),
+    }
+
+
+def limited_reach() -> Numbers:
+    """Return the losses of networks trained with windows, convolutions and attention, and after fine-tuning."""
+    trained, study = kept("long_context_trained"), "long_context_trained"
+    kinds = [kind for kind in trained["kinds"] if kind != NONE]
+    ways = [way for way in trained["longer"] if not way.startswith(NOT_TUNED)]
+    return {
+        "bytes 128 to 191 of a text": _of(study, "Loss by position / {} / 128 to 191", kinds),
+        "bytes 128 to 511, fine-tuned with": _of(study, "Losses after fine-tuning / {} / 128 and more", ways),
     }
 
 

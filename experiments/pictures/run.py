@@ -47,7 +47,10 @@ PICTURES = {
 }
 """The picture of every page of results, by the name of the page."""
 
-FURTHER = {"lora-why": Picture(numbers.lora_why, draw.draw_lora_why)}
+FURTHER = {
+    "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
+    "limited-reach": Picture(numbers.limited_reach, draw.draw_limited_reach),
+}
 """Pictures further down on a page, by their own names."""
 
 

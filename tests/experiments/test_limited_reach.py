@@ -256,7 +256,7 @@ def test_the_study_is_kept_and_written(monkeypatch):
         for of in results["longer"][trained_verdicts.NOT_TUNED]["seeds"]
     ]
     near(
-        float(fields["Fine-tuned to longer texts / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
+        float(fields["Losses after fine-tuning / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
     )
     assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
     assert fields["Loss by position / full attention / rate"] == "1 (at the edge)"

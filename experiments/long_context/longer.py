@@ -29,6 +29,12 @@ TUNED_RATES = {False: (3e-4, 1e-3, 3e-3), True: (1e-3, 3e-3, 1e-2)}
 """Learning rates of a fine-tuning that are tried: of all weights, and of adapters."""
 COST_LENGTHS, COST_TOKENS = (128, 512, 2048), 2048
 """Lengths at which a step of training is timed, of as many tokens at each."""
+TUNINGS = {
+    f"{way}, {'adapters' if adapters else 'all weights'}": (way, adapters, LONG)
+    for adapters in TUNED_RATES
+    for way in extension.WAYS
+} | {SHORT_TEXTS: (extension.FULL, False, SHORT)}
+"""Of each fine-tuning what tokens see, whether adapters are trained, and the length of its texts."""
 SETTINGS = [SHORT, LONG, GROUP, TUNING, TUNED_BATCH, list(TUNED_RATES.values())]
 
 
@@ -46,7 +52,9 @@ def base(seed: int, steps: int) -> Transformer:
     return train(model, jnp.asarray(training_texts(training, steps, seed)), jnp.asarray(1.0))[0]
 
 
-def extended(way: str, adapters: bool, rate: float, seed: int, steps: int, tokens: int = LONG) -> Transformer:
+def extended(
+    way: str, adapters: bool, rate: float, seed: int, steps: int, tokens: int = LONG, drawn: int | None = None
+) -> Transformer:
     """Return a network that is fine-tuned to longer texts.
 
     Args:
@@ -56,9 +64,11 @@ def extended(way: str, adapters: bool, rate: float, seed: int, steps: int, token
         seed: the seed of the network; what it reads in fine-tuning is drawn by another one.
         steps: the steps of its first training.
         tokens: the length of the texts of fine-tuning.
+        drawn: the length of the texts that are drawn, and cut into these; the same if absent.
     """
-    batch = TUNED_BATCH * LONG // tokens
-    ids = windows(trained_stream(), TUNING * batch, tokens, seed=seed + 100).reshape(TUNING, batch, tokens)
+    drawn = tokens if drawn is None else drawn
+    texts = windows(trained_stream(), TUNING * TUNED_BATCH * LONG // drawn, drawn, seed=seed + 100)
+    ids = texts.reshape(TUNING, -1, tokens)
     model = interpolated(base(seed, steps), LONG / SHORT)
     return extension.fine_tune(model, jnp.asarray(ids), jnp.asarray(rate), way=way, group=GROUP, adapters=adapters)
 
@@ -102,6 +112,35 @@ def costs(way: str, tokens: int) -> Found:
     return {"seconds": round(median(seconds[1:]), 4), "megabytes": round(memory.temp_size_in_bytes / 1e6, 1)}
 
 
+def tuned(seed: int, steps: int, way: str, adapters: bool, tokens: int, rate: float, drawn: int | None = None) -> Found:
+    """Return the losses on long texts after a fine-tuning.
+
+    Args:
+        seed: the seed of the network.
+        steps: the steps of its first training.
+        way: as for `extended`, and so the following.
+        adapters: whether adapters are trained.
+        tokens: the length of the texts.
+        rate: the highest learning rate.
+        drawn: the length of the texts that are drawn.
+    """
+    return long_losses(extended(way, adapters, rate, seed, steps, tokens, drawn))
+
+
+def try_rate(steps: int, way: str, adapters: bool, tokens: int, rate: float) -> float:
+    """Return the loss by which the learning rate of a fine-tuning is chosen.
+
+    Args:
+        steps: the steps of the first training.
+        way: as for `extended`, and so the following.
+        adapters: whether adapters are trained.
+        tokens: the length of the texts.
+        rate: the highest learning rate.
+    """
+    model = extended(way, adapters, rate, SEEDS[0], steps, tokens)
+    return rounded(late(losses_of(model, held_out_texts(LONG, 0)[0])).mean())
+
+
 def compare_extensions(journal: Journal, steps: int) -> Found:
     """Return what is measured on long texts, with full attention, after each way of fine-tuning.
 
@@ -110,36 +149,23 @@ def compare_extensions(journal: Journal, steps: int) -> Found:
         steps: the steps of the first training.
     """
 
-    def tuned(seed: int, way: str, adapters: bool, tokens: int, rate: float) -> Found:
-        return long_losses(extended(way, adapters, rate, seed, steps, tokens))
-
     def not_tuned(seed: int, factor: float) -> Found:
         return long_losses(interpolated(base(seed, steps), factor))
 
-    def try_rate(way: str, adapters: bool, tokens: int, rate: float) -> float:
-        model = extended(way, adapters, rate, SEEDS[0], steps, tokens)
-        return rounded(late(losses_of(model, held_out_texts(LONG, 0)[0])).mean())
-
-    ways = {
-        f"{way}, {'adapters' if adapters else 'all weights'}": (way, adapters, LONG)
-        for adapters in TUNED_RATES
-        for way in extension.WAYS
-    }
-    ways[SHORT_TEXTS] = extension.FULL, False, SHORT
     found: Found = {
-        name: {"rate": None, "at the edge": False, "seeds": []} for name in (NOT_TUNED, INTERPOLATED, *ways)
+        name: {"rate": None, "at the edge": False, "seeds": []} for name in (NOT_TUNED, INTERPOLATED, *TUNINGS)
     }
-    for name, settings in ways.items():
+    for name, settings in TUNINGS.items():
         trials = {
-            rate: journal.once(f"longer, {name}, rate {rate}", partial(try_rate, *settings, rate))
+            rate: journal.once(f"longer, {name}, rate {rate}", partial(try_rate, steps, *settings, rate))
             for rate in TUNED_RATES[settings[1]]
         }
-        found[name] |= {"rate": best(trials), "at the edge": at_the_edge(trials)}
+        found[name] |= {"rate": best(trials), "at the edge": at_the_edge(trials), "trials": list(trials.items())}
     for seed in SEEDS:
         computes = {
             NOT_TUNED: partial(not_tuned, seed, 1.0),
             INTERPOLATED: partial(not_tuned, seed, LONG / SHORT),
-            **{name: partial(tuned, seed, *settings, found[name]["rate"]) for name, settings in ways.items()},
+            **{name: partial(tuned, seed, steps, *settings, found[name]["rate"]) for name, settings in TUNINGS.items()},
         }
         for name, compute in computes.items():
             found[name]["seeds"].append(journal.once(f"longer, {name}, seed {seed}", compute))

@@ -16,7 +16,7 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from experiments.environment import environment
-from experiments.long_context import extension, longer
+from experiments.long_context import afterwards, extension, longer
 from experiments.long_context.choice import SEEDS, at_the_edge, best, sizes_of
 from experiments.long_context.measures import Found, measure, recall, rounded
 from experiments.long_context.networks import FULL, KINDS, count, losses_of, network, train
@@ -152,6 +152,7 @@ def main() -> None:
     }
     journal = Journal(WORK / "long_context_trained.jsonl", work)
     steps = enough_steps(journal)
+    kinds, ways = compare_kinds(journal, steps), longer.compare_extensions(journal, steps)
     results = {
         "environment": environment(),
         "work": work | {"steps": steps},
@@ -160,8 +161,10 @@ def main() -> None:
             for way in extension.WAYS
             for tokens in longer.COST_LENGTHS
         },
-        "kinds": compare_kinds(journal, steps),
-        "longer": longer.compare_extensions(journal, steps),
+        "kinds": kinds,
+        "longer": ways,
+        "afterwards": afterwards.compare_kinds(journal, kinds, steps, trial, measured),
+        "longer, afterwards": afterwards.compare_tuning(journal, steps, ways),
     }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()

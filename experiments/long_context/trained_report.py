@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.long_context.afterwards import IN_GROUPS, SAME_TEXTS
+from experiments.long_context.networks import FULL, PATTERN, TOKENS, WINDOW
 from experiments.long_context.reading import label
-from experiments.long_context.trained_verdicts import Found, of_seeds, verdicts
+from experiments.long_context.trained_verdicts import SHORT_TEXTS, Found, numbers, of_seeds, verdicts
 from experiments.pages import interval, table
 
 
@@ -77,6 +79,43 @@ def longer(ways: Found) -> list[str]:
     return table(head, rows)
 
 
+def trials(results: Found) -> list[str]:
+    """Return the table of the losses by which learning rates were chosen, the further ones among them.
+
+    Args:
+        results: what was kept.
+    """
+    every = results["kinds"] | results["afterwards"] | results["longer"] | results["longer, afterwards"]
+    rows = [
+        [name, "; ".join(f"{rate:g}: {loss:.3f}" for rate, loss in sorted(found["trials"]))]
+        for name, found in every.items()
+        if found.get("trials")
+    ]
+    return table(["network or fine-tuning", "rate: loss"], rows)
+
+
+def afterwards(results: Found) -> list[str]:
+    """Return the table of losses and differences at the best of further learning rates, and on equal texts.
+
+    Args:
+        results: what was kept.
+    """
+    found = results["kinds"] | results["afterwards"] | results["longer, afterwards"]
+    pairs = [(PATTERN, FULL), (TOKENS, WINDOW), (WINDOW, PATTERN)]
+    for trained in ("all weights", "adapters"):
+        full, groups, shifted = (f"{way}, {trained}" for way in ("full attention", "groups", "shifted groups"))
+        pairs += [(shifted, full), (groups, shifted), (IN_GROUPS, shifted), (IN_GROUPS, full)]
+    pairs += [(SHORT_TEXTS, "shifted groups, all weights"), ("groups, all weights", SAME_TEXTS)]
+    rows = []
+    for pair in pairs:
+        first, second = (of_seeds(found[name], "late") for name in pair)
+        both = [f"{found[name]['rate']:g}" if found[name]["rate"] else "" for name in pair]
+        losses = [interval(of.mean(1), 3) for of in (first, second)]
+        rows.append([" − ".join(pair), *both, *losses, *numbers(first - second)])
+    head = ["difference of losses", "rate", "of the second", "loss", "of the second one", "over seeds", "over texts"]
+    return table([*head, "seeds above zero"], rows)
+
+
 def costs(found: Found) -> list[str]:
     """Return the table of the cost of a step of training.
 
@@ -99,6 +138,8 @@ def tables(results: Found) -> str:
             *("### Loss by position", "", *positions(results["kinds"], results["work"]["training"]["tokens"]), ""),
             *("### Recall by distance", "", *recall(results["kinds"]), ""),
             *("### Losses after fine-tuning", "", *longer(results["longer"]), ""),
+            *("### Afterwards: further learning rates and equal texts", "", *afterwards(results), ""),
+            *("### Trials of learning rates", "", *trials(results), ""),
             *("### Cost of a training step", "", *costs(results["costs"])),
         ]
     )

@@ -14,7 +14,17 @@ from helpers import close, far, near, numbers
 from duat_jax.evaluation.journal import Journal
 from duat_jax.nn import Attention, Rotary, rotary_frequencies
 from duat_jax.verification.networks import randomised
-from experiments.long_context import choice, extension, longer, measures, networks, tasks, trained, trained_verdicts
+from experiments.long_context import (
+    afterwards,
+    choice,
+    extension,
+    longer,
+    measures,
+    networks,
+    tasks,
+    trained,
+    trained_verdicts,
+)
 from experiments.long_context.mixers import (
     DistancePattern,
     FeatureConvolution,
@@ -216,6 +226,17 @@ def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
         assert np.linalg.matrix_rank(change) <= extension.ADAPTERS.rank
 
 
+def test_cut_texts_are_those_of_groups_of_the_same_length(monkeypatch):
+    read = {}
+    monkeypatch.setattr(longer, "trained_stream", lambda: np.arange(250000, dtype=np.int32))
+    monkeypatch.setattr(longer, "base", lambda seed, steps: None)
+    monkeypatch.setattr(longer, "interpolated", lambda model, factor: model)
+    monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: read.update({len(read): ids}))
+    longer.extended(extension.GROUPS, False, 1.0, 0, 1)
+    longer.extended(extension.FULL, False, 1.0, 0, 1, longer.SHORT, longer.LONG)
+    assert np.array_equal(read[1], read[0].reshape(read[1].shape)) and read[1].shape[-1] == longer.SHORT
+
+
 def test_the_study_is_kept_and_written(monkeypatch):
     """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
     training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
@@ -225,13 +246,15 @@ def test_the_study_is_kept_and_written(monkeypatch):
         monkeypatch.setattr(module, "HELD_OUT", 16)
     for module in (longer, trained):
         monkeypatch.setattr(module, "train", lambda model, ids, rate: (model, None))
+    for module in (afterwards, longer, trained):
         monkeypatch.setattr(module, "SEEDS", (0, 1))
     for module in (longer, tasks):
         monkeypatch.setattr(module, "trained_stream", lambda: np.arange(250000, dtype=np.int32) % 30)
     monkeypatch.setattr(tasks, "held_out_stream", lambda: np.arange(17000, dtype=np.int32) % 30)
     monkeypatch.setattr(measures, "TESTED", 16)
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
-    monkeypatch.setattr(trained, "KINDS", (FULL,))
+    for module in (afterwards, trained):
+        monkeypatch.setattr(module, "KINDS", (FULL,))
     monkeypatch.setattr(longer, "TUNED_RATES", {False: (1e-3,), True: (1e-3,)})
     for name, value in {"RATES": (1.0,), "STEPS": (4, 8)}.items():
         monkeypatch.setattr(trained, name, value)
@@ -243,6 +266,10 @@ def test_the_study_is_kept_and_written(monkeypatch):
         "work": {"training": training._asdict()},
         "kinds": dict.fromkeys(KINDS, trained.compare_kinds(journal, steps)[FULL]),
         "longer": longer.compare_extensions(journal, steps),
+    }
+    results |= {
+        "afterwards": afterwards.compare_kinds(journal, results["kinds"], steps, trained.trial, trained.measured),
+        "longer, afterwards": afterwards.compare_tuning(journal, steps, results["longer"]),
         "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
     }
     fields = trained.fields(results)
@@ -255,9 +282,10 @@ def test_the_study_is_kept_and_written(monkeypatch):
         of["positions"][7] / 3 + 2 * of["positions"][8] / 3
         for of in results["longer"][trained_verdicts.NOT_TUNED]["seeds"]
     ]
-    near(
-        float(fields["Losses after fine-tuning / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4
-    )
+    near(float(fields["Losses after fine-tuning / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4)
+    same = f"groups, all weights − {afterwards.SAME_TEXTS} / over seeds"
+    assert fields[f"Afterwards: further learning rates and equal texts / {same}"] == "+0.0000"
+    assert fields["Trials of learning rates / groups, adapters / rate: loss"].count(";") == 2
     assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
     assert fields["Loss by position / full attention / rate"] == "1 (at the edge)"
     longer.base.cache_clear()

@@ -1,4 +1,4 @@
-"""What was asked once the results of trained networks were seen: further learning rates, and a check on equal texts."""
+"""Further learning rates, equal texts and reading in groups, asked once the results of trained networks were seen."""
 
 from collections.abc import Callable
 from functools import partial

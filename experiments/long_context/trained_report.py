@@ -75,7 +75,7 @@ def longer(ways: Found) -> list[str]:
         of_bins = _cells([seed["positions"] for seed in found["seeds"]])
         rows.append([name, _rate(found), *of_bins, interval(late, 3), interval(late - full, 3, "+")])
     labels = [label(i, 2) for i in range(1, len(next(iter(ways.values()))["seeds"][0]["positions"]) + 1)]
-    head = ["fine-tuned with", "rate", *labels, "128 and more", "128 and more, more than full attention"]
+    head = ["fine-tuned with", "rate", *labels, "128 and more", "128 and more, above full attention with all weights"]
     return table(head, rows)
 
 

@@ -8,6 +8,7 @@ import jax
 
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
+from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
 from experiments.lora.why_report import curves
@@ -219,9 +220,11 @@ def limited_reach() -> Numbers:
     trained, study = kept("long_context_trained"), "long_context_trained"
     kinds = [kind for kind in trained["kinds"] if kind != NONE]
     ways = [way for way in trained["longer"] if not way.startswith(NOT_TUNED)]
+    in_groups = "Afterwards: further learning rates and equal texts / {} − full attention, all weights / loss"
     return {
         "bytes 128 to 191 of a text": _of(study, "Loss by position / {} / 128 to 191", kinds),
-        "bytes 128 to 511, fine-tuned with": _of(study, "Losses after fine-tuning / {} / 128 and more", ways),
+        "bytes 128 to 511, fine-tuned with": _of(study, in_groups, [IN_GROUPS])
+        | _of(study, "Losses after fine-tuning / {} / 128 and more", ways),
     }
 
 

@@ -152,15 +152,16 @@ def main() -> None:
     }
     journal = Journal(WORK / "long_context_trained.jsonl", work)
     steps = enough_steps(journal)
+    costs = {
+        f"{way}, {tokens}": journal.once(f"costs, {way}, {tokens}", partial(longer.costs, way, tokens))
+        for way in extension.WAYS
+        for tokens in longer.COST_LENGTHS
+    }
     kinds, ways = compare_kinds(journal, steps), longer.compare_extensions(journal, steps)
     results = {
         "environment": environment(),
         "work": work | {"steps": steps},
-        "costs": {
-            f"{way}, {tokens}": journal.once(f"costs, {way}, {tokens}", partial(longer.costs, way, tokens))
-            for way in extension.WAYS
-            for tokens in longer.COST_LENGTHS
-        },
+        "costs": costs,
         "kinds": kinds,
         "longer": ways,
         "afterwards": afterwards.compare_kinds(journal, kinds, steps, trial, measured),

@@ -112,8 +112,8 @@ def afterwards(results: Found) -> list[str]:
         both = [f"{found[name]['rate']:g}" if found[name]["rate"] else "" for name in pair]
         losses = [interval(of.mean(1), 3) for of in (first, second)]
         rows.append([" − ".join(pair), *both, *losses, *numbers(first - second)])
-    head = ["difference of losses", "rate", "of the second", "loss", "of the second one", "over seeds", "over texts"]
-    return table([*head, "seeds above zero"], rows)
+    of_both = [f"{what} of the {which}" for what in ("rate", "loss") for which in ("first", "second")]
+    return table(["first − second", *of_both, "over seeds", "over texts", "seeds above zero"], rows)
 
 
 def costs(found: Found) -> list[str]:

@@ -220,7 +220,9 @@ def limited_reach() -> Numbers:
     trained, study = kept("long_context_trained"), "long_context_trained"
     kinds = [kind for kind in trained["kinds"] if kind != NONE]
     ways = [way for way in trained["longer"] if not way.startswith(NOT_TUNED)]
-    in_groups = "Afterwards: further learning rates and equal texts / {} − full attention, all weights / loss"
+    in_groups = (
+        "Afterwards: further learning rates and equal texts / {} − full attention, all weights / loss of the first"
+    )
     return {
         "bytes 128 to 191 of a text": _of(study, "Loss by position / {} / 128 to 191", kinds),
         "bytes 128 to 511, fine-tuned with": _of(study, in_groups, [IN_GROUPS])

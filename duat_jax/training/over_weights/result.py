@@ -47,10 +47,20 @@ class WeightLedger(Plotted):
         return float(self.values[-1] - self.values[0])
 
     def then(self, other: "WeightLedger") -> "WeightLedger":
-        """Return the ledger of this run and the segments after it.
+        """Return the ledger of these segments and of those that follow them.
 
         Args:
-            other: their ledger.
+            other: the ledger of the segments that follow, of the same number and of arrays of the same names; it begins
+                with the last weights of this one.
+
+        Example:
+            >>> from duat_jax.training import begin, follow
+            >>> import jax.numpy as jnp
+            >>> square = lambda w: w**2
+            >>> first = follow(square, begin(square, jnp.array(0.0)), jnp.array(1.0))
+            >>> second = follow(square, begin(square, jnp.array(1.0)), jnp.array(3.0))
+            >>> first.then(second).values.tolist()
+            [0.0, 1.0, 9.0]
         """
         return WeightLedger(
             other.weights,

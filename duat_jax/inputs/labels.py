@@ -47,6 +47,14 @@ class Labels:
     tokenizer: "Tokenizer | None"
     names: tuple[str, ...]
 
+    def token(self, token: int) -> str:
+        """Return the label of a token: its text.
+
+        Args:
+            token: its id.
+        """
+        return readable(self.tokenizer, [token])[0]
+
     def output(self, output: int) -> str:
         """Return the label of an output: a token's text, or a class's name.
 
@@ -54,7 +62,7 @@ class Labels:
             output: its number.
         """
         if self.config.head.kind != "classes":
-            return readable(self.tokenizer, [output])[0]
+            return self.token(output)
         labels = self.config.head.labels
         return labels[output] if labels else str(output)
 

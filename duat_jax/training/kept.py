@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -32,13 +32,16 @@ class Kept:
         folder: the folder; it is made if it isn't there.
         every: the number of steps between two of them; about the root of all steps if absent, so that as many states
             are on disk as are in memory when a segment is run again.
+        state: the optimiser's state before the first step; a fresh one if absent.
 
     Raises:
-        DuatError: if the weights aren't arrays of floats, the terms aren't one array with a forward derivative, or the
-            optimiser's update isn't linear.
+        DuatError: if the weights aren't arrays of floats, the terms aren't one array with a forward derivative, the
+            optimiser's update isn't linear, or the state isn't one of this optimiser and these weights.
     """
 
-    def __init__(self, run: Run, weights: Weights, folder: Path | str, *, every: int | None = None) -> None:
+    def __init__(
+        self, run: Run, weights: Weights, folder: Path | str, *, every: int | None = None, state: Any = None
+    ) -> None:
         every = max(1, math.isqrt(run.steps)) if every is None else every
         if every < 1:
             raise DuatError(f"a state is kept every {every} steps: give at least 1")
@@ -48,16 +51,15 @@ class Kept:
         self.numbers = [*range(0, run.steps, every), run.steps]
         self.update = Update(run.optimiser, self.weights)
         self._shape = _shape_of_terms(run, self.weights, run.batch(0))
+        self._beginning = Moment(self.weights, _state(run.optimiser, self.weights, state))
         program = jax.make_jaxpr(run.program)(*self._beginning, run.batch(0))
         text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
         said = {"steps": run.steps, "every": every, "weights": fingerprint(self.weights)}
+        if state is not None:
+            said["state"] = fingerprint(_named(self._beginning.state))
         said["batches"] = fingerprint([run.batch(number) for number in self.numbers[:-1]])
         self._said = json.dumps(said | {"program": fingerprint(program.consts, text)})
         self.folder.mkdir(parents=True, exist_ok=True)
-
-    @cached_property
-    def _beginning(self) -> Moment:
-        return Moment(self.weights, jax.tree.map(jnp.asarray, self.run.optimiser.init(self.weights)))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"after-{number:08d}.safetensors"
@@ -165,6 +167,7 @@ def train(
     folder: Path | str,
     *,
     every: int | None = None,
+    state: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Kept:
     """Train, and keep states in a folder from which the run can be run again; an interrupted training goes on there.
@@ -174,6 +177,8 @@ def train(
         weights: the first weights, a pytree of floats.
         folder: the folder of the states.
         every: the number of steps between two states; about the root of all steps if absent.
+        state: the optimiser's state before the first step, where the recording begins in the middle of a training; a
+            fresh one if absent. Its running means get a part of their own.
         progress: called with the number of steps done and of all.
 
     Returns:
@@ -189,7 +194,7 @@ def train(
         >>> train(run, jnp.array(3.0), tempfile.mkdtemp()).last.tolist()
         1.0
     """
-    kept = Kept(run, weights, folder, every=every)
+    kept = Kept(run, weights, folder, every=every, state=state)
     moment, _ = kept.read(done := kept.done)
     shapes = _shapes(run.batch(0))
     for first, last in kept.segments():
@@ -215,7 +220,23 @@ def _require_finite(losses: list[float], first: int, moment: Moment) -> None:
     if wrong is not None:
         raise NotFinite(f"the loss of step {first + wrong} is {losses[wrong]}: choose a lower learning rate")
     if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(moment.weights)):
-        raise NotFinite(f"weights aren't finite after step {first + len(losses) - 1}: choose a lower learning rate")
+        raise NotFinite(
+            f"weights aren't finite after step {first + len(losses) - 1}, though its loss is: choose a lower learning"
+            " rate"
+        )
+
+
+def _state(optimiser: optax.GradientTransformation, weights: Weights, state: Any) -> Any:
+    """Return the optimiser's state before the first step; raise unless a given one is of its kind."""
+    fresh = jax.tree.map(jnp.asarray, optimiser.init(weights))
+    if state is None:
+        return fresh
+    state = jax.tree.map(jnp.asarray, state)
+    if _shapes(state) != _shapes(fresh):
+        raise DuatError(
+            "state isn't one of this optimiser for these weights: give what optimiser.update returned with them"
+        )
+    return state
 
 
 def _shapes(batch: Any) -> Any:

@@ -15,7 +15,7 @@ from duat_jax.errors import BadText
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import notes_of, secant
 from duat_jax.inputs.batching import bucket, padded
-from duat_jax.inputs.labels import labels_of
+from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.pipeline import certified, forward_from, reader_of_weights, require_finite
@@ -27,6 +27,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.weights.filled import filled
+from duat_jax.weights.record import UnitPart
 from duat_jax.weights.result import Flow, ModelDiff, RunAgain
 from duat_jax.weights.units import EMBEDDINGS, LAYERS, Units, numbered, parameters_of, units_of
 from duat_jax.weights.validation import alike_models
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 LOSS = "mean loss of the tokens after the first one, in nats"
+UNITS = 5
+"""The number of neurons, heads and rows each that are listed."""
 TOGETHER = "together"
 """The name of all exchanged parameters at once."""
 
@@ -190,6 +193,10 @@ def diff(
     def means(dictionaries: list[dict[str, Any]]) -> dict[str, np.ndarray]:
         return {name: values.mean(0) for name, values in by_name(dictionaries).items()}
 
+    neurons, heads, rows = (
+        means([getattr(each.units, kind) for each in parts]) for kind in ("neurons", "heads", "rows")
+    )
+
     parameters = by_name([each.units.parameters for each in parts])
     chosen = sorted(parameters, key=lambda name: -abs(parameters[name].mean()))[:exchanged]
     values = np.array([each.values for each in found], np.float64)
@@ -218,9 +225,14 @@ def diff(
         values=values,
         parameters=parameters,
         first_order=by_name([each.first_order for each in found]),
-        neurons=means([each.units.neurons for each in parts]),
-        heads=means([each.units.heads for each in parts]),
-        rows=means([each.units.rows for each in parts]),
+        neurons=neurons,
+        heads=heads,
+        rows=rows,
+        units=(
+            *_largest(neurons, "neuron"),
+            *_largest(heads, "head"),
+            *_largest(rows, "row", Labels(config, tokenizer, ())),
+        ),
         again=tuple(again),
         flow=None if request.many_inputs else _flow(config, found[0]),
         discontinuities={name: float(np.mean([each.discontinuities.get(name, 0) for each in parts])) for name in jumps},
@@ -291,6 +303,21 @@ def _exchange(of_second: np.ndarray, index: np.ndarray, a: Array, b: Array) -> A
     if chosen.all() or not chosen.any():
         return b if chosen.all() else a
     return jnp.where(chosen.reshape(chosen.shape + (1,) * (a.ndim - chosen.ndim)), b, a)
+
+
+def _largest(parts: dict[str, np.ndarray], kind: str, labels: Labels | None = None) -> list[UnitPart]:
+    """Return the units of a kind with the largest parts, without those of zero."""
+    found = []
+    for weights, each in parts.items():
+        for place in np.argsort(-np.abs(each), axis=None)[:UNITS]:
+            *expert, number = map(int, np.unravel_index(place, each.shape))
+            unit = f"{kind} {number}" if not expert else f"expert {expert[0]}, {kind} {number}"
+            if labels is not None and weights == "embedding.token":
+                unit += f", {labels.token(number)!r}"
+            if labels is not None and weights == "head.unembedding":
+                unit += f", {labels.output(number)!r}"
+            found.append(UnitPart(weights, unit, float(each.flat[place])))
+    return sorted((unit for unit in found if unit.part), key=lambda unit: -abs(unit.part))[:UNITS]
 
 
 def _flow(config: Config, found: _OfText) -> Flow | None:

@@ -22,6 +22,20 @@ class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
     put_in: float
 
 
+class UnitPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A neuron, a head or a row of an embedding with a large part.
+
+    Args:
+        weights: the weights of a layer, or the embedding, that it belongs to.
+        unit: its name, such as `"neuron 7"`; of a row the token's text beside its number.
+        part: the part of its weights in the difference.
+    """
+
+    weights: str
+    unit: str
+    part: float
+
+
 class WeightFlowRecord(msgspec.Struct, forbid_unknown_fields=True):
     """The place of the difference, layer by layer.
 
@@ -73,7 +87,9 @@ class ModelDiffRecord(Record, tag="model diff"):
         after: that of the second one.
         difference: the second minus the first.
         parts: the part of every parameter, by its name.
+        intervals: of several texts, the ends of each part's 95 % interval by Student's t over the texts.
         first_order: the same to first order at the first model.
+        units: the neurons, heads and rows of embeddings with the largest parts.
         cancellation: the sum of the sizes of all parts, as a multiple of the difference; 1 of a difference of zero.
         again: the parameters with the largest parts, and runs in which they are exchanged.
         flow: where the difference is, layer by layer; none of several texts.
@@ -94,7 +110,9 @@ class ModelDiffRecord(Record, tag="model diff"):
     after: float
     difference: float
     parts: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
     first_order: dict[str, float]
+    units: list[UnitPart]
     cancellation: float
     again: list[RunAgainRecord]
     flow: WeightFlowRecord | None

@@ -9,10 +9,11 @@ from jaxtyping import Float
 
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
 from duat_jax.display.result import Plotted
+from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import Completeness
 from duat_jax.json_record import as_record
 from duat_jax.models.targets.description import TargetDescription
-from duat_jax.weights.record import ModelDiffRecord
+from duat_jax.weights.record import ModelDiffRecord, UnitPart
 from duat_jax.weights.units import EMBEDDINGS, LAYERS
 
 ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "first_order"
@@ -62,6 +63,7 @@ class ModelDiff(Plotted):
         neurons: by linear layer of an MLP, the part of each neuron's weights.
         heads: by linear layer of an attention, that of each head's weights.
         rows: by embedding, that of each row.
+        units: of neurons, heads and rows, those with the largest parts.
         again: the parameters with the largest parts, exchanged one at a time and together, by runs of the model.
         flow: where the difference is, layer by layer; absent of several texts.
         discontinuities: parts that have no slope, such as a router's choice, by primitive and source line.
@@ -80,6 +82,7 @@ class ModelDiff(Plotted):
     neurons: dict[str, Float[np.ndarray, "..."]]
     heads: dict[str, Float[np.ndarray, "heads"]]
     rows: dict[str, Float[np.ndarray, "rows"]]
+    units: tuple[UnitPart, ...]
     again: tuple[RunAgain, ...]
     flow: Flow | None
     discontinuities: dict[str, float]
@@ -105,6 +108,13 @@ class ModelDiff(Plotted):
     def parts(self) -> dict[str, float]:
         """The part of every parameter, the mean over texts."""
         return {name: float(np.mean(part)) for name, part in self.parameters.items()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Of several texts, the ends of the 95 % interval of every parameter's part, by Student's t over the texts."""
+        if len(self.values) == 1:
+            return {}
+        return {name: students_mean(part)[1:] for name, part in self.parameters.items()}
 
     @property
     def cancellation(self) -> float:

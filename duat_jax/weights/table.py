@@ -41,7 +41,8 @@ def render(diff: ModelDiff) -> RenderableType:
         ),
     ]
     again = ["", _again(diff), "", Text(NOTE, style="dim")] if diff.again else []
-    return Group(*lines, "", _layers(diff), "", *_completeness(diff), *note_lines(diff.notes), *again)
+    units = ["", _units(diff)] if diff.units else []
+    return Group(*lines, "", _layers(diff), "", *_completeness(diff), *note_lines(diff.notes), *units, *again)
 
 
 def _layers(diff: ModelDiff) -> RenderableType:
@@ -72,24 +73,36 @@ def _completeness(diff: ModelDiff) -> list[RenderableType]:
             Text(f"on {held} of {len(diff.completeness)} texts the parts sum to the difference; the worst one:"),
             *lines,
         ]
+    sizes = f"The sizes of all parameters' parts are {diff.cancellation:.3g} times the difference"
     if diff.cancellation >= CANCELLING:
-        lines.append(
-            Text(
-                f"Parts cancel: the sizes of all parameters' parts are {diff.cancellation:.3g} times the difference. So"
-                " a large part needn't be a large effect, and on other texts parts may have other signs."
-            )
+        sizes += (
+            ": parts cancel. So a large part needn't be a large effect, and on other texts parts may have other signs"
         )
+    lines.append(Text(f"{sizes}."))
     return lines
+
+
+def _units(diff: ModelDiff) -> RenderableType:
+    table = NumberTable(title="Neurons, heads and rows")
+    table.add_column("weights")
+    table.add_column("unit")
+    table.add_column("part", justify="right")
+    for unit in diff.units:
+        table.add_row(unit.weights, Text(unit.unit), number(unit.part))
+    return table
 
 
 def _again(diff: ModelDiff) -> RenderableType:
     table = NumberTable(title="The largest parts, and the model run again")
     table.add_column("parameter")
-    for column in ("part", "set back", "put in", "of first order"):
+    several = ("its 95 % interval",) if diff.intervals else ()
+    for column in ("part", *several, "set back", "put in", "of first order"):
         table.add_column(column, justify="right")
     *rows, together = diff.again
     first_order = [float(diff.first_order[row.name].mean()) for row in rows]
-    for row, first in zip(rows, first_order, strict=True):
-        table.add_row(row.name, *map(number, (*row[1:], first)))
-    table.add_row(Text(together.name, style="bold"), *map(number, (*together[1:], sum(first_order))))
+    for row, first in zip([*rows, together], [*first_order, sum(first_order)], strict=True):
+        ends = diff.intervals.get(row.name, ())
+        interval = [" to ".join(f"{end:+.4f}" for end in ends)] if several else []
+        name = Text(row.name, style="bold" if row is together else "")
+        table.add_row(name, number(row.part), *interval, *map(number, (row.set_back, row.put_in, first)))
     return table

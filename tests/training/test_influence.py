@@ -80,6 +80,23 @@ def test_with_momentum_a_gradient_acts_in_all_later_steps(tmp_path):
     assert_sums(found)
 
 
+def test_means_from_before_the_recording_have_a_part(tmp_path):
+    """Recorded from the third step on, its examples keep their parts, and those before stand in the running mean."""
+    optimiser, decay, before = optax.sgd(RATE, momentum=0.9), 0.9, 3
+    kept = train(Run(terms, optimiser, batches, STEPS), first_weights(), tmp_path / "whole", every=before)
+    (middle, state), _ = kept.read(before)
+    rest = Run(terms, optimiser, lambda step: batches(before + step), STEPS - before)
+    found = influence(train(rest, middle, tmp_path / "rest", every=before, state=state), number)
+    relative(found.examples, influence(kept, number).examples[before:], 1e-9)
+    by_hand, later = Trained(optimiser, before), 0.0
+    for step in reversed(range(before, STEPS)):
+        later = RATE * by_hand.multipliers[step] + decay * later
+    gradients = by_hand.gradients[:before]
+    mean = sum(decay ** (before - 1 - step) * gradient for step, gradient in enumerate(gradients))
+    relative(found.beginning, -decay * later @ mean, 1e-9)
+    assert_sums(found)
+
+
 def test_with_adam_clipped_and_decayed_a_part_follows_the_stated_recursion(tmp_path):
     first, second, small, decay, longest = 0.9, 0.99, 1e-8, 0.1, 0.5
     adam = optax.adamw(RATE, first, second, small, weight_decay=decay)

@@ -48,6 +48,13 @@ def broken(folder, **settings):
     ("error", "message", "ask"),
     [
         (NotFinite, "the loss of step 1 is", lambda folder: broken(folder, optimiser=optax.sgd(1e200))),
+        (  # a gradient of one, and a step that no float holds
+            NotFinite,
+            "weights aren't finite after step 0, though its loss is",
+            lambda folder: broken(
+                folder, terms=lambda w, _: w["in"].sum()[None], optimiser=optax.scale(-1.8e308 * 2), steps=1
+            ),
+        ),
         (DuatError, "0 steps: give at least one", lambda folder: broken(folder, steps=0)),
         (
             DuatError,
@@ -86,6 +93,24 @@ def broken(folder, **settings):
             DuatError,
             "bias, in, out differ",
             lambda folder: follow(number, begin(number, first_weights()), {"bias": jnp.ones(2)}),
+        ),
+        (
+            DuatError,
+            "state isn't one of this optimiser",
+            lambda folder: train(
+                Run(terms, optax.sgd(RATE), batches, STEPS),
+                first_weights(),
+                folder,
+                state=optax.adam(RATE).init(first_weights()),
+            ),
+        ),
+        (
+            DuatError,
+            "is of another run",
+            lambda folder: [
+                train(Run(terms, optax.trace(0.9), batches, STEPS), first_weights(), folder, state=state)
+                for state in (None, optax.TraceState(first_weights()))
+            ],
         ),
         (DuatError, "one array in several places", lambda folder: begin(number, Tied())),
         (DuatError, "there are no numbers", lambda folder: influence(broken(folder), {})),

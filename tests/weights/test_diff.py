@@ -1,7 +1,11 @@
 """The difference between two models over their weights: one weight at a time, by hand, and by runs of the model."""
 
+import json
+import shutil
+
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from adapters import IDS, TOKEN, random_adapters, small_model
@@ -10,6 +14,7 @@ from command import run
 from flax import nnx
 from golden_checkpoints import CHECKPOINTS, golden
 from helpers import close, modern
+from scipy.stats import t as student_t
 
 import duat_jax as duat
 from duat_jax.lora.adapter import adapt, merge
@@ -125,6 +130,26 @@ def test_units_are_sums_of_their_own_weights():
     close(units.rows["head.unembedding"][5], np.asarray(weights["head.unembedding"])[5].sum())
 
 
+def test_the_largest_units_are_listed_of_each_kind(compared):
+    for kind, sums in (("neuron", compared.neurons), ("head", compared.heads), ("row", compared.rows)):
+        every = sorted(
+            ((name, f"{kind} {i}", part) for name, of in sums.items() for i, part in enumerate(of.tolist())),
+            key=lambda row: -abs(row[2]),
+        )
+        listed = [msgspec.structs.astuple(unit) for unit in compared.units if unit.unit.startswith(kind)]
+        assert [(name, unit.partition(",")[0], part) for name, unit, part in listed] == every[:5]
+    of_tokens = [unit.unit.removeprefix("row ") for unit in compared.units if unit.weights == "embedding.token"]
+    assert of_tokens and all(number == label.strip("'") for number, label in (row.split(", ") for row in of_tokens))
+
+
+def test_units_of_experts_have_two_numbers_and_equal_models_none():
+    model = duat.load(GOLDEN / "mixtral")
+    other = changed(model, only="mlp.input")
+    units = duat.diff(model, other, [1, 2, 3], largest=0).units
+    assert any(unit.unit.startswith("expert ") and ", neuron " in unit.unit for unit in units)
+    assert duat.diff(model, model, [1, 2, 3], largest=0).units == ()
+
+
 def test_a_neurons_part_has_its_biases():
     model = small_model()
     other = changed(model, only="mlp.input.bias")
@@ -185,6 +210,10 @@ def test_several_texts_are_averaged(model, compared):
         both.neurons["layers.0.mlp.input"],
         (compared.neurons["layers.0.mlp.input"] + alone.neurons["layers.0.mlp.input"]) / 2,
     )
+    assert not compared.intervals and both.intervals.keys() == both.parts.keys()
+    for name, ends in both.intervals.items():
+        of_texts = [compared.parts[name], alone.parts[name]]
+        close(np.array(ends), np.mean(of_texts) + np.array([-1, 1]) * student_t.ppf(0.975, 1) * np.ptp(of_texts) / 2)
     name, *_ = both.again[0]
     put_in = with_parameters(model, {name: parameters_of(other)[name]})
     close(both.again[0].put_in, np.mean([loss(put_in, ids) - loss(model, ids) for ids in (np.asarray(IDS), OTHER)]))
@@ -329,12 +358,25 @@ def test_names_alone_dont_make_two_functions():
 
 
 def test_it_shows_itself(compared):
-    for words in ("mean loss", "together", "first model", "set back", "put in", "holds"):
+    for words in ("mean loss", "together", "first model", "set back", "put in", "holds", "times the difference"):
         assert words in str(compared)
     axes = [axis.get_title() for axis in compared.plot().axes]
     assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
     record = compared.as_dict("a", "b")
     close(sum(record["parts"].values()), record["difference"])
+
+
+def test_the_command_refuses_two_tokenizers(tmp_path):
+    """Two words have exchanged their numbers, though all weights are alike."""
+    checkpoint = shutil.copytree(GOLDEN / "gpt2", tmp_path / "other")
+    file = checkpoint / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = tokenizer["model"]["vocab"]
+    first, second = [token for token in vocabulary if token.startswith("w")][:2]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    result = run("diff", GOLDEN / "gpt2", checkpoint, f"{first} {second}", "--largest", 0)
+    assert result.exit_code == 2 and "compare models that share a tokenizer" in " ".join(result.output.split())
 
 
 def test_a_class_is_named_by_its_number_in_the_command():

@@ -7,6 +7,10 @@ from rich.text import Text
 from duat_jax.display.tables import NumberTable, completeness_line, number
 from duat_jax.training.over_examples.result import KINDS, Influence
 
+CAVEAT = (
+    "These parts account for the training as it was. What the number would have been without an example is another"
+    " question, which they forecast in order at times, and not in size."
+)
 LARGEST = 5
 """The number of rows of batches that are shown on either side."""
 
@@ -31,6 +35,7 @@ def render_kinds(found: Influence) -> RenderableType:
         kinds,
         "",
         completeness_line(found.completeness, "difference"),
+        Text(CAVEAT, style="dim"),
     )
 
 
@@ -48,7 +53,9 @@ def render(found: Influence) -> RenderableType:
         largest.add_column(column, justify="right")
     largest.add_column("part", justify="right")
     order = np.argsort(rows, axis=None)
-    for place in dict.fromkeys([*order[:LARGEST], *order[-LARGEST:]]):
+    places = list(dict.fromkeys([*order[:LARGEST], *order[-LARGEST:]]))
+    for place in places:
         step, row = np.unravel_index(place, rows.shape)
         largest.add_row(str(step), str(row), number(float(rows[step, row])))
+    largest.add_row("all", "others", number(float(rows.sum() - rows.flat[places].sum())))
     return Group(render_kinds(found), "", Text(said), largest)

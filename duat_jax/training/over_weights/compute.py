@@ -128,4 +128,7 @@ def require_finite(value: Any, when: str) -> None:
         NotFinite: if it is infinite or NaN.
     """
     if not np.isfinite(value):
-        raise NotFinite(f"the number is {value} {when}: it can't be split")
+        raise NotFinite(
+            f"the number is {value} {when}: it can't be split, so give one that is finite there, or train at a lower"
+            " rate"
+        )

@@ -1,4 +1,4 @@
-"""The movement of the closed form's parameters with the text, what freezing them costs, and what heads attend to."""
+"""The movement of the closed form's parameters, what freezing them costs, its terms' shares, and what heads attend to."""
 
 from functools import partial
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from duat_jax.forms.closed_form import unroll
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform.interpret import Seen
 from experiments.frozen_parameters import held_values, is_pattern, run_with, terms_of
@@ -14,6 +15,10 @@ from experiments.frozen_parameters import movement as movement_of
 PATTERNS, SCALES, WEIGHTS, BIASES = "patterns", "scales", "patterns and scales", "biases"
 """The groups of parameters: attention patterns, norms' scales, both, and the biases of the terms."""
 NOTHING, OTHER_TEXT = "nothing", "patterns and scales of another text"
+FORM, SHARE, MOVEMENT = "parts of the closed form", "share", "movement"
+"""The name of what is measured of its parts in the last states: their shares, and how far they move."""
+INPUT, TERMS, BIAS = "input", "terms", "bias"
+"""The parts of the closed form."""
 
 
 def _terms(model: Transformer, x: Array) -> tuple[Seen, Seen]:
@@ -65,6 +70,33 @@ def moving(
     for group, values in ((OTHER_TEXT, held), (BIASES, each)):
         losses[group] = jax.lax.map(lambda given: _loss(model, *given), (x, ids, values)).mean()
     return movement, losses
+
+
+@jax.jit
+def parts_of_states(model: Transformer, ids: Int[Array, "texts tokens"]) -> dict[str, dict[str, Float[Array, "..."]]]:
+    """Return how much of the last states each part of the closed form is (Eq. 11), and how far it moves over texts.
+
+    `x_N = P x_0 + Σ_j C_j σ(B_j x_0 + c_j) + q`. Of a token with the state `x_N` the part `p` has the share
+    `⟨p, x_N⟩ / ‖x_N‖²`; the means over tokens and texts sum to one.
+
+    Args:
+        model: the model.
+        ids: texts, of one length.
+
+    Returns:
+        By `SHARE` and `MOVEMENT`, of the input on the linear path, of every layer's term `[layers]` and of the bias.
+    """
+
+    def of_text(x: Float[Array, "tokens features"]) -> tuple[Array, dict[str, Array]]:
+        form = unroll(model.hidden, x)
+        parts = {INPUT: form.input_map()(x), TERMS: jnp.stack(form.term_contributions()), BIAS: form.bias()}
+        return form.value, parts
+
+    states, parts = jax.lax.map(of_text, jax.vmap(model.embed)(ids))
+    direction = states / (states**2).sum(-1, keepdims=True) / states[..., 0].size
+    one_by_one = {kind: jnp.moveaxis(of, 1, 0) if kind == TERMS else of[None] for kind, of in parts.items()}
+    shares = {kind: (of * direction).sum((1, 2, 3)) for kind, of in one_by_one.items()}
+    return {SHARE: shares, MOVEMENT: {kind: jax.vmap(movement_of)(of) for kind, of in one_by_one.items()}}
 
 
 @jax.jit

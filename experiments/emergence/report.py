@@ -7,9 +7,9 @@ import numpy as np
 
 import duat_jax as duat
 from duat_jax.evaluation.statistics import agreement
-from experiments.emergence.moving import BIASES, OTHER_TEXT, PATTERNS, SCALES, WEIGHTS
+from experiments.emergence.moving import BIAS, BIASES, INPUT, OTHER_TEXT, PATTERNS, SCALES, TERMS, WEIGHTS
 from experiments.emergence.own_texts import MEASURED, table_of_texts
-from experiments.emergence.seeds import EARLY, LATE, RULES, Found, Seed, of_parts, over_seeds
+from experiments.emergence.seeds import EARLY, LATE, RULES, Found, Seed, last_crossing, of_parts, over_seeds
 from experiments.emergence.training import (
     COPY,
     DRAWN,
@@ -23,6 +23,9 @@ from experiments.emergence.training import (
 )
 from experiments.emergence.verdicts import remaining, verdicts
 from experiments.pages import Fields, cells, table
+
+HALF = 0.5
+"""The share of a head's rise that stands between `EARLY` and `LATE`."""
 
 
 def picture(results: Found) -> Found:
@@ -70,7 +73,9 @@ def fields(results: Found) -> Fields:
         "Parts of the network": _parts(seeds),
         "Heads": _heads(seeds),
         "Parameters that are frozen": _frozen(seeds),
+        "Parts of the closed form": _form(seeds),
         "Trained again": _again(seeds[0], again),
+        "Steps of the training": _steps(tokens),
         "Tokens of the training": _tokens(tokens),
         "Texts with the largest parts in repetition": _texts(tokens),
     }
@@ -152,7 +157,9 @@ def _heads(seeds: list[Seed]) -> list[str]:
         back = {(layer, head): seed.back[f"head {layer}:{head}"] for layer, head in parts}
         last = {place: float(scores[-1][place]) for place in parts}
         for layer, head in sorted(parts, key=lambda place: -last[place])[:3]:
-            along = [f"{scores[state][layer, head]:.3f}" for state in (0, len(scores) // 2, -1)]
+            rise = scores[:, layer, head]
+            along = [f"{rise[0]:.3f}", f"{rise[-1]:.3f}"]
+            along += [f"{last_crossing(rise, seed.numbers, share):.0f}" for share in (EARLY, HALF, LATE)]
             lost = [f"{back[layer, head][name]:+.3f}" for name in (REPETITION, HELD_OUT)]
             rows.append([f"seed {number}, head {layer}:{head}", *along, f"{parts[layer, head]:+.3f}", *lost])
         of_back = np.array([back[place][REPETITION] for place in parts])
@@ -160,9 +167,10 @@ def _heads(seeds: list[Seed]) -> list[str]:
             f"{agreement(np.array([of[place] for place in parts]), sign * of_back)[0]:.2f}"
             for of, sign in ((last, -1), (parts, 1))
         ]
-        rows.append([f"seed {number}, rank agreement with set back", "", "", *ranks, "", ""])
-    columns = ["head", "to the copy's next token, at first", "half-way", "at last", "part in repetition"]
-    return table([*columns, f"set back, {REPETITION}", f"set back, {HELD_OUT}"], rows)
+        rows.append([f"seed {number}, rank agreement with set back", "", ranks[0], "", "", "", ranks[1], "", ""])
+    columns = ["head", "to the copy's next token, at first", "at last"]
+    columns += [f"steps at {share:.0%} of the rise" for share in (EARLY, HALF, LATE)]
+    return table([*columns, "part in repetition", f"set back, {REPETITION}", f"set back, {HELD_OUT}"], rows)
 
 
 def _frozen(seeds: list[Seed]) -> list[str]:
@@ -181,6 +189,41 @@ def _frozen(seeds: list[Seed]) -> list[str]:
         rows.append([f"counted {name}", counted.written(2), *[""] * 8])
     head = ["steps", "loss", *(f"cost of {group}" for group in groups)]
     return table([*head, *(f"movement of {group}" for group in moving)], rows)
+
+
+def _form(seeds: list[Seed]) -> list[str]:
+    kinds = {INPUT: "the input, linear", TERMS: "the terms", BIAS: "the bias"}
+    rows = [
+        [
+            f"{seeds[0].numbers[i]:,.0f}",
+            *(over_seeds(seeds, Seed.share_of_states, i, kind).written(2) for kind in kinds),
+            *(over_seeds(seeds, Seed.movement_of_states, i, kind).written(2) for kind in kinds),
+        ]
+        for i in _places(seeds)
+    ]
+    columns = [f"{what} {words}" for what in ("share of", "movement of") for words in kinds.values()]
+    return table(["steps", *columns], rows)
+
+
+def _steps(tokens: Found) -> list[str]:
+    """Return by eighths of the training what steps did: their parts, and what a hundredth of them did most."""
+    numbers = REPETITION, HELD_OUT
+    parts = {number: np.array(tokens[number]["of steps"]) for number in numbers}
+    steps = len(parts[REPETITION])
+    rows = []
+    for eighth in range(8):
+        first, last = eighth * steps // 8, (eighth + 1) * steps // 8
+        of = [parts[number][first:last] for number in numbers]
+        sums = [f"{each.sum():+.3f}" for each in of]
+        lower = [f"{(each < 0).mean():.2f}" for each in of]
+        rows.append([f"{first:,} to {last - 1:,}", *sums, *lower, *(f"{np.abs(each).sum():.2f}" for each in of)])
+    whole = [parts[number] for number in numbers]
+    sums, lower = [f"{each.sum():+.3f}" for each in whole], [f"{(each < 0).mean():.2f}" for each in whole]
+    rows.append(["all", *sums, *lower, *(f"{np.abs(each).sum():.2f}" for each in whole)])
+    columns = [
+        f"{what} {number}" for what in ("part in", "steps that lower", "sizes of parts in") for number in numbers
+    ]
+    return table(["steps", *columns], rows)
 
 
 def _again(seed: Seed, again: dict[str, Found]) -> list[str]:

@@ -23,7 +23,7 @@ from duat_jax.processes import on_host
 from duat_jax.training import Kept, train
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.ledgers import of_segments, of_single_steps, of_tokens, set_back
-from experiments.emergence.moving import attention_to_copies, moving
+from experiments.emergence.moving import FORM, attention_to_copies, moving, parts_of_states
 from experiments.emergence.own_texts import MEASURED, OTHER_FILES, READ_BY, own_texts
 from experiments.emergence.parts import part_of
 from experiments.emergence.report import fields
@@ -86,6 +86,13 @@ class Followed:
             rows.append(on_host({"movement": movement, "frozen": losses, "heads": heads, "numbers": numbers(weights)}))
         return significant(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
 
+    def parts_of_states(self) -> Found:
+        """Return what the closed form's parts are of the last states, with the weights of every kept state."""
+        kept, ids = self.kept(), jnp.asarray(self.texts.frozen)
+        models = (self.network.model(kept.read(number)[0].weights) for number in kept.numbers)
+        found = [on_host(parts_of_states(model, ids)) for model in models]
+        return significant(jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+
     def counts(self) -> Found:
         """Return the losses of counted models on the texts in which parameters are frozen."""
         read = self.texts.training.reshape(-1, self.sizes.tokens + 1)
@@ -132,6 +139,7 @@ def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -
 
     for seed in seeds:
         yield once(seed, "states", lambda of: of.states())
+        yield once(seed, FORM, lambda of: of.parts_of_states())
         yield once(seed, "counts", lambda of: of.counts())
         yield once(seed, "segments", lambda of: of_segments(of.network, of.kept(), of.numbers))
         yield once(seed, "single steps", lambda of: of_single_steps(of.kept(), of.numbers))
@@ -157,7 +165,7 @@ def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK
     work.mkdir(parents=True, exist_ok=True)
     settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
     journal = Journal(work / "journal", settings)
-    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=6 * len(seeds) + 3))
+    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=7 * len(seeds) + 3))
     return {"environment": environment(), **settings, "pieces": found}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, students_mean
-from experiments.emergence.moving import NOTHING, WEIGHTS
+from experiments.emergence.moving import FORM, MOVEMENT, NOTHING, SHARE, WEIGHTS
 from experiments.emergence.parts import part_of
 from experiments.emergence.texts import Sizes, steps_of_trained_on
 from experiments.emergence.training import HELD_OUT, REPETITION, TRAINED_ON
@@ -95,7 +95,7 @@ class Seed:
             return results["pieces"][f"seed {seed}, {name}"]
 
         self.states, self.counts, self.segments = of("states"), of("counts"), of("segments")
-        self.single, self.back = of("single steps"), of("set back")
+        self.single, self.back, self.form = of("single steps"), of("set back"), of(FORM)
         sizes = Sizes(**results["sizes"])
         self.numbers = np.arange(0, sizes.steps + 1, sizes.every, dtype=float)
         self.after_trained_on = steps_of_trained_on(sizes) + 1
@@ -176,6 +176,14 @@ class Seed:
     def movement(self, state: int, group: str) -> float:
         """Return the mean movement of a group's parameters."""
         return float(np.mean([of[state] for of in self.states["movement"][group]]))
+
+    def share_of_states(self, state: int, kind: str) -> float:
+        """Return how much of the last states a kind of parts of the closed form is."""
+        return float(np.sum(self.form[SHARE][kind][state]))
+
+    def movement_of_states(self, state: int, kind: str) -> float:
+        """Return how far a kind of parts of the closed form moves in the last states, of terms the mean."""
+        return float(np.mean(self.form[MOVEMENT][kind][state]))
 
     def undone(self, group: str, state: int) -> float:
         """Return the share of the fall from single tokens to a state that freezing a group undoes."""

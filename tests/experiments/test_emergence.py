@@ -109,6 +109,26 @@ def test_freezing_at_a_text_s_own_values_changes_nothing_and_at_others_does():
     assert all(0 < float(of) < 1 for of in movement[moving.PATTERNS])
 
 
+def test_parts_of_the_last_states_are_those_of_every_logit():
+    """Read out by the state itself, a part is what `decompose` gives it."""
+    model = duat.load()
+    ids = jnp.array([[5, 17, 3, 44], [9, 2, 7, 300]])
+    found = moving.parts_of_states(model, ids)
+    shares = found[moving.SHARE]
+    near(sum(of.sum() for of in shares.values()), 1.0, within=1e-5)
+    expected = []
+    for x in jax.vmap(model.embed)(ids):
+        state = model.hidden(x)
+        direction = state / (state**2).sum(-1, keepdims=True) / 8
+        expected.append(duat.decompose(lambda x, of=direction: (model.hidden(x) * of).sum(), x, neurons=False))
+    near(shares[moving.INPUT], sum(of.input.sum() for of in expected), within=1e-5)
+    terms = [[term.sum() for term in of.terms.values()] for of in expected]
+    near(shares[moving.TERMS], np.sum(terms, 0), within=1e-5)
+    same = moving.parts_of_states(model, ids[:1].repeat(2, 0))[moving.MOVEMENT]
+    assert all(float(of.max()) < 1e-3 for of in same.values())
+    assert all(0.01 < float(of.min()) <= 1 for of in found[moving.MOVEMENT].values())
+
+
 def test_attention_to_copies_is_read_off_the_patterns():
     model = duat.load()
     half = np.random.default_rng(0).integers(300, 4000, (2, 6))

@@ -1,4 +1,4 @@
-"""The movement of the closed form's parameters, what freezing them costs, its terms' shares, and what heads attend to."""
+"""The closed form's parameters: their movement, what freezing them costs, its parts; and what heads attend to."""
 
 from functools import partial
 

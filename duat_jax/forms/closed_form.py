@@ -250,6 +250,28 @@ class ClosedForm:
         return _evaluate(self.recording)
 
 
+    def apply(self, x: Float[Array, "..."]) -> Any:
+        """Return what the closed form gives for another input, with all of its parameters as they are.
+
+        `P x + q + Σ_j C_j σ(B_j x + c_j)`: the function that `x_0` has chosen. It is no run of the function itself,
+        whose parameters would move with `x`.
+
+        Args:
+            x: the other input, of the shape of `x_0`.
+
+        Example:
+            >>> import jax, jax.numpy as jnp
+            >>> from duat_jax import hold, term
+            >>> fn = lambda x: hold(x.sum(), "scale") * x + term(jax.nn.relu, x, "relu")
+            >>> form = unroll(fn, jnp.array([1.0, 2.0]))
+            >>> form.apply(jnp.array([1.0, -1.0])).tolist(), fn(jnp.array([1.0, -1.0])).tolist()
+            ([4.0, -3.0], [1.0, 0.0])
+        """
+        if x.shape != self.x0.shape or x.dtype != self.x0.dtype:
+            raise DuatError(f"x is {x.dtype}{list(x.shape)}: give one of {self.x0.dtype}{list(self.x0.shape)}, as x_0")
+        return _apply(self.recording, x)
+
+
 def _activation(term: Step) -> Step:
     return Step(term.site._replace(kind=marks.ACTIVATION), term.iteration)
 
@@ -278,6 +300,12 @@ def _activate(recording: Recording, z: Array, term: Step) -> Array:
     provided = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
     activation = _activation(term)
     return activations_of(recording, provided)[activation.site][activation.iteration]
+
+
+@compiled
+def _apply(recording: Recording, x: Array) -> Any:
+    pre_activations = pre_activations_of(recording, [x], {})
+    return ask(recording, question_of(recording, None), None, [x], activations_of(recording, pre_activations))
 
 
 @compiled

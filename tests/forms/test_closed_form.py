@@ -93,6 +93,22 @@ def test_contributions_pulled_back_are_those_carried_forwards(case):
     close(sum(parts.offsets.values()), (form.bias() * readout).sum())
 
 
+def test_applied_to_another_input_it_keeps_its_parameters(case):
+    """The reference is the paper's recursion, as dense matrices, with another input in the place of `x_0`."""
+    stack, x, form, recursion = case
+    other = jax.random.normal(jax.random.key(6), x.shape, x.dtype)
+    last = recursion[-1]
+    expected = form.input_map().dense() @ vec(other) + vec(form.bias())
+    for j, term in enumerate(last.terms, 1):
+        z = form.inner_map(j).dense() @ vec(other) + vec(form.inner_bias(j))
+        expected = expected + term.outer @ vec(form.activate(j, z.reshape(form.inner_bias(j).shape)))
+    close(vec(form.apply(other)), expected)
+    close(form.apply(x), stack(x))
+    assert np.abs(np.asarray(form.apply(other) - stack(other))).max() > 1e-3
+    with pytest.raises(duat.DuatError, match=r"give one of float64"):
+        form.apply(other[1:])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", ["pre-norm", "post-norm"])
 def test_a_scanned_stack_has_the_form_of_a_python_loop(block):

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -104,6 +104,9 @@ pruning_baselines: $(VENV)/.test  ## prune and slice the embedded model at equal
 
 long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about two hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.long_context.trained
+
+prompts: $(VENV)/.test $(VENV)/.smollm2  ## set several prompts before one text: what moves there, and what of it carries the task; half an hour on one core, goes on where it was stopped
+	$(BIN)/python -m experiments.prompts.run
 
 retraining: $(VENV)/.test  ## forecast trainings without some examples by the exact ledger and other scores; an hour and a half on two cores, goes on where it was stopped
 	$(BIN)/python -m experiments.retraining.run

@@ -249,7 +249,6 @@ class ClosedForm:
         """
         return _evaluate(self.recording)
 
-
     def apply(self, x: Float[Array, "..."]) -> Any:
         """Return what the closed form gives for another input, with all of its parameters as they are.
 

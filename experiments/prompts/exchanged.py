@@ -125,7 +125,7 @@ def scores(
     Returns:
         The mean log-probability of a token of the own answer minus that of the other one, by kind of run.
     """
-    runs = jax.lax.map(lambda pair: _runs(model, places, *pair, count), (own, other))
+    runs = jax.lax.map(lambda pair: _runs(model, places, pair[0], pair[1], count), (own, other))
     return {name: of[0] - of[1] for name, of in runs.items()}
 
 

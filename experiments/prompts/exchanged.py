@@ -20,11 +20,15 @@ HELD = {PATTERNS: "attention.pattern", SCALES: "scale", FACTORS: "mlp.factor"}
 """The ends of the names of what is held."""
 OWN, OTHER, FUNCTION, INPUT = "own", "other", "the other's function", "the other's input"
 """The plain runs of both prompts; all parameters of the other at the own input; and the own ones at the other's."""
-WORDS, TEXT = "instruction", "text"
+WORDS, TEXT, EVERYWHERE = "instruction", "text", "all tokens"
 """The places at which parameters are exchanged, the model run again."""
-ALL = "all"
-EXCHANGED = (ALL, PATTERNS, FACTORS, BIASES)
-"""What is exchanged there: what is held and the pre-activations, or one group."""
+ALL, WEIGHTS = "everything", "patterns, scales and factors"
+"""What is held and the pre-activations; and what is held alone, which is all that moves the closed form's weights."""
+EXCHANGED = (
+    *((place, group) for place in (WORDS, TEXT) for group in (ALL, WEIGHTS, PATTERNS, FACTORS, BIASES)),
+    *((EVERYWHERE, group) for group in (WEIGHTS, PATTERNS, FACTORS)),
+)
+"""The places, and what is exchanged there; exchanging biases or everything at all tokens leaves little to run."""
 
 
 class Parameters(NamedTuple):
@@ -97,10 +101,9 @@ def _runs(model: Transformer, places: dict[str, Array], own: Array, other: Array
     logits = {OWN: forms[0].value, OTHER: forms[1].value, FUNCTION: forms[1].apply(x), INPUT: forms[0].apply(y)}
     exchanged = {name: group_of(others.held, name) for name in (PATTERNS, FACTORS)}
     exchanged[BIASES] = jax.tree.map(lambda z, c, of: z - c + of, mine.pre_activations, mine.biases, others.biases)
-    exchanged[ALL] = others.held | others.pre_activations
-    for place, at in places.items():
-        for name in EXCHANGED:
-            logits[f"{place}, {name}"] = exchange(model.output, x, exchanged[name], at)
+    exchanged |= {WEIGHTS: others.held, ALL: others.held | others.pre_activations}
+    for place, group in EXCHANGED:
+        logits[f"{place}, {group}"] = exchange(model.output, x, exchanged[group], places[place])
     return {name: _score(of, own, count) for name, of in logits.items()}
 
 

@@ -11,6 +11,7 @@ from experiments.pages import Fields, cells, table
 from experiments.prompts.exchanged import (
     ALL,
     BIASES,
+    EVERYWHERE,
     EXCHANGED,
     FACTORS,
     FUNCTION,
@@ -20,6 +21,7 @@ from experiments.prompts.exchanged import (
     PATTERNS,
     SCALES,
     TEXT,
+    WEIGHTS,
     WORDS,
 )
 from experiments.prompts.texts import CONTINUE, SUMMARIZE, TRANSLATE
@@ -34,11 +36,7 @@ share from which on something carries the task."""
 RUNS = {
     FUNCTION: "all parameters of the other prompt, at the own input",
     INPUT: "the other prompt's input, at all own parameters",
-    **{
-        f"{place}, {group}": f"run again, {group} exchanged at the {place}"
-        for place in (WORDS, TEXT)
-        for group in EXCHANGED
-    },
+    **{f"{place}, {group}": f"run again, {group} exchanged at {place}" for place, group in EXCHANGED},
 }
 """What tables call the kinds of runs."""
 
@@ -123,7 +121,10 @@ def verdicts(results: Found) -> list[list[str]]:
     for place, claim in ((TEXT, "carried at the text"), (WORDS, "carried at the instruction (the opposite view)")):
         of = share([moved(results, pair, f"{place}, {ALL}") for pair in WITH_TRANSLATION])
         rows.append([claim, _carries(of), of.written()])
-    return rows
+    of = share([moved(results, pair, f"{EVERYWHERE}, {WEIGHTS}") for pair in WITH_TRANSLATION])
+    rows.append(["moving weights are needed", _carries(of), of.written()])
+    way = bootstrap(np.mean([moved(results, pair, OTHER)[:, 1] for pair in WITH_TRANSLATION], 0))
+    return [row if way.low > 0 else [row[0], "undecided", row[2]] for row in rows]
 
 
 def _lead(means: np.ndarray) -> Any:

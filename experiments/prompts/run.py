@@ -26,7 +26,7 @@ from duat_jax.processes import on_host
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.pages import write_pages
-from experiments.prompts.exchanged import TEXT, WORDS, distances, scores
+from experiments.prompts.exchanged import EVERYWHERE, TEXT, WORDS, distances, scores
 from experiments.prompts.report import BETWEEN_TEXTS, fields
 from experiments.prompts.texts import INSTRUCTIONS, Prompts, draw_prompts
 
@@ -87,6 +87,7 @@ def between(model: Transformer, prompts: Prompts, answered: np.ndarray, own: int
     places = {
         WORDS: number < prompts.text.start,
         TEXT: (number >= prompts.text.start) & (number < prompts.text.stop),
+        EVERYWHERE: number >= 0,
     }
     found = []
     for text in range(prompts.ids.shape[1]):

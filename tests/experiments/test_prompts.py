@@ -11,6 +11,7 @@ from duat_jax.forms.closed_form import unroll
 from duat_jax.models.config import Head
 from duat_jax.verification.networks import randomised
 from experiments import smollm2
+from experiments.frozen_parameters import held_values, run_with
 from experiments.prompts import exchanged, report, run
 from experiments.prompts.texts import INSTRUCTIONS, draw_prompts
 
@@ -38,7 +39,8 @@ def score(model, ids):
 
 
 def at(*tokens):
-    return {"here": jnp.isin(jnp.arange(OWN.shape[1]), jnp.array(tokens, int))}
+    here = jnp.isin(jnp.arange(OWN.shape[1]), jnp.array(tokens, int))
+    return {place: here for place, _ in exchanged.EXCHANGED}
 
 
 def test_plain_runs_are_the_models_own():
@@ -46,8 +48,8 @@ def test_plain_runs_are_the_models_own():
     found = exchanged.scores(model, OWN, OTHER, at(), count=COUNT)
     near(found[exchanged.OWN], score(model, OWN[0]) - score(model, OWN[1]), 1e-9)
     near(found[exchanged.OTHER], score(model, OTHER[0]) - score(model, OTHER[1]), 1e-9)
-    for group in exchanged.EXCHANGED:
-        near(found[f"here, {group}"], found[exchanged.OWN], 1e-9)
+    for place, group in exchanged.EXCHANGED:
+        near(found[f"{place}, {group}"], found[exchanged.OWN], 1e-9)
 
 
 def test_at_the_token_that_differs_everything_exchanged_leaves_the_input_alone():
@@ -55,13 +57,26 @@ def test_at_the_token_that_differs_everything_exchanged_leaves_the_input_alone()
     model = gated_model()
     found = exchanged.scores(model, OWN, OTHER, at(1), count=COUNT)
     x, y = model.embed(OWN[0]), model.embed(OTHER[0])
-    far_from_own = abs(float(found["here, all"] - found[exchanged.OWN]))
+    far_from_own = abs(float(found[f"{exchanged.TEXT}, {exchanged.ALL}"] - found[exchanged.OWN]))
     assert far_from_own > 1e-6
     same = exchanged.scores(model, OWN, OWN, at(1, 2, 3), count=COUNT)
     near(list(same.values()), same[exchanged.OWN], 1e-9)
     form = unroll(model.output, y)
     near(form.apply(y), model.output(y), 1e-9)
     assert np.abs(np.asarray(form.apply(x) - model.output(x))).max() > 1e-6
+
+
+def test_with_the_others_weights_held_the_own_words_are_read_anew():
+    """Patterns, scales and factors are set by hand, mark by mark, in a run of the own text."""
+    model = gated_model()
+    found = exchanged.scores(model, OWN, OTHER, at(*range(6)), count=COUNT)
+    scores = []
+    for own, other in zip(OWN, OTHER, strict=True):
+        logits = run_with(model.output, model.embed(own), held_values(model.output, model.embed(other)))
+        logs = np.asarray(logits, np.float64)[-2]
+        scores.append(logs[int(own[-1])] - np.logaddexp.reduce(logs))
+    near(found[f"{exchanged.EVERYWHERE}, {exchanged.WEIGHTS}"], scores[0] - scores[1], 1e-9)
+    assert abs(scores[0] - scores[1] - float(found[exchanged.OWN])) > 1e-6
 
 
 def test_biases_of_all_terms_come_in_one_pass():
@@ -103,9 +118,9 @@ def of_groups(number):
 @pytest.mark.parametrize(
     ("text", "words", "numbers", "expected"),
     [
-        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "confirmed", "confirmed", "refuted"]),
-        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "refuted", "refuted", "confirmed"]),
-        (0.5, 0.5, (0.3, 0.3, 1.0), ["undecided", "undecided", "undecided", "undecided"]),
+        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "confirmed", "confirmed", "refuted", "confirmed"]),
+        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "refuted", "refuted", "confirmed", "refuted"]),
+        (0.5, 0.5, (0.3, 0.3, 1.0), ["undecided"] * 5),
     ],
 )
 def test_verdicts_follow_the_stated_bounds(text, words, numbers, expected):

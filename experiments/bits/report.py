@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import RESAMPLES, Estimate, agreement
+from duat_jax.evaluation.statistics import RESAMPLES, Estimate, agreement, students_mean
 from experiments.bits.scores import (
     ALONE,
+    END,
     ERROR,
     EXACT,
     FISHER,
@@ -130,6 +131,7 @@ def fields(results: Found) -> Fields:
     text += [f"### Leads of {OURS}", "", *_leads(means, of_bits, models), ""]
     text += ["### By bits and budget", "", *_cases(results, order), ""]
     text += ["### Losses on fresh text", "", *_references(results), ""]
+    text += ["### Parts of the loss by rounding", "", *_sums(results), ""]
     text += [f"### Agreement with {OURS}", "", *_agreements(results), ""]
     whole = "\n".join(text)
     return {"tables": whole, **cells(whole)}
@@ -165,6 +167,27 @@ def _references(results: Found) -> list[str]:
     losses = {name: results["pieces"][f"{name}, references"] for name in results["settings"]}
     rows = [[name, *(f"{np.mean(of[key]):.4f}" for key in keys)] for name, of in losses.items()]
     return table(["model", *names.values()], rows)
+
+
+def _sums(results: Found) -> list[str]:
+    """Return sums of parts over all matrices on the texts of the scores, exact and to first order, over draws."""
+    rows = []
+    for name in results["settings"]:
+        for bits in results["bits"]:
+            draws = [
+                results["pieces"][f"{name}, {bits} bits, draw {draw}"]["scores"] for draw in range(results["draws"])
+            ]
+            every = [{score: np.array(of[score]) for score in of} for of in draws]
+            sums = [[of[kind + SIGNED].sum() for of in every] for kind in (EXACT, START, END, TRAPEZOID)]
+            cancelling = [np.abs(of[EXACT + SIGNED]).sum() / abs(of[EXACT + SIGNED].sum()) for of in every]
+            pairs = ((EXACT + SIGNED, ALONE), (EXACT + SIGNED, SET_BACK), (ALONE, SET_BACK))
+            agreements = [[agreement(of[a], of[b])[0] for of in every] for a, b in pairs]
+            cells = [students_mean(np.array(of)).written(3, "+") for of in sums]
+            cells += [students_mean(np.array(of)).written(2) for of in (cancelling, *agreements)]
+            rows.append([f"{name}, {bits} bits", *cells])
+    heads = ["exact parts, their sum", "to first order", "with the gradient of the rounded model", "trapezoid"]
+    heads += ["sizes of parts by their sum", "rank agreement of part and rounded alone", "of part and set back"]
+    return table(["model", *heads, "of rounded alone and set back"], rows)
 
 
 def _agreements(results: Found) -> list[str]:

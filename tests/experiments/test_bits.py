@@ -106,12 +106,18 @@ def test_tables_name_what_takes_most_back():
                 loss = {score: [low - 0.1, low + 0.1] for score in (*scores.SCORES, report.AT_RANDOM)}
                 loss[report.OURS] = [2.0, 2.2]
                 of = {score: random.random(5).tolist() for score in scores.SCORES}
+                of[scores.EXACT + scores.SIGNED] = [1.0, -2.0, 3.0, 0.0, 0.0]
+                of[scores.ALONE] = of[scores.SET_BACK] = [2.0, -1.0, 4.0, 1.0, 1.0]
                 pieces[f"{name}, {bits} bits, draw {draw}"] = {"losses": {"0.1": loss}, "scores": of}
     asked = {"settings": {"one": None, "another": None}, "bits": [3, 4], "shares": [0.1], "draws": 2}
     found = report.fields({"pieces": pieces, **asked})
     assert found[f"The loss that is taken back / {report.OURS} / all"] == "1.000"
     assert found[f"Leads of {report.OURS} / {scores.ERROR} / verdict"] == "ahead"
     assert found[f"Agreement with {report.OURS} / {report.OURS} / one"] == "+1.00"
+    row = "Parts of the loss by rounding / one, 3 bits"
+    assert found[f"{row} / exact parts, their sum"].startswith("+2.000")
+    assert found[f"{row} / sizes of parts by their sum"].startswith("3.00")
+    assert found[f"{row} / of rounded alone and set back"].startswith("1.00")
 
 
 def test_fresh_texts_are_in_no_draw():

@@ -101,11 +101,18 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: the kept results.
     """
-    weights = times_of(kept("secant_weights"), "secant")
+    in_weights = kept("secant_weights")
+    weights = times_of(in_weights, "secant")
+    cases = [in_weights[name] for name in weights]
+    peaks, temporaries = (
+        [each["secant"][what] / each["gradient"][what] for each in cases] for what in ("peak_mb", "temporary_mb")
+    )
     of_inputs = {name: time for name, time in times_of(results, "without_neurons").items() if name.startswith("four")}
     return {
         "inputs": f"{min(of_inputs.values())} to {max(of_inputs.values())}",
-        "weights": ", ".join(f"{time} at {name.split(', ')[1]}" for name, time in weights.items()),
+        "weights": ", ".join(f"{time} with {name.replace(',', ' at')}" for name, time in weights.items()),
+        "memory in weights": f"{min(peaks):.2f} to {max(peaks):.2f}",
+        "temporary memory in weights": f"{min(temporaries):.2f} to {max(temporaries):.2f}",
     }
 
 

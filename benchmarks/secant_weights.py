@@ -1,12 +1,14 @@
 """Claim: a secant in all weights takes at most 1.7 × the gradient's time for a text of 256 tokens.
 
-Run `make .venv/.smollm2 && python -m benchmarks.secant_weights` on two quiet cores (five minutes).
+Run `make .venv/.smollm2 && python -m benchmarks.secant_weights` on two quiet cores (six minutes).
 
-One logit of SmolLM2-135M at the last position, between its weights and the same rounded to bfloat16; everything
+One logit of a model at the last position, between its weights and the same rounded to bfloat16; everything
 jitted, all programs measured in turn in the same run.  By counting products 4/3 of the gradient is the floor; beside
 them every weight is read at both points, and a multiplier and a part of each is written and summed.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,13 @@ from benchmarks.table import logit, run, smollm2
 Pair = tuple[duat.models.Transformer, duat.models.Transformer]
 
 
-def rounded() -> Pair:
-    """Return SmolLM2-135M, and the same with its weights rounded to bfloat16."""
-    model = smollm2()
+def rounded(load: Callable[[], duat.models.Transformer]) -> Pair:
+    """Return a model, and the same with its weights rounded to bfloat16.
+
+    Args:
+        load: returns the model.
+    """
+    model = load()
     return model, jax.tree.map(lambda weight: weight.astype(jnp.bfloat16).astype(weight.dtype), model)
 
 
@@ -53,7 +59,10 @@ if __name__ == "__main__":
     run(
         __doc__,
         Path("benchmarks/results/secant_weights.json"),
-        [("SmolLM2-135M", rounded, (64, 256))],
+        [
+            ("SmolLM2-135M", partial(rounded, smollm2), (64, 256)),
+            ("the embedded model", partial(rounded, duat.load), (64, 256)),
+        ],
         {"forward": forward, "gradient": gradient, "secant": secant},
         beside_the_gradient,
     )

@@ -15,6 +15,8 @@ OURS, OTHER, PALE = "#b2182b", "#4d4d4d", "#92c5de"
 """Colours of this project's methods, of others, and of a second series."""
 
 OUR_METHODS = "secant", "collapse", "contributions"
+OUR_ROWS = "full attention", "exact part", "run again, everything", "between tasks"
+"""The beginnings of rows that are drawn in the colour of this project's."""
 
 
 def _dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[str, str] | str, **style: Any) -> None:
@@ -330,17 +332,17 @@ def draw_long_context(numbers: Numbers) -> Figure:
 
 
 @styled
-def draw_limited_reach(numbers: Numbers) -> Figure:
-    """Draw the losses of networks whose tokens are mixed in different ways, and those after fine-tuning.
+def draw_panels(numbers: Numbers) -> Figure:
+    """Draw panels with a row for each name.
 
     Args:
-        numbers: by panel, estimates of every network.
+        numbers: by the title of a panel, what its axis says and the estimates of its rows.
     """
-    figure = Figure(figsize=(10.4, 3.6))
-    for axes, (title, losses) in zip(figure.subplots(1, 2), numbers.items(), strict=True):
-        colours = {name: OURS if name.startswith("full attention") else OTHER for name in losses}
-        _dots(axes, losses, colours)
-        axes.set(title=title, xlabel="loss in nats a byte")
+    figure = Figure(figsize=(10.4, 1.2 + 0.24 * max(len(rows) for _, rows in numbers.values())))
+    panels = figure.subplots(1, len(numbers), squeeze=False)[0]
+    for axes, (title, (axis, rows)) in zip(panels, numbers.items(), strict=True):
+        _dots(axes, rows, {name: OURS if name.startswith(OUR_ROWS) else OTHER for name in rows})
+        axes.set(title=title, xlabel=axis)
     return figure
 
 

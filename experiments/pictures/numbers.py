@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 
+from experiments.bits.report import AT_RANDOM
+from experiments.bits.scores import SCORES
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
 from experiments.long_context.afterwards import IN_GROUPS
@@ -13,6 +15,7 @@ from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
 from experiments.lora.why_report import curves
 from experiments.pages import fields_of, kept
+from experiments.prompts.report import JUDGED, RUNS
 
 Numbers = dict[str, Any]
 """Numbers of a picture by name, or estimates with the ends of their intervals."""
@@ -223,10 +226,36 @@ def limited_reach() -> Numbers:
     in_groups = (
         "Afterwards: further learning rates and equal texts / {} − full attention, all weights / loss of the first"
     )
+    tuned = _of(study, in_groups, [IN_GROUPS]) | _of(study, "Losses after fine-tuning / {} / 128 and more", ways)
+    axis = "loss in nats a byte"
     return {
-        "bytes 128 to 191 of a text": _of(study, "Loss by position / {} / 128 to 191", kinds),
-        "bytes 128 to 511, fine-tuned with": _of(study, in_groups, [IN_GROUPS])
-        | _of(study, "Losses after fine-tuning / {} / 128 and more", ways),
+        "bytes 128 to 191 of a text": [axis, _of(study, "Loss by position / {} / 128 to 191", kinds)],
+        "bytes 128 to 511, fine-tuned with": [axis, tuned],
+    }
+
+
+def prompts() -> Numbers:
+    """Return how far runs with another prompt's parameters go to its answer, and how far parameters are apart."""
+    compared = {"tasks": "translating and another task", "wordings": "wordings", "texts": "texts"}
+    distances = {
+        f"between {name}, {group}": estimates
+        for name, column in compared.items()
+        for group, estimates in _of("prompts", f"Distances of parameters at the text / {{}} / {column}", JUDGED).items()
+    }
+    shares = _of("prompts", "Shares of the way to the other answer / {} / with translation", list(RUNS.values()))
+    return {
+        "to the other prompt's answer": ["share of the way", shares],
+        "at the text's tokens": ["distance of parameters", distances],
+    }
+
+
+def bits() -> Numbers:
+    """Return how much of the loss by rounding every score's choice takes back."""
+    fields = fields_of("bits")
+    named = {score: estimate(fields[f"The loss that is taken back / {score} / all"]) for score in (*SCORES, AT_RANDOM)}
+    order = sorted(named, key=lambda score: -named[score][0])
+    return {
+        "mean over models, bits and budgets": ["share of the loss that is taken back", {of: named[of] for of in order}]
     }
 
 

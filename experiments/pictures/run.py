@@ -49,7 +49,7 @@ PICTURES = {
 
 FURTHER = {
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
-    "limited-reach": Picture(numbers.limited_reach, draw.draw_limited_reach),
+    "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
 }
 """Pictures further down on a page, by their own names."""
 

@@ -93,7 +93,7 @@ def entries(answer):
     return [str(answer) if isinstance(answer, str) or answer is None else np.asarray(answer)]
 
 
-ARGUMENTS = {"i": (None, 1), "j": (1,), "z": (jnp.ones((4, 6)),)}
+ARGUMENTS = {"i": (None, 1), "j": (1,), "x": (jnp.ones((4, 6)),), "z": (jnp.ones((4, 6)),)}
 """What a method of the closed form is asked with, by the name of its parameter."""
 
 NO_QUESTION = {"recording", "x0", "value", "dynamics", "streams", "terms"}

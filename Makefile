@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -92,6 +92,9 @@ ground-truth: $(VENV)/.test  ## try every method on programs whose circuits are 
 EXPERIMENTS := approximation attends circuits edges faithfulness generalization heads images in_context long_context lora masks pruning refined rivals
 $(EXPERIMENTS): $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/python -m experiments.$@.run
+
+pruning_parameters: $(VENV)/.test $(VENV)/.smollm2  ## remove single parameters by their size; a quarter of an hour of one core, goes on where it was stopped
+	$(BIN)/python -m experiments.pruning.parameters
 
 pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the size of their parameters and by other rankings; goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.layers

@@ -256,7 +256,11 @@ class ClosedForm:
         whose parameters would move with `x`.
 
         Args:
-            x: the other input, of the shape of `x_0`.
+            x: the other input, an array of the shape and dtype of `x_0`.
+
+        Raises:
+            DuatError: if `x` has another shape or dtype.
+            NotAffine: when a mark is missing.
 
         Example:
             >>> import jax, jax.numpy as jnp
@@ -266,6 +270,7 @@ class ClosedForm:
             >>> form.apply(jnp.array([1.0, -1.0])).tolist(), fn(jnp.array([1.0, -1.0])).tolist()
             ([4.0, -3.0], [1.0, 0.0])
         """
+        x = jnp.asarray(x)
         if x.shape != self.x0.shape or x.dtype != self.x0.dtype:
             raise DuatError(f"x is {x.dtype}{list(x.shape)}: give one of {self.x0.dtype}{list(self.x0.shape)}, as x_0")
         return _apply(self.recording, x)

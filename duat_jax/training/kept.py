@@ -109,8 +109,8 @@ class Kept:
         names = names_of(self._beginning)
         if said != self._said or arrays.keys() != {*names, "losses"}:
             raise DuatError(
-                f"{file} is of another run, of which the steps, every, the first weights, the terms, the optimiser or"
-                " the batches are others: give another folder"
+                f"{file} is of another run, of which the steps, every, the first weights or state, the terms, the"
+                " optimiser or the batches are others: give another folder"
             )
         leaves, structure = jax.tree.flatten(self._beginning)
         kept = [_like(leaf, arrays[name]) for leaf, name in zip(leaves, names, strict=True)]
@@ -231,12 +231,12 @@ def _state(optimiser: optax.GradientTransformation, weights: Weights, state: Any
     fresh = jax.tree.map(jnp.asarray, optimiser.init(weights))
     if state is None:
         return fresh
-    state = jax.tree.map(jnp.asarray, state)
-    if _shapes(state) != _shapes(fresh):
+    structures: list[Any] = [jax.tree.structure(each) for each in (state, fresh)]
+    if structures[0] != structures[1] or _shapes(state) != _shapes(fresh):
         raise DuatError(
             "state isn't one of this optimiser for these weights: give what optimiser.update returned with them"
         )
-    return state
+    return jax.tree.map(jnp.asarray, state)
 
 
 def _shapes(batch: Any) -> Any:

@@ -231,7 +231,7 @@ def diff(
         units=(
             *_largest(neurons, "neuron"),
             *_largest(heads, "head"),
-            *_largest(rows, "row", Labels(config, tokenizer, ())),
+            *_largest(rows, "row", None if tokenizer is None else Labels(config, tokenizer, ())),
         ),
         again=tuple(again),
         flow=None if request.many_inputs else _flow(config, found[0]),

@@ -7,10 +7,13 @@ from rich.text import Text
 from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import worst_of
+from duat_jax.weights.record import UnitPart
 from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff
 
 CANCELLING = 5
 """From how many times the difference on the sizes of all parts make a note."""
+SHOWN = 0.5e-4
+"""The smallest part of a neuron, head or row that a table of four digits shows."""
 NOTE = (
     "part: of the difference, exact for these two models. set back: what is lost if the second model gets the first"
     " one's weights there. put in: what is gained if the first model gets the second one's. Both by running the model"
@@ -41,7 +44,8 @@ def render(diff: ModelDiff) -> RenderableType:
         ),
     ]
     again = ["", _again(diff), "", Text(NOTE, style="dim")] if diff.again else []
-    units = ["", _units(diff)] if diff.units else []
+    shown = [unit for unit in diff.units if abs(unit.part) >= SHOWN]
+    units = ["", _units(shown)] if shown else []
     return Group(*lines, "", _layers(diff), "", *_completeness(diff), *note_lines(diff.notes), *units, *again)
 
 
@@ -82,12 +86,12 @@ def _completeness(diff: ModelDiff) -> list[RenderableType]:
     return lines
 
 
-def _units(diff: ModelDiff) -> RenderableType:
+def _units(shown: list[UnitPart]) -> RenderableType:
     table = NumberTable(title="Neurons, heads and rows")
     table.add_column("weights")
     table.add_column("unit")
     table.add_column("part", justify="right")
-    for unit in diff.units:
+    for unit in shown:
         table.add_row(unit.weights, Text(unit.unit), number(unit.part))
     return table
 

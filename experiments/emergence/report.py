@@ -206,20 +206,17 @@ def _form(seeds: list[Seed]) -> list[str]:
 
 
 def _steps(tokens: Found) -> list[str]:
-    """Return by eighths of the training what steps did: their parts, and what a hundredth of them did most."""
+    """Return what steps did, by eighths of the training and in all: the sums, signs and sizes of their parts."""
     numbers = REPETITION, HELD_OUT
-    parts = {number: np.array(tokens[number]["of steps"]) for number in numbers}
-    steps = len(parts[REPETITION])
+    parts = [np.array(tokens[number]["of steps"]) for number in numbers]
+    steps = len(parts[0])
+    bounds = [(eighth * steps // 8, (eighth + 1) * steps // 8) for eighth in range(8)]
+    stretches = {f"{first:,} to {last - 1:,}": slice(first, last) for first, last in bounds} | {"all": slice(None)}
     rows = []
-    for eighth in range(8):
-        first, last = eighth * steps // 8, (eighth + 1) * steps // 8
-        of = [parts[number][first:last] for number in numbers]
-        sums = [f"{each.sum():+.3f}" for each in of]
-        lower = [f"{(each < 0).mean():.2f}" for each in of]
-        rows.append([f"{first:,} to {last - 1:,}", *sums, *lower, *(f"{np.abs(each).sum():.2f}" for each in of)])
-    whole = [parts[number] for number in numbers]
-    sums, lower = [f"{each.sum():+.3f}" for each in whole], [f"{(each < 0).mean():.2f}" for each in whole]
-    rows.append(["all", *sums, *lower, *(f"{np.abs(each).sum():.2f}" for each in whole)])
+    for name, stretch in stretches.items():
+        of = [each[stretch] for each in parts]
+        sums, lower = [f"{each.sum():+.3f}" for each in of], [f"{(each < 0).mean():.2f}" for each in of]
+        rows.append([name, *sums, *lower, *(f"{np.abs(each).sum():.2f}" for each in of)])
     columns = [
         f"{what} {number}" for what in ("part in", "steps that lower", "sizes of parts in") for number in numbers
     ]

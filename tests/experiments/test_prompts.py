@@ -1,5 +1,7 @@
 """One text after several prompts: what is exchanged, and the verdicts."""
 
+import itertools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from helpers import modern, near
 import duat_jax as duat
 from duat_jax.forms.closed_form import unroll
 from duat_jax.models.config import Head
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.recording import record
 from duat_jax.verification.networks import randomised
 from experiments import smollm2
 from experiments.frozen_parameters import held_values, run_with
@@ -52,31 +57,73 @@ def test_plain_runs_are_the_models_own():
         near(found[f"{place}, {group}"], found[exchanged.OWN], 1e-9)
 
 
-def test_at_the_token_that_differs_everything_exchanged_leaves_the_input_alone():
-    """What later tokens read of it is the other's, but for its own embedding on the linear path."""
+def scores_by_hand(run):
+    """Return the difference of both answers' scores, by a function of the own and the other text."""
+    found = []
+    for own, other in zip(OWN, OTHER, strict=True):
+        logs = np.asarray(run(own, other), np.float64)[-2]
+        found.append(logs[int(own[-1])] - np.logaddexp.reduce(logs))
+    return found[0] - found[1]
+
+
+def test_the_function_is_the_others_and_the_input_the_own_and_the_other_way_around():
     model = gated_model()
-    found = exchanged.scores(model, OWN, OTHER, at(1), count=COUNT)
-    x, y = model.embed(OWN[0]), model.embed(OTHER[0])
-    far_from_own = abs(float(found[f"{exchanged.TEXT}, {exchanged.ALL}"] - found[exchanged.OWN]))
-    assert far_from_own > 1e-6
+    found = exchanged.scores(model, OWN, OTHER, at(), count=COUNT)
+
+    def dense(of, x):
+        """Return the closed form of one text at the embeddings of another, from its parameters one by one."""
+        form = unroll(model.output, model.embed(of))
+        x = model.embed(x)
+        activations = [form.activate(j, form.inner_map(j)(x) + form.inner_bias(j)) for j in (1, 2)]
+        terms = sum(form.outer_map(j)(activation) for j, activation in enumerate(activations, 1))
+        return form.input_map()(x) + form.bias() + terms
+
+    near(found[exchanged.FUNCTION], scores_by_hand(lambda own, other: dense(other, own)), 1e-9)
+    near(found[exchanged.INPUT], scores_by_hand(lambda own, other: dense(own, other)), 1e-9)
+    assert abs(float(found[exchanged.FUNCTION] - found[exchanged.INPUT])) > 1e-6
+
+
+def test_what_is_exchanged_at_some_tokens_is_set_mark_by_mark():
+    model = gated_model()
+    places = at(1, 2)
+    found = exchanged.scores(model, OWN, OTHER, places, count=COUNT)
+    here = np.asarray(places[exchanged.TEXT], float)[:, None]
+
+    def seen(ids, *kinds):
+        recording = record(model.output)(model.embed(ids))
+        return {site: recording.seen[site] for site in recording.program.of_kind(*kinds)}
+
+    def everything(own, other):
+        values = seen(other, marks.HOLD, marks.PRE_ACTIVATION)
+        edits = {site: Edit(kept=1.0 - here, added=here * value) for site, value in values.items()}
+        return edit(model.output, edits)(model.embed(own))
+
+    def biases(own, other):
+        forms = [unroll(model.output, model.embed(ids)) for ids in (own, other)]
+        edits = {}
+        for j, (site, z) in enumerate(seen(own, marks.PRE_ACTIVATION).items(), 1):
+            moved = z + forms[1].inner_bias(j) - forms[0].inner_bias(j)
+            edits[site] = Edit(kept=1.0 - here, added=here * moved)
+        return edit(model.output, edits)(model.embed(own))
+
+    near(found[f"{exchanged.TEXT}, {exchanged.ALL}"], scores_by_hand(everything), 1e-9)
+    near(found[f"{exchanged.TEXT}, {exchanged.BIASES}"], scores_by_hand(biases), 1e-9)
+    runs = {round(float(of), 9) for name, of in found.items() if exchanged.TEXT in name}
+    assert len(runs) == 5  # no two groups do the same
     same = exchanged.scores(model, OWN, OWN, at(1, 2, 3), count=COUNT)
     near(list(same.values()), same[exchanged.OWN], 1e-9)
-    form = unroll(model.output, y)
-    near(form.apply(y), model.output(y), 1e-9)
-    assert np.abs(np.asarray(form.apply(x) - model.output(x))).max() > 1e-6
 
 
 def test_with_the_others_weights_held_the_own_words_are_read_anew():
-    """Patterns, scales and factors are set by hand, mark by mark, in a run of the own text."""
     model = gated_model()
     found = exchanged.scores(model, OWN, OTHER, at(*range(6)), count=COUNT)
-    scores = []
-    for own, other in zip(OWN, OTHER, strict=True):
-        logits = run_with(model.output, model.embed(own), held_values(model.output, model.embed(other)))
-        logs = np.asarray(logits, np.float64)[-2]
-        scores.append(logs[int(own[-1])] - np.logaddexp.reduce(logs))
-    near(found[f"{exchanged.EVERYWHERE}, {exchanged.WEIGHTS}"], scores[0] - scores[1], 1e-9)
-    assert abs(scores[0] - scores[1] - float(found[exchanged.OWN])) > 1e-6
+
+    def held(own, other):
+        return run_with(model.output, model.embed(own), held_values(model.output, model.embed(other)))
+
+    expected = scores_by_hand(held)
+    near(found[f"{exchanged.EVERYWHERE}, {exchanged.WEIGHTS}"], expected, 1e-9)
+    assert abs(expected - float(found[exchanged.OWN])) > 1e-6
 
 
 def test_biases_of_all_terms_come_in_one_pass():
@@ -96,18 +143,23 @@ def test_distances_are_zero_before_what_differs_and_at_equal_texts():
     near(exchanged.distances(model, OWN, OWN, first=0, last=6)[exchanged.BIASES], 0, 1e-12)
 
 
-def results_of(text, words, distances):
-    """Return results in which every run at the text goes some share of the way, at the words another."""
-    tasks = list(INSTRUCTIONS)
-    shares = {run: words if report.WORDS in run else text for run in report.RUNS}
-    plain = [{report.OWN: 1.0, report.OTHER: -1.0} | {run: 1 - 2 * of for run, of in shares.items()}] * 4
+def results_of(text, words, distances, way=2.0):
+    """Return results in which runs at the text go some share of the way, all others another share; texts differ."""
+    tasks, scale = list(INSTRUCTIONS), (0.5, 1.0, 1.5, 1.0)
+    shares = {run: text if run.startswith(report.TEXT) else words for run in report.RUNS}
     found = {f"answers, {task} {wording}": [[1], [2], [3], [4]] for task in tasks for wording in (0, 1)}
-    for own in tasks:
-        for other in tasks:
-            found |= {f"{own} to {other}": plain, f"{own} to {other}, {report.WORDING}": plain}
-            found[f"apart, {own}, {other}"] = distances["tasks"]
-        for kind in ("wordings", report.BETWEEN_TEXTS):
-            found[f"apart, {own}, {kind}"] = distances[kind]
+    for own, other in itertools.permutations(tasks, 2):
+        # One direction goes half of the share, the other one and a half of it.
+        side = 0.5 if tasks.index(own) < tasks.index(other) else 1.5
+        rows = [
+            {report.OWN: 1.0, report.OTHER: 1 - way * of}
+            | {run: 1 - side * way * of * each for run, each in shares.items()}
+            for of in scale
+        ]
+        found |= {f"{own} to {other}": rows, f"{own} to {other}, {report.WORDING}": rows}
+        found[f"apart, {own}, {other}"] = distances["tasks"]
+    for own, kind in itertools.product(tasks, ("wordings", report.BETWEEN_TEXTS)):
+        found[f"apart, {own}, {kind}"] = distances[kind]
     return {"pieces": found}
 
 
@@ -115,20 +167,42 @@ def of_groups(number):
     return {group: [number] * 4 for group in (*exchanged.HELD, exchanged.BIASES)}
 
 
+def distances_of(*numbers):
+    kinds = ("tasks", "wordings", report.BETWEEN_TEXTS)
+    return {kind: of_groups(number) for kind, number in zip(kinds, numbers, strict=True)}
+
+
 @pytest.mark.parametrize(
     ("text", "words", "numbers", "expected"),
     [
-        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "confirmed", "confirmed", "refuted", "confirmed"]),
-        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "refuted", "refuted", "confirmed", "refuted"]),
+        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "confirmed", "confirmed", "refuted", "refuted"]),
+        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "refuted", "refuted", "confirmed", "confirmed"]),
         (0.5, 0.5, (0.3, 0.3, 1.0), ["undecided"] * 5),
     ],
 )
 def test_verdicts_follow_the_stated_bounds(text, words, numbers, expected):
-    kinds = ("tasks", "wordings", report.BETWEEN_TEXTS)
-    distances = {kind: of_groups(number) for kind, number in zip(kinds, numbers, strict=True)}
-    results = results_of(text, words, distances)
+    results = results_of(text, words, distances_of(*numbers))
     assert [row[1] for row in report.verdicts(results)] == expected
     assert "### Distances of parameters at the text" in report.fields(results)["tables"]
+
+
+def test_without_a_way_nothing_is_decided():
+    results = results_of(0.7, 0.3, distances_of(0.2, 0.1, 1.0))
+    for of in results["pieces"].values():
+        for row, sign in zip(of, (1, -1, 1, -1), strict=False):
+            if isinstance(row, dict):
+                row[report.OTHER] = row[report.OWN] + sign
+    assert [row[1] for row in report.verdicts(results)] == ["undecided"] * 5
+
+
+def test_an_interval_decides_and_not_a_mean():
+    results = results_of(0.7, 0.3, distances_of(0.2, 0.1, 1.0))
+    for name, of in results["pieces"].items():
+        if " to " in name:  # two texts go most of the way, two hardly any
+            for row, share in zip(of, (1.2, 0.05, 1.2, 0.05), strict=True):
+                row[f"{report.TEXT}, {report.ALL}"] = row[report.OWN] - share * (row[report.OWN] - row[report.OTHER])
+    by = {row[0]: row[1] for row in report.verdicts(results)}
+    assert by["carried at the text"] == "undecided"
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Runs, terms, optimisers and numbers that can't be explained are refused, each with its reason."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -52,7 +54,7 @@ def broken(folder, **settings):
             NotFinite,
             "weights aren't finite after step 0, though its loss is",
             lambda folder: broken(
-                folder, terms=lambda w, _: w["in"].sum()[None], optimiser=optax.scale(-1.8e308 * 2), steps=1
+                folder, terms=lambda w, _: w["in"].sum()[None], optimiser=optax.scale(-math.inf), steps=1
             ),
         ),
         (DuatError, "0 steps: give at least one", lambda folder: broken(folder, steps=0)),
@@ -103,6 +105,18 @@ def broken(folder, **settings):
                 folder,
                 state=optax.adam(RATE).init(first_weights()),
             ),
+        ),
+        (
+            DuatError,
+            "state isn't one of this optimiser",
+            lambda folder: train(
+                Run(terms, optax.trace(0.9), batches, STEPS), first_weights(), folder, state=(first_weights(),)
+            ),
+        ),
+        (
+            DuatError,
+            "state isn't one of this optimiser",
+            lambda folder: train(Run(terms, optax.trace(0.9), batches, STEPS), first_weights(), folder, state="fresh"),
         ),
         (
             DuatError,

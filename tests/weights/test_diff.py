@@ -138,8 +138,27 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
         )
         listed = [msgspec.structs.astuple(unit) for unit in compared.units if unit.unit.startswith(kind)]
         assert [(name, unit.partition(",")[0], part) for name, unit, part in listed] == every[:5]
-    of_tokens = [unit.unit.removeprefix("row ") for unit in compared.units if unit.weights == "embedding.token"]
-    assert of_tokens and all(number == label.strip("'") for number, label in (row.split(", ") for row in of_tokens))
+
+
+def test_rows_of_tokens_are_named_by_their_texts():
+    model, tokenizer = duat.load(tokenizer=True)
+    other = changed(model, 0.05, only="embedding.token")
+    rows = duat.diff(model, other, "import numpy", largest=0, tokenizer=tokenizer).units
+    assert rows and all(unit.weights == "embedding.token" for unit in rows)
+    for unit in rows:
+        number, label = unit.unit.removeprefix("row ").split(", ", 1)
+        assert label == repr(tokenizer.decode([int(number)]))
+    assert "import" in " ".join(unit.unit for unit in rows)
+
+
+def test_rows_of_an_untied_head_are_named_by_their_texts():
+    model, tokenizer = duat.load(GOLDEN / "llama", tokenizer=True)
+    other = changed(model, 0.05, only="head.unembedding")
+    rows = duat.diff(model, other, "w5 w7 w9", largest=0, tokenizer=tokenizer).units
+    for unit in rows:
+        number, label = unit.unit.removeprefix("row ").split(", ", 1)
+        assert unit.weights == "head.unembedding" and label == repr(tokenizer.decode([int(number)]))
+    assert rows
 
 
 def test_units_of_experts_have_two_numbers_and_equal_models_none():

@@ -57,5 +57,6 @@ def render(found: Influence) -> RenderableType:
     for place in places:
         step, row = np.unravel_index(place, rows.shape)
         largest.add_row(str(step), str(row), number(float(rows[step, row])))
-    largest.add_row("all", "others", number(float(rows.sum() - rows.flat[places].sum())))
+    if len(places) < rows.size:
+        largest.add_row("all", "others", number(float(rows.sum() - rows.flat[places].sum())))
     return Group(render_kinds(found), "", Text(said), largest)

@@ -43,6 +43,7 @@ PICTURES = {
     "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
     "emergence": Picture(numbers.emergence, draw.draw_emergence),
+    "prompts": Picture(numbers.prompts, draw.draw_panels),
     "families": Picture(measured, draw.draw_families),
 }
 """The picture of every page of results, by the name of the page."""

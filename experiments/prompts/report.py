@@ -33,10 +33,11 @@ WITH_TRANSLATION = PAIRS[:2]
 SMALL, LARGE, HALF = 0.25, 0.5, 0.5
 """Distances as multiples of those between texts: below the one the function stays, above the other it doesn't; and the
 share from which on something carries the task."""
+AT = {WORDS: "the instruction", TEXT: "the text", EVERYWHERE: "all tokens"}
 RUNS = {
     FUNCTION: "all parameters of the other prompt, at the own input",
     INPUT: "the other prompt's input, at all own parameters",
-    **{f"{place}, {group}": f"run again, {group} exchanged at {place}" for place, group in EXCHANGED},
+    **{f"{place}, {group}": f"run again, {group} exchanged at {AT[place]}" for place, group in EXCHANGED},
 }
 """What tables call the kinds of runs."""
 

@@ -39,7 +39,7 @@ RUNS = {
     INPUT: "the other prompt's input, at all own parameters",
     **{f"{place}, {group}": f"run again, {group} exchanged at {AT[place]}" for place, group in EXCHANGED},
 }
-"""What tables call the kinds of runs."""
+"""The kinds of runs, and the names that tables give them."""
 
 Found = dict[str, Any]
 

@@ -23,7 +23,7 @@ OWN, OTHER, FUNCTION, INPUT = "own", "other", "the other's function", "the other
 WORDS, TEXT, EVERYWHERE = "instruction", "text", "all tokens"
 """The places at which parameters are exchanged, the model run again."""
 ALL, WEIGHTS = "everything", "patterns, scales and factors"
-"""All that is held, with the pre-activations; and all that is held alone, which is what moves the closed form's weights."""
+"""All that is held, with the pre-activations; and all that is held alone, which moves the closed form's weights."""
 EXCHANGED = (
     *((place, group) for place in (WORDS, TEXT) for group in (ALL, WEIGHTS, PATTERNS, FACTORS, BIASES)),
     *((EVERYWHERE, group) for group in (WEIGHTS, PATTERNS, FACTORS)),
@@ -32,7 +32,7 @@ EXCHANGED = (
 
 
 class Parameters(NamedTuple):
-    """What moves in the closed form of a model with gated MLPs.
+    """The parameters that move in the closed form of a model with gated MLPs.
 
     Args:
         held: patterns, scales and factors, by their marks.

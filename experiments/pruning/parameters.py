@@ -175,6 +175,16 @@ def added(results: Found, name: str, how: str, share: float) -> Float[np.ndarray
     return np.mean(changed, 0) - np.array(results["pieces"][f"{name}, whole"])
 
 
+def _written(results: Found, name: str, how: str, share: float) -> str:
+    """Format an added loss with its interval over windows, and of random choices the smallest and the largest."""
+    written = bootstrap(added(results, name, how, share)).written(3, "+")
+    if how != AT_RANDOM:
+        return written
+    whole = np.mean(results["pieces"][f"{name}, whole"])
+    draws = [np.mean(results["pieces"][f"{name}, {how}, {share:.0%}, {seed}"]) - whole for seed in range(DRAWS)]
+    return f"{written} ({min(draws):+.3f} to {max(draws):+.3f})"
+
+
 def verdicts(results: Found) -> list[list[str]]:
     """Return the verdicts by the rules of the page.
 
@@ -205,10 +215,11 @@ def fields(results: Found) -> Fields:
         results: what was kept.
     """
     rows = [
-        [f"{name}, {how}", *(bootstrap(added(results, name, how, share)).written(3, "+") for share in SHARES)]
+        [f"{name}, {how}", *(_written(results, name, how, share) for share in SHARES)]
         for name in results["models"]
         for how in (SMALLEST, WITHIN, AT_RANDOM)
     ]
+    matrices = ["the matrix with the least", "the matrix with the most"]
     places = []
     for name in results["models"]:
         of = results["pieces"][f"{name}, shares"]
@@ -220,7 +231,7 @@ def fields(results: Found) -> Fields:
         "Verdicts on small parameters": table(["claim", "verdict", "by"], verdicts(results)),
         "Small parameters removed": table(["model, choice", *(f"{share:.0%}" for share in SHARES)], rows),
         "Places of the smallest tenth": table(
-            ["model", "the layer with the least", "with the most", "the matrix with the least", "with the most"], places
+            ["model", "the layer with the least", "the layer with the most", *matrices], places
         ),
     }
     text = "\n".join(line for title, lines in sections.items() for line in (f"### {title}", "", *lines, ""))

@@ -61,7 +61,7 @@ def test_verdicts_follow_the_stated_bounds(added, layer, expected):
     assert [row[1] for row in parameters.verdicts(found)] == expected
     fields = parameters.fields(found)
     near(float(fields["Small parameters removed / m, at random / 20%"].split()[0]), added, 1e-6)
-    assert fields["Places of the smallest tenth / m / with the most"]
+    assert fields["Places of the smallest tenth / m / the layer with the most"].startswith(f"{layer:.2f}")
 
 
 def test_the_study_runs_and_goes_on(tmp_path):

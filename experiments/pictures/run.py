@@ -51,6 +51,7 @@ PICTURES = {
 FURTHER = {
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
     "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
+    "bits": Picture(numbers.bits, draw.draw_panels),
 }
 """Pictures further down on a page, by their own names."""
 

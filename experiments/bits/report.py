@@ -11,6 +11,7 @@ from experiments.bits.scores import (
     END,
     ERROR,
     EXACT,
+    FEW,
     FISHER,
     MEAN_SIZE,
     OUTPUTS,
@@ -129,7 +130,9 @@ def fields(results: Found) -> Fields:
     of_bits = {bits: _means(results, (bits,)) for bits in every}
     text = ["### The loss that is taken back", "", *table(["score", "all", *models], rows), ""]
     text += [f"### Leads of {OURS}", "", *_leads(means, of_bits, models), ""]
+    text += ["### Afterwards: further leads", "", *_further(means, of_bits, models), ""]
     text += ["### By bits and budget", "", *_cases(results, order), ""]
+    text += ["### By model and bits", "", *_models(results, order), ""]
     text += ["### Losses on fresh text", "", *_references(results), ""]
     text += ["### Parts of the loss by rounding", "", *_sums(results), ""]
     text += [f"### Agreement with {OURS}", "", *_agreements(results), ""]
@@ -138,17 +141,47 @@ def fields(results: Found) -> Fields:
 
 
 def _leads(means: dict[str, list[Shares]], of_bits: dict[int, dict[str, list[Shares]]], models: list[str]) -> list[str]:
-    def lead(of: dict[str, list[Shares]], score: str) -> list[Shares]:
-        return [a - b for a, b in zip(of[OURS], of[score], strict=True)]
-
-    rows = []
-    for score in JUDGED:
-        found = estimate(lead(means, score), len(JUDGED))
-        alone = [f"{of.mean():+.3f}" for of in lead(means, score)]
-        by_bits = [f"{np.mean([of.mean() for of in lead(each, score)]):+.3f}" for each in of_bits.values()]
-        agreed = len({number[0] for number in by_bits}) == 1
-        rows.append([score, found.written(3, "+"), verdict(found) if agreed else "undecided", *by_bits, *alone])
+    rows = [[score, *_lead(OURS, score, means, of_bits)] for score in JUDGED]
     return table(["before", "lead", "verdict", *(f"{bits} bits" for bits in of_bits), *models], rows)
+
+
+def _further(
+    means: dict[str, list[Shares]], of_bits: dict[int, dict[str, list[Shares]]], models: list[str]
+) -> list[str]:
+    """Return leads that were asked for when the results were seen, by the same rules."""
+    pairs = [(OURS, END + SIZE), (EXACT + SIGNED, END + SIGNED), (OURS, START + MEAN_SIZE)]
+    pairs += [(EXACT + FEW, ALONE), (EXACT + FEW, SET_BACK)]
+    rows = [[f"{first}, before {second}", *_lead(first, second, means, of_bits)] for first, second in pairs]
+    return table(["lead", "by", "verdict", *(f"{bits} bits" for bits in of_bits), *models], rows)
+
+
+def _lead(
+    first: str, second: str, means: dict[str, list[Shares]], of_bits: dict[int, dict[str, list[Shares]]]
+) -> list[str]:
+    """Return a lead with its interval, its verdict, and the same by bits and by model."""
+
+    def lead(of: dict[str, list[Shares]]) -> list[Shares]:
+        return [a - b for a, b in zip(of[first], of[second], strict=True)]
+
+    found = estimate(lead(means), len(JUDGED))
+    alone = [f"{of.mean():+.3f}" for of in lead(means)]
+    by_bits = [f"{np.mean([of.mean() for of in lead(each)]):+.3f}" for each in of_bits.values()]
+    agreed = len({number[0] for number in by_bits}) == 1
+    return [found.written(3, "+"), verdict(found) if agreed else "undecided", *by_bits, *alone]
+
+
+def _models(results: Found, order: list[str]) -> list[str]:
+    """Return what every score takes back of each model's loss, for each number of bits, the mean over budgets."""
+    cases = {}
+    for name in results["settings"]:
+        for bits in results["bits"]:
+            of_shares = [taken_back(results, name, bits, share) for share in results["shares"]]
+            cases[f"{name}, {bits} bits"] = [of for of in of_shares if of is not None]
+    judged = {name: of for name, of in cases.items() if of}
+    rows = [
+        [score, *(f"{np.mean([of[score].mean() for of in each]):.3f}" for each in judged.values())] for score in order
+    ]
+    return table(["score", *judged], rows)
 
 
 def _cases(results: Found, order: list[str]) -> list[str]:

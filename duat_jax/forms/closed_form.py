@@ -250,28 +250,24 @@ class ClosedForm:
         return _evaluate(self.recording)
 
     def apply(self, x: Float[Array, "..."]) -> Any:
-        """Return what the closed form gives for another input, with all of its parameters as they are.
+        """Return what the closed form gives for another input, with its parameters as they are: no run of the function.
 
-        `P x + q + Σ_j C_j σ(B_j x + c_j)`: the function that `x_0` has chosen. It is no run of the function itself,
-        whose parameters would move with `x`.
+        `P x + q + Σ_j C_j σ(B_j x + c_j)`, the function that `x_0` has chosen.
 
         Args:
             x: the other input, an array of the shape and dtype of `x_0`.
 
         Raises:
             DuatError: if `x` has another shape or dtype.
-            NotAffine: when a mark is missing.
 
         Example:
-            >>> import jax, jax.numpy as jnp
-            >>> from duat_jax import hold, term
-            >>> fn = lambda x: hold(x.sum(), "scale") * x + term(jax.nn.relu, x, "relu")
+            >>> import duat_jax as duat, jax, jax.numpy as jnp
+            >>> fn = lambda x: duat.hold(x.sum(), "scale") * x + duat.term(jax.nn.relu, x, "relu")
             >>> form = unroll(fn, jnp.array([1.0, 2.0]))
             >>> form.apply(jnp.array([1.0, -1.0])).tolist(), fn(jnp.array([1.0, -1.0])).tolist()
             ([4.0, -3.0], [1.0, 0.0])
         """
-        x = jnp.asarray(x)
-        if x.shape != self.x0.shape or x.dtype != self.x0.dtype:
+        if (x := jnp.asarray(x)).shape != self.x0.shape or x.dtype != self.x0.dtype:
             raise DuatError(f"x is {x.dtype}{list(x.shape)}: give one of {self.x0.dtype}{list(self.x0.shape)}, as x_0")
         return _apply(self.recording, x)
 
@@ -287,8 +283,7 @@ def _zeros(recording: Recording, *kinds: str) -> Seen:
 @partial(compiled, static_argnames=("target", "terms"))
 def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
     provided = {} if terms else _zeros(recording, marks.ACTIVATION)
-    zero = jnp.zeros_like(recording.arguments[0])
-    return ask(recording, question_of(recording, target), target, [zero], provided)
+    return ask(recording, question_of(recording, target), target, [jnp.zeros_like(recording.arguments[0])], provided)
 
 
 @partial(compiled, static_argnames=("target", "before"))

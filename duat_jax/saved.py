@@ -34,7 +34,7 @@ TYPES = frozenset(
         *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
         *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
         *("training.over_examples.result:Influence", "training.over_weights.result:WeightLedger"),
-        *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain"),
+        *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain", "weights.result:UnitPart"),
     )
 )
 """The types of results and of their parts, by module and name: no other is made from a file."""

@@ -27,8 +27,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.weights.filled import filled
-from duat_jax.weights.record import UnitPart
-from duat_jax.weights.result import Flow, ModelDiff, RunAgain
+from duat_jax.weights.result import Flow, ModelDiff, RunAgain, UnitPart
 from duat_jax.weights.units import EMBEDDINGS, LAYERS, Units, numbered, parameters_of, units_of
 from duat_jax.weights.validation import alike_models
 

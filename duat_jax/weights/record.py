@@ -22,7 +22,7 @@ class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
     put_in: float
 
 
-class UnitPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A neuron, a head or a row of an embedding with a large part.
 
     Args:
@@ -112,7 +112,7 @@ class ModelDiffRecord(Record, tag="model diff"):
     parts: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     first_order: dict[str, float]
-    units: list[UnitPart]
+    units: list[UnitRecord]
     cancellation: float
     again: list[RunAgainRecord]
     flow: WeightFlowRecord | None

@@ -13,7 +13,7 @@ from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import Completeness
 from duat_jax.json_record import as_record
 from duat_jax.models.targets.description import TargetDescription
-from duat_jax.weights.record import ModelDiffRecord, UnitPart
+from duat_jax.weights.record import ModelDiffRecord
 from duat_jax.weights.units import EMBEDDINGS, LAYERS
 
 ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "first_order"
@@ -34,6 +34,20 @@ class RunAgain(NamedTuple):
     part: float
     set_back: float
     put_in: float
+
+
+class UnitPart(NamedTuple):
+    """A neuron, a head or a row of an embedding with a large part.
+
+    Args:
+        weights: the weights of a layer, or the embedding, that it belongs to.
+        unit: its name, such as `"neuron 7"`; of a row the token's text beside its number.
+        part: the part of its weights in the difference.
+    """
+
+    weights: str
+    unit: str
+    part: float
 
 
 class Flow(NamedTuple):

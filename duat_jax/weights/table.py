@@ -7,8 +7,7 @@ from rich.text import Text
 from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import worst_of
-from duat_jax.weights.record import UnitPart
-from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff
+from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff, UnitPart
 
 CANCELLING = 5
 """From how many times the difference on the sizes of all parts make a note."""

@@ -5,7 +5,6 @@ import shutil
 
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 import pytest
 from adapters import IDS, TOKEN, random_adapters, small_model
@@ -136,7 +135,7 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
             ((name, f"{kind} {i}", part) for name, of in sums.items() for i, part in enumerate(of.tolist())),
             key=lambda row: -abs(row[2]),
         )
-        listed = [msgspec.structs.astuple(unit) for unit in compared.units if unit.unit.startswith(kind)]
+        listed = [unit for unit in compared.units if unit.unit.startswith(kind)]
         assert [(name, unit.partition(",")[0], part) for name, unit, part in listed] == every[:5]
 
 

@@ -19,12 +19,13 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.running_text import stream, token_losses, windows
+from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import sizes_of_matrices
 from duat_jax.weights.units import name_of, parameters_of
 from experiments import smollm2
+from experiments.bits.run import losses
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
 from experiments.pruning.run import EMBEDDED, SMOLLM2
@@ -33,7 +34,7 @@ from experiments.texts import held_out_sources, manual
 RESULTS, WORK = Path("experiments/results/pruning_parameters.json"), Path("experiments/results/work")
 WINDOWS = {EMBEDDED: 96, SMOLLM2: 24}
 """Windows of held-out text, of 128 tokens."""
-LENGTH, TOGETHER, DRAWS = 128, 8, 3
+LENGTH, DRAWS = 128, 3
 SHARES, DECISIVE = (0.05, 0.1, 0.2, 0.3, 0.5), 0.2
 """The shares of parameters that are removed; the one that decides."""
 SMALLEST, WITHIN, AT_RANDOM = "smallest of all", "smallest of each matrix", "at random"
@@ -73,17 +74,6 @@ def without(model: Transformer, share: float, how: str, seed: int = 0) -> Transf
 
     found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, model)
     return found
-
-
-def losses(model: Transformer, ids: Int[np.ndarray, "windows tokens"]) -> list[float]:
-    """Return the loss of every window.
-
-    Args:
-        model: the model.
-        ids: the windows.
-    """
-    rows = [token_losses(model, jnp.asarray(ids[i : i + TOGETHER])).mean(-1) for i in range(0, len(ids), TOGETHER)]
-    return [round(float(loss), 6) for loss in np.concatenate([np.asarray(row) for row in rows])]
 
 
 def losses_without(

@@ -139,25 +139,17 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
         assert [(name, unit.partition(",")[0], part) for name, unit, part in listed] == every[:5]
 
 
-def test_rows_of_tokens_are_named_by_their_texts():
-    model, tokenizer = duat.load(tokenizer=True)
-    other = changed(model, 0.05, only="embedding.token")
-    rows = duat.diff(model, other, "import numpy", largest=0, tokenizer=tokenizer).units
-    assert rows and all(unit.weights == "embedding.token" for unit in rows)
+@pytest.mark.parametrize(
+    ("checkpoint", "matrix", "text"),
+    [(None, "embedding.token", "import numpy"), (GOLDEN / "llama", "head.unembedding", "w5 w7 w9")],
+)
+def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
+    model, tokenizer = duat.load(checkpoint, tokenizer=True)
+    rows = duat.diff(model, changed(model, 0.05, only=matrix), text, largest=0, tokenizer=tokenizer).units
+    assert rows and {unit.weights for unit in rows} == {matrix}
     for unit in rows:
         number, label = unit.unit.removeprefix("row ").split(", ", 1)
         assert label == repr(tokenizer.decode([int(number)]))
-    assert "import" in " ".join(unit.unit for unit in rows)
-
-
-def test_rows_of_an_untied_head_are_named_by_their_texts():
-    model, tokenizer = duat.load(GOLDEN / "llama", tokenizer=True)
-    other = changed(model, 0.05, only="head.unembedding")
-    rows = duat.diff(model, other, "w5 w7 w9", largest=0, tokenizer=tokenizer).units
-    for unit in rows:
-        number, label = unit.unit.removeprefix("row ").split(", ", 1)
-        assert unit.weights == "head.unembedding" and label == repr(tokenizer.decode([int(number)]))
-    assert rows
 
 
 def test_units_of_experts_have_two_numbers_and_equal_models_none():

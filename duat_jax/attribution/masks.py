@@ -51,14 +51,24 @@ def twice(scorer: Scorer) -> Rule:
     Args:
         scorer: scores the units of one kind.
     """
+    return _over_masks(partial(scored_twice, scorer))
 
-    def scores(number: Number, ones: Array, real: Array) -> Array:
-        first = scorer(number, ones, jnp.zeros_like(ones))
-        kept = largest(first, FIRST, real)
-        smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
-        return jnp.where(kept, first, scaled_below(scorer(number, ones, kept), smallest))
 
-    return _over_masks(scores)
+def scored_twice(
+    scorer: Scorer, number: Number, ones: Float[Array, "*units"], real: Bool[Array, "tokens"]
+) -> Float[Array, "*units"]:
+    """Return the scores of units, where all but the largest are scored again with these live in both runs.
+
+    Args:
+        scorer: scores the units.
+        number: the number as a function of the mask.
+        ones: the mask of the text.
+        real: which tokens are no padding.
+    """
+    first = scorer(number, ones, jnp.zeros_like(ones))
+    kept = largest(first, FIRST, real)
+    smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
+    return jnp.where(kept, first, scaled_below(scorer(number, ones, kept), smallest))
 
 
 def scaled_below(scores: Float[Array, "..."], bound: Float[Array, ""]) -> Float[Array, "..."]:
@@ -98,9 +108,7 @@ def _over_masks(scores: Callable[[Number, Array, Array], Array]) -> Rule:
     return rule
 
 
-def largest(
-    scores: Float[Array, "layers tokens *unit"], share: float, real: Bool[Array, "tokens"]
-) -> Float[Array, "layers tokens *unit"]:
+def largest(scores: Float[Array, "*units"], share: float, real: Bool[Array, "tokens"]) -> Float[Array, "*units"]:
     """Return the mask of the units whose scores are largest by size.
 
     Args:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.attribution.masks import FIRST, integrated_gradients, largest, parts_of_secant, scaled_below
+from duat_jax.attribution.masks import integrated_gradients, parts_of_secant, scored_twice
 from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
@@ -52,12 +52,9 @@ def _over_masks(scorer: Callable[[Callable[[Array], Array], Array, Array], Array
         x, corrupted = model.embed(prompt.clean), sent_by(model, model.embed(prompt.corrupted))
         number = with_mask(model, x, corrupted, prompt.right, prompt.wrong)
         ones = jnp.ones(np.count_nonzero(edges_of(model.config)), x.dtype)
-        first = scorer(number, ones, jnp.zeros_like(ones))
-        if not again:
-            return first
-        kept = largest(first[None, None], FIRST, jnp.ones(1, bool))[0, 0]
-        smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
-        return jnp.where(kept, first, scaled_below(scorer(number, ones, kept), smallest))
+        if again:
+            return scored_twice(scorer, number, ones, jnp.ones(1, bool))
+        return scorer(number, ones, jnp.zeros_like(ones))
 
     return scores
 

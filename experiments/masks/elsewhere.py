@@ -1,0 +1,285 @@
+"""Question: does the lead of scores over masks hold on other tasks, for heads, in another model and with means?
+
+Run `make masks_elsewhere`; it writes experiments/results/masks_elsewhere.json and tables in docs/circuits.md, which
+states beforehand what decides.  A task that a stopped run has finished isn't run again.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.attribution.masks import Number, Scorer, integrated_gradients, parts_of_secant, scored_twice
+from duat_jax.attribution.unit_values import KINDS, Read, mean_over_steps, sites_of, stacked
+from duat_jax.attribution.unit_values import Units as Entries
+from duat_jax.attribution.units import _gradient
+from duat_jax.cli.compiled import keep_compiled
+from duat_jax.evaluation.circuit_curve import FRACTIONS
+from duat_jax.evaluation.circuits import UNITS, Units, run, run_masked, top, values
+from duat_jax.evaluation.journal import Journal
+from duat_jax.evaluation.refined_ranking import refine
+from duat_jax.forms.secant import secant
+from duat_jax.inputs.prompts import Prompt, draw, logit_difference
+from duat_jax.models.transformer import Transformer
+from duat_jax.transform.program import trace
+from duat_jax.transform.query import seen_of
+from experiments import smollm2
+from experiments.edges.run import KNOWN, NEW
+from experiments.environment import environment
+from experiments.pages import Fields, cells, write_pages
+from experiments.task_curves import Kept, measured
+
+RESULTS, WORK = Path("experiments/results/masks_elsewhere.json"), Path("experiments/results/work")
+SMOLLM2, EMBEDDED = "SmolLM2-135M", "embedded"
+SEED, OTHERS, STEPS = 5, 64, 60
+"""The seed of the prompts, the number of other prompts whose texts means are taken over, and the steps of a ranking
+that is optimised on one prompt."""
+
+Scores = Callable[[Transformer, Prompt, Units, Array], Array]
+"""From a model, a prompt, a kind of units and the values of those that aren't live to the score of each unit."""
+
+
+class Setting(NamedTuple):
+    """What a setting of the study measures.
+
+    Args:
+        model: which model.
+        tasks: names of tasks.
+        kind: a name in `UNITS`.
+        prompts: the number of prompts of each task.
+        means: whether units that aren't live have their means over other prompts' corrupted texts; the circuits are
+            then also run with the own corrupted text's values, which their scores don't know.
+    """
+
+    model: str
+    tasks: tuple[str, ...]
+    kind: str
+    prompts: int
+    means: bool = False
+
+
+NEURONS, HEADS = "neuron x position", "head x position"
+SETTINGS = {
+    "heads": Setting(SMOLLM2, NEW + KNOWN, HEADS, 32),
+    "means": Setting(SMOLLM2, NEW + KNOWN, NEURONS, 32, means=True),
+    "known tasks": Setting(SMOLLM2, KNOWN, NEURONS, 100),
+    "code, neurons": Setting(EMBEDDED, ("parameter",), NEURONS, 100),
+    "code, heads": Setting(EMBEDDED, ("parameter",), HEADS, 100),
+}
+
+
+def over_masks(scorer: Callable[[Number, Array], Array]) -> Scores:
+    """Return the scores by the logit difference as a function of the mask of all units.
+
+    Args:
+        scorer: from this function and the mask of ones to the score of each unit.
+    """
+
+    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
+        ones = jnp.ones_like(replaced if kind.unit == "neuron" else replaced[..., :1])
+        return scorer(lambda mask: run_masked(model, prompt, kind, mask, replaced), ones)
+
+    return scores
+
+
+def _once(scorer: Scorer, number: Number, ones: Array) -> Array:
+    return scorer(number, ones, jnp.zeros_like(ones))
+
+
+def _twice(scorer: Scorer, number: Number, ones: Array) -> Array:
+    return scored_twice(scorer, number, ones, jnp.ones(1, bool))
+
+
+def of_texts(coefficients: Callable[[Read, Array, Array], Entries]) -> Scores:
+    """Return the scores `⟨C_u, h_u − c_u⟩`, with the coefficients `C` from runs on texts, and `c` the values given.
+
+    Args:
+        coefficients: from the number and both texts' embeddings to every entry's coefficient.
+    """
+
+    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
+        read = partial(logit_difference, model, right=prompt.right, wrong=prompt.wrong)
+        of_neurons, of_heads, _ = coefficients(read, model.embed(prompt.clean), model.embed(prompt.corrupted))
+        change = values(model, prompt.clean, kind) - replaced
+        return of_neurons * change if kind.unit == "neuron" else (of_heads * change).sum(-1, keepdims=True)
+
+    return scores
+
+
+def _multipliers(read: Read, x: Array, y: Array) -> Entries:
+    return stacked(sites_of(trace(read, x)[0]), seen_of(secant(read, at=KINDS)(x, y).multipliers))
+
+
+def _gradient_at_text(read: Read, x: Array, y: Array) -> Entries:
+    return _gradient(read, x)[0]
+
+
+def _mean_gradient(read: Read, x: Array, y: Array, *, steps: int) -> Entries:
+    return mean_over_steps(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
+
+
+FIRST = "secant over masks, twice"
+GRADIENTS = "integrated gradients over masks, 2 steps", "gradient at half masks, twice"
+METHODS: dict[str, tuple[Scores, int]] = {
+    FIRST: (over_masks(partial(_twice, parts_of_secant)), 8),
+    GRADIENTS[0]: (over_masks(partial(_once, partial(integrated_gradients, steps=2))), 7),
+    GRADIENTS[1]: (over_masks(partial(_twice, partial(integrated_gradients, steps=1))), 7),
+    "secant": (of_texts(_multipliers), 4),
+    "gradient x change": (of_texts(_gradient_at_text), 4),
+    "integrated gradients, 10 steps": (of_texts(partial(_mean_gradient, steps=10)), 32),
+}
+"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
+
+
+@partial(jax.jit, static_argnames=("scores", "kind"))
+def scored(
+    scores: Scores, model: Transformer, prompt: Prompt, kind: Units, replaced: Float[Array, "layers tokens *unit"]
+) -> Array:
+    """Return the score of each unit.
+
+    Args:
+        scores: the scores of a method.
+        model: the model.
+        prompt: one prompt.
+        kind: the kind of units.
+        replaced: the values of units that aren't live.
+    """
+    return scores(model, prompt, kind, replaced)
+
+
+def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Kept:
+    """Return the logit differences of every method's circuits on one task.
+
+    Args:
+        model: a language model.
+        tokenizer: its tokenizer.
+        task: the name of the task.
+        setting: what is measured.
+
+    Returns:
+        What `measured` returns, with the runs with the own text's values under "crossed" where others are meant.
+    """
+    kind, means = UNITS[setting.kind], None
+    if setting.means:
+        others = draw(model, tokenizer, task, setting.prompts + OTHERS, seed=SEED).prompts.corrupted[setting.prompts :]
+        means = jax.lax.map(lambda ids: values(model, ids, kind), others).mean(0)
+
+    def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:
+        own = values(model, prompt.corrupted, kind)
+        given = own if means is None else means
+        circuits = {
+            name: jnp.asarray(top(np.asarray(scored(scores, model, prompt, kind, given))))
+            for name, (scores, _) in METHODS.items()
+        }
+        runs = {name: run(model, prompt, kind, live, given) for name, live in circuits.items()}
+        if means is not None:
+            empty = jnp.zeros_like(circuits[FIRST][:1])
+            crossed = {CROSSED + name: run(model, prompt, kind, live, own) for name, live in circuits.items()}
+            runs |= crossed | {EMPTY: run(model, prompt, kind, empty, means)}
+        return runs
+
+    kept = measured(model, tokenizer, task, setting.prompts, SEED, of_prompt)
+    if means is None:
+        return kept
+    runs = kept["runs"]
+    return kept | {
+        "empty": [each[0] for each in runs[EMPTY]],
+        "runs": {name: runs[name] for name in METHODS},
+        "crossed": {name: runs[CROSSED + name] for name in METHODS},
+    }
+
+
+CROSSED, EMPTY = "crossed, ", "empty"
+
+
+def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
+    """Return the logit differences of circuits that are optimised on one prompt, beside those of two scores.
+
+    Args:
+        model: a language model.
+        tokenizer: its tokenizer.
+        task: the name of the task.
+    """
+    kind = UNITS[NEURONS]
+
+    def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:
+        replaced = values(model, prompt.corrupted, kind)
+        chosen = {name: METHODS[name][0] for name in (FIRST, "secant")}
+        found = {name: np.asarray(scored(of, model, prompt, kind, replaced)) for name, of in chosen.items()}
+        alone = jax.tree.map(lambda leaf: leaf[None], prompt)
+        found[f"optimised, {STEPS} steps"] = refine(model, alone, kind, found[FIRST], replaced[None], STEPS)
+        return {name: run(model, prompt, kind, jnp.asarray(top(scores)), replaced) for name, scores in found.items()}
+
+    return measured(model, tokenizer, task, 1, SEED, of_prompt)
+
+
+OPTIMISED = "optimised on one prompt"
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    # The tables are made of the settings that are defined here.
+    from experiments.masks.elsewhere_tables import tables_of
+
+    text = tables_of(results["tasks"])
+    return {"tables": text, **cells(text)}
+
+
+def main() -> None:
+    """Run what isn't kept, store the results, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--setting", choices=(*SETTINGS, OPTIMISED), action="append", help="only this one")
+    chosen = parser.parse_args().setting or (*SETTINGS, OPTIMISED)
+    keep_compiled()
+    WORK.mkdir(parents=True, exist_ok=True)
+    asked = {
+        "settings": {name: setting._asdict() for name, setting in SETTINGS.items()},
+        "methods": {name: passes for name, (_, passes) in METHODS.items()},
+        "seed": SEED,
+        "others": OTHERS,
+        "steps": STEPS,
+        "fractions": FRACTIONS,
+    }
+    journal = Journal(WORK / "masks_elsewhere.jsonl", {"asked": asked})
+    loaded: dict[str, tuple[Transformer, Any]] = {}
+
+    def of(name: str, compute: Callable[..., Kept]) -> Kept:
+        if name not in loaded:
+            path = smollm2.path() if name == SMOLLM2 else None
+            loaded[name] = duat.load(path), duat.load_tokenizer(path)
+        return compute(*loaded[name])
+
+    found: dict[str, dict[str, Kept]] = {}
+    for name, setting in SETTINGS.items():
+        if name in chosen:
+            found[name] = {
+                task: journal.once(
+                    f"{name}; {task}", partial(of, setting.model, partial(piece, task=task, setting=setting))
+                )
+                for task in track(setting.tasks, name)
+            }
+    if OPTIMISED in chosen:
+        found[OPTIMISED] = {
+            task: journal.once(f"{OPTIMISED}; {task}", partial(of, SMOLLM2, partial(optimised, task=task)))
+            for task in track(NEW + KNOWN, OPTIMISED)
+        }
+    results = {"environment": environment(), "asked": asked, "tasks": found}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

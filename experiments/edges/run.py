@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.attribution.masks import integrated_gradients, parts_of_secant, scored_twice
+from duat_jax.attribution.masks import FIRST, integrated_gradients, parts_of_secant, scored_twice
 from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS

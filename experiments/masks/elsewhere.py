@@ -35,7 +35,7 @@ from duat_jax.transform.query import seen_of
 from experiments import smollm2
 from experiments.edges.run import KNOWN, NEW
 from experiments.environment import environment
-from experiments.pages import Fields, cells, write_pages
+from experiments.pages import Fields, cells, kept, write_pages
 from experiments.task_curves import Kept, measured
 
 RESULTS, WORK = Path("experiments/results/masks_elsewhere.json"), Path("experiments/results/work")
@@ -187,11 +187,11 @@ def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Ke
             runs |= crossed | {EMPTY: run(model, prompt, kind, empty, means)}
         return runs
 
-    kept = measured(model, tokenizer, task, setting.prompts, SEED, of_prompt)
+    found = measured(model, tokenizer, task, setting.prompts, SEED, of_prompt)
     if means is None:
-        return kept
-    runs = kept["runs"]
-    return kept | {
+        return found
+    runs = found["runs"]
+    return found | {
         "empty": [each[0] for each in runs[EMPTY]],
         "runs": {name: runs[name] for name in METHODS},
         "crossed": {name: runs[CROSSED + name] for name in METHODS},
@@ -234,7 +234,11 @@ def fields(results: dict[str, Any]) -> Fields:
     # The tables are made of the settings that are defined here.
     from experiments.masks.elsewhere_tables import tables_of
 
-    text = tables_of(results["tasks"])
+    eight = {
+        name: task | {"runs": {method: of["kept"] for method, of in task["runs"].items()}}
+        for name, task in kept("masks")["tasks"].items()
+    }
+    text = tables_of(results["tasks"], eight)
     return {"tables": text, **cells(text)}
 
 

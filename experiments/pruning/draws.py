@@ -57,4 +57,4 @@ def smollm2_135m() -> Draws:
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     chapters = list(dict.fromkeys(manual()))  # one stands there by two names
     held_out = windows(stream(tokenizer, chapters[1::2]), FEW, LENGTH, seed=0)
-    return Draws(model, stream(tokenizer, chapters[::2]), held_out, FEW, range(3))
+    return Draws(model, stream(tokenizer, chapters[::2]), held_out, FEW)

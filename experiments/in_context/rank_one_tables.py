@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.in_context.prompts import EXCHANGED
 from experiments.in_context.cells import MODELS, TASKS, Pieces, draws, mean, ratio, share, table
 from experiments.in_context.ledgers import BAND
@@ -80,6 +81,26 @@ def _single_layers(pieces: Pieces) -> list[str]:
         ],
         rows,
     )
+
+
+def by_layer(pieces: Pieces) -> dict[str, Any]:
+    """Return the gains by each layer's update alone with their intervals over draws, for a picture.
+
+    Args:
+        pieces: what was measured.
+    """
+    found = [draw["layers"] for draw in _of_tasks(pieces, "rank_one_updates, {task}, {}")]
+
+    def curve(*name: str) -> list[list[float]]:
+        layers = np.array([draw[", ".join(name)] for draw in found]).T
+        return [[round(number, 4) for number in bootstrap(layer)] for layer in layers]
+
+    queries = {"own": "same query", "other": "other queries"}
+    exchanged = {"other queries, exchanged demonstrations": curve(WHOLE, EXCHANGED, "other")}
+    return {
+        title: ["gain in nats", {shown: curve(part, RIGHT, query) for query, shown in queries.items()} | further]
+        for title, part, further in (("MLP's weights", MLPS, {}), ("the layer's whole output", WHOLE, exchanged))
+    }
 
 
 def _identities(pieces: Pieces) -> list[str]:

@@ -10,6 +10,7 @@ from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
+from experiments.in_context.rank_one_tables import by_layer
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
@@ -262,6 +263,11 @@ def bits() -> Numbers:
 def emergence() -> Numbers:
     """Return the parts of the network in two numbers' changes along a training, and the numbers' courses."""
     return picture(kept("emergence"))
+
+
+def rank_one_layers() -> Numbers:
+    """Return what the rank-one update of each layer alone gains."""
+    return by_layer(kept("in_context")["pieces"])
 
 
 def papers() -> Numbers:

@@ -23,7 +23,11 @@ RIVALS = {
 """Rankings that need no explanation, with the field of a unit that has them."""
 NEAR = "at one of the three tokens (added afterwards)"
 """Sources at the query's token and at those of both keys before all others."""
-RANKINGS = PREDICTED, PART, *RIVALS, NEAR, GRADIENT
+EARLY = "the same, and the earliest layer first (added afterwards)"
+"""What needs no explanation either: embeddings and early MLPs at these tokens come first."""
+LAST = 1000
+"""More than any model has layers."""
+RANKINGS = PREDICTED, PART, *RIVALS, NEAR, EARLY, GRADIENT
 SETS = "drawn", "named", "both", "elsewhere"
 """The sources of a unit: drawn at random; with the largest parts; both; drawn, but at none of the three tokens."""
 COLUMNS = (("drawn at random", "drawn", RESAMPLED), ("with the largest", "both", RESAMPLED), ("zero", "drawn", ZERO))
@@ -37,6 +41,7 @@ def _scores(unit: Unit, replacement: str) -> dict[str, np.ndarray]:
         PART: unit["part"],
         **{name: unit[field] for name, field in RIVALS.items()},
         NEAR: [token in _three(unit) for token in unit["tokens"]],
+        EARLY: [LAST * (t in _three(unit)) + LAST - p for t, p in zip(unit["tokens"], unit["parts"], strict=True)],
         GRADIENT: unit["gradient"][replacement],
     }
     if replacement == ZERO:
@@ -80,38 +85,50 @@ def _ratio(units: list[Unit], of: Callable[[Unit], tuple[float, float]]) -> Esti
     return bootstrap(np.array([of(unit) for unit in units]), lambda means: means[..., 0] / means[..., 1])
 
 
-def _pairs(unit: Unit, replacement: str, sources: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    return np.array(unit["predicted"][replacement])[sources], _measured(unit, replacement)[sources]
+def _pairs(unit: Unit, replacement: str, sources: list[int], by: str = "predicted") -> tuple[np.ndarray, np.ndarray]:
+    return np.array(unit[by][replacement])[sources], _measured(unit, replacement)[sources]
 
 
-def _accuracy(units: list[Unit], replacement: str, sources_of: Callable[[Unit], list[int]]) -> Fields:
-    """Return slope, share of the same sign, and size of the miss, of some sources."""
+def _accuracy(
+    units: list[Unit], replacement: str, sources_of: Callable[[Unit], list[int]], by: str = "predicted"
+) -> Fields:
+    """Return slope, share of the same sign, and size of the miss, of some sources' predictions or gradients."""
 
     def slope(unit: Unit) -> tuple[float, float]:
-        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        predicted, measured = _pairs(unit, replacement, sources_of(unit), by)
         return float(predicted @ measured), float(predicted @ predicted)
 
     def sign(unit: Unit) -> tuple[float, float]:
-        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        predicted, measured = _pairs(unit, replacement, sources_of(unit), by)
         # Two texts with the same token at one place may write the same vector there, which then changes nothing.
         return float((predicted * measured > 0).sum()), float((predicted * measured != 0).sum())
 
+    def less(unit: Unit) -> tuple[float, float]:
+        measured = _measured(unit, replacement)[sources_of(unit)]
+        return float((measured < 0).sum()), float((measured != 0).sum())
+
+    def ahead(unit: Unit) -> tuple[float, float]:
+        (right, measured), (fewer, _) = sign(unit), less(unit)
+        return right - fewer, measured
+
     def miss(unit: Unit) -> tuple[float, float]:
-        predicted, measured = _pairs(unit, replacement, sources_of(unit))
+        predicted, measured = _pairs(unit, replacement, sources_of(unit), by)
         return float(np.abs(measured - predicted).sum()), float(np.abs(measured).sum())
 
     chosen = [unit for unit in units if sources_of(unit)]
     return {
         "slope": interval(_ratio(chosen, slope), 2),
         "same sign": _percent(_ratio(chosen, sign)),
+        "less every time": _percent(_ratio(chosen, less)),
+        "same sign, ahead of less every time": _percent(_ratio(chosen, ahead), "+"),
         "miss": _percent(_ratio(chosen, miss)),
         "sources": str(sum(len(sources_of(unit)) for unit in chosen)),
     }
 
 
-def _percent(estimate: Estimate) -> str:
-    """Format a share with its interval, `64 [58, 70] %`."""
-    return Estimate(*(100 * number for number in estimate)).written(0) + " %"
+def _percent(estimate: Estimate, sign: str = "") -> str:
+    """Format a share with its interval, `64 [58, 70] %`, or with a sign a difference, `+5 [+2, +8] points`."""
+    return Estimate(*(100 * number for number in estimate)).written(0, sign) + (" points" if sign else " %")
 
 
 def decisive(results: dict[str, Any]) -> str:
@@ -202,6 +219,8 @@ def numbers(results: dict[str, Any]) -> Fields:
             for replacement in (RESAMPLED, ZERO):
                 accuracy = _accuracy(units, replacement, partial(_of, which=which))
                 found |= {f"{which} / {replacement} / {key}": number for key, number in accuracy.items()}
+        by_gradient = _accuracy(units, RESAMPLED, partial(_of, which="named"), "gradient")
+        found |= {f"named / by gradients / {key}": number for key, number in by_gradient.items()}
         kinds: dict[str, Callable[[Unit], list[int]]] = {"embeddings": _embeddings}
         kinds |= {title: partial(_distance, nearest=a, farthest=b) for title, (a, b) in DISTANCES.items()}
         for title, sources_of in kinds.items():
@@ -213,6 +232,9 @@ def numbers(results: dict[str, Any]) -> Fields:
         found |= _of_moving(units)
         found["farthest with norms held"] = f"{max(np.abs(unit['measured']['attention']).max() for unit in units):,.0f}"
         found["units"] = str(len(units))
+        found["heads"] = str(len({(unit["layer"], unit["head"]) for unit in units}))
+        of_first = [unit["parts"][i] == 1 for unit in units for i in unit["named"]]
+        found["named / the first MLP"] = f"{np.mean(of_first):.0%}"
         found["error"] = f"{max(max(unit['error'], unit['explained']) for unit in units):.0e}"
         fields |= {f"{name} / {key}": value for key, value in found.items()}
     return fields

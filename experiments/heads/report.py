@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap, bootstrap_of_groups
+from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap, bootstrap_of_groups, students_mean
 from experiments.heads.pairs import COSINE, GRADIENT, PATTERNS, PRODUCT, SHARES
 from experiments.heads.reading import COMPONENTS, HEADS, READS, ROTATED, SPLITS, WRITES
 from experiments.pages import Fields, cells, interval, table
@@ -86,6 +86,18 @@ def readings(of: Plain) -> list[str]:
         ["of a token is read", "effective rank", "of the variance, in %", "same word, in %", "of the stream's, in %"],
         rows,
     )
+
+
+def thirds(of: Plain) -> Fields:
+    """Return how often all heads' values find the word, in percent of the stream, in each third of the layers.
+
+    Args:
+        of: what was measured on a model.
+    """
+    kept, stream = (_layers(of, *at) for at in (("values", "all heads", "words"), ("stream", "", "words")))
+    parts = [np.array_split(each, 3) for each in (kept, stream)]
+    shares = [100 * all_heads.sum() / whole.sum() for all_heads, whole in zip(*parts, strict=True)]
+    return dict(zip(("first third", "middle third", "last third"), (f"{share:.0f}" for share in shares), strict=True))
 
 
 def _pairs(task: Plain) -> tuple[np.ndarray, np.ndarray]:
@@ -256,6 +268,10 @@ def numbers(results: Plain) -> Fields:
         for part in (*READS, WRITES):
             rotated = _layers(of, part, HEADS, "overlap") - _layers(of, part, ROTATED, "overlap")
             fields[f"{name} / {part} against {ROTATED}"] = interval(rotated, 2, "+")
+        for part in READS:
+            unrelated = _layers(of, part, HEADS, "overlap") - _layers(of, part, COMPONENTS, "overlap")
+            fields[f"{name} / {part} against {COMPONENTS}, by Student's t"] = students_mean(unrelated).written(2, "+")
+        fields |= {f"{name} / all heads' values, {third}": share for third, share in thirds(of).items()}
         apart = [_layers(of, "values", group, "overlap", UNTRAINED) for group in (HEADS, COMPONENTS)]
         fields[f"{name} / {UNTRAINED} against {COMPONENTS}"] = interval(apart[0] - apart[1], 3, "+")
         own = _layers(of, "values", HEADS, "words")

@@ -199,3 +199,17 @@ def test_sources_elsewhere_are_at_none_of_the_three_tokens(units):
             np.abs(np.array(of)[elsewhere]) for of in (unit["measured"][FREE], unit["predicted"][RESAMPLED])
         )
         near(report.correlations([unit], report.PREDICTED, "elsewhere"), [spearmanr(moved, predicted)[0]], within=1e-12)
+
+
+def test_saying_less_every_time_is_right_as_often_as_attention_falls(units):
+    """And a source at the query's token in the first layer comes before all others by the rule without explanation."""
+    fields = report.numbers({"embedded": {"units": units}})
+    changes = np.concatenate([np.array(unit["measured"][FREE])[unit["named"]] for unit in units])
+    fell = changes[changes != 0] < 0
+    assert fields["embedded / named / resampled / less every time"].startswith(f"{100 * fell.mean():.0f} [")
+    for unit in units:
+        three = {unit["query"], unit["key"], unit["versus"]}
+        order = np.argsort(-report._scores(unit, RESAMPLED)[report.EARLY], kind="stable")
+        expected = sorted(range(len(order)), key=lambda i, u=unit, t=three: (u["tokens"][i] not in t, u["parts"][i]))
+        assert [unit["parts"][i] for i in order] == [unit["parts"][i] for i in expected]
+        assert [unit["tokens"][i] in three for i in order] == [unit["tokens"][i] in three for i in expected]

@@ -24,7 +24,7 @@ RIVALS = {
 NEAR = "at one of the three tokens (added afterwards)"
 """Sources at the query's token and at those of both keys before all others."""
 EARLY = "the same, and the earliest layer first (added afterwards)"
-"""What needs no explanation either: embeddings and early MLPs at these tokens come first."""
+"""A ranking without an explanation, too: embeddings and early MLPs at these tokens come first."""
 LAST = 1000
 """More than any model has layers."""
 RANKINGS = PREDICTED, PART, *RIVALS, NEAR, EARLY, GRADIENT

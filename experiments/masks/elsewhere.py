@@ -49,7 +49,7 @@ Scores = Callable[[Transformer, Prompt, Units, Array], Array]
 
 
 class Setting(NamedTuple):
-    """What a setting of the study measures.
+    """A setting of the study.
 
     Args:
         model: which model.

@@ -76,6 +76,6 @@ def test_the_first_sentence_counts_the_rows():
     count = Counter(row[2].strip("*") for row in ROWS)
     tested, theorem, open_, out = (count[status] for status in STATUSES)
     assert (
-        f"**Of {len(ROWS)} claims of the papers {tested} are tested, {theorem} are decided by a proof or a"
-        f" counterexample, {open_} are not tested yet, and {out} are out of scope.**"
+        f"**Of the papers' claims, in {len(ROWS)} rows, {tested} are tested, {theorem} are decided by mathematics,"
+        f" {open_} are not tested yet, and {out} are out of scope.**"
     ) in PAGE

@@ -51,16 +51,16 @@ def _fits_table(results: dict[str, Any]) -> list[str]:
 
 
 def _networks_table(results: dict[str, Any]) -> list[str]:
-    head = ["task", "layers", "network", "parameters", "error, mean over prompts", "of each prompt"]
+    head = ["task", "layers", "network", "parameters", "rate", "error, mean over prompts", "of each prompt"]
     rows = []
     for result in sorted(results["networks"].values(), key=lambda result: result["sizes"]["task"] == SHIFTS):
         sizes, errors = result["sizes"], np.array(result["error"])
         by_prompt = " / ".join(f"{error:.3f}" for error in errors.mean(0))
-        numbers = [f"{result['parameters']:,}", interval(errors.mean(1)), by_prompt]
+        numbers = [f"{result['parameters']:,}", f"{result['rate']:g}", interval(errors.mean(1)), by_prompt]
         rows.append([sizes["task"], str(sizes["layers"]), sizes["kind"], *numbers])
     for task, errors in results["blind"].items():
         by_prompt = " / ".join(f"{error:.3f}" for error in errors)
-        rows.append([task, "", "*the best that is blind to the prompt*", "", f"{np.mean(errors):.3f}", by_prompt])
+        rows.append([task, "", "*the best that is blind to the prompt*", "", "", f"{np.mean(errors):.3f}", by_prompt])
     return table(head, rows)
 
 
@@ -138,10 +138,20 @@ def _depth_table(results: dict[str, Any]) -> list[str]:
     for result in results["depth and width"].values():
         sizes = result["sizes"]
         layers, neurons = sizes["layers"], sizes["neurons"]
-        numbers = [str(layers), str(neurons), str(layers * neurons), f"{result['parameters']:,}"]
+        numbers = [str(layers), str(neurons), str(layers * neurons), f"{result['parameters']:,}", f"{result['rate']:g}"]
         rows.append([sizes["kind"], *numbers, interval(np.array(result["error"]).mean(1))])
-    head = ["network", "layers", "neurons a layer", "N in all", "parameters", "error"]
+    head = ["network", "layers", "neurons a layer", "N in all", "parameters", "rate", "error"]
     return table(head, sorted(rows, key=lambda row: row[0]))
+
+
+def _further_table(results: dict[str, Any]) -> list[str]:
+    rows = []
+    for result in results["further"].values():
+        sizes = result["sizes"]
+        place = [sizes["task"], sizes["kind"], str(sizes["heads"]), sizes["prompt"]]
+        blind = f"{np.mean(results['blind'][sizes['task']]):.3f}"
+        rows.append([*place, f"{result['rate']:g}", interval(np.array(result["error"]).mean(1)), blind])
+    return table(["task", "network", "heads", "prompt's vector", "rate", "error", "blind"], rows)
 
 
 def tables_of(results: dict[str, Any]) -> str:
@@ -153,6 +163,7 @@ def tables_of(results: dict[str, Any]) -> str:
     parts = {
         "How the error falls with N": _fits_table,
         "Errors of every network": _networks_table,
+        "With more heads, and with the prompt in other places": _further_table,
         "Which parameters moved": _changes_table,
         "What each source does": _sources_table,
         "Without one source": _ablation_table,

@@ -22,14 +22,16 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation import moved_parameters, selection, sigmoids
 from experiments.approximation.report import draw_pictures, tables_of
-from experiments.approximation.selection import CONTENT, FOUR, KINDS, TASKS, Sizes, count, matched
+from experiments.approximation.selection import CONTENT, FOUR, KINDS, SHIFTS, TASKS, Sizes, count, matched
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.environment import environment
 from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/approximation.json"), Path("experiments/results/work/approximation.jsonl")
-SEEDS, STEPS, SHORT = 3, 3000, 1500
-LAYERS, WIDTHS = (1, 2, 4), (32, 128)
+SEEDS, STEPS, SHORT = 5, 3000, 1500
+RATES = 1e-3, 3e-3, 1e-2
+"""Of which the best is taken for each network, by half of the steps with another seed."""
+LAYERS, WIDTHS = (1, 2, 4), (32, 64, 128)
 TESTED, TAKEN_APART = 2000, 16
 """The numbers of sequences that errors are taken on, and of those that are unrolled."""
 
@@ -85,9 +87,22 @@ def _with_seed_axis(network: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], network)
 
 
+def _tuned(sizes: Sizes, steps: int) -> dict[float, float]:
+    """Return the error of a network with each rate, in half of the steps and on sequences of their own."""
+    content, key = selection.sequences(jax.random.key(SEEDS + 1), TESTED), jax.random.key(SEEDS)[None]
+    target = selection.targets(sizes.task, content)
+    trained = {rate: selection.train(sizes, key, steps=steps // 2, rate=rate) for rate in RATES}
+    errors = {
+        rate: selection.root_mean_square(selection.outputs(of, content)[0] - target) for rate, of in trained.items()
+    }
+    return {rate: float(error.mean()) for rate, error in errors.items()}
+
+
 def _trained(sizes: Sizes, steps: int, taken_apart: bool) -> dict[str, Any]:
+    tuned = _tuned(sizes, steps)
+    rate = min(tuned, key=lambda rate: np.nan_to_num(tuned[rate], nan=np.inf))
     began = time.perf_counter()
-    networks = selection.train(sizes, jax.random.split(jax.random.key(0), SEEDS), steps=steps)
+    networks = selection.train(sizes, jax.random.split(jax.random.key(0), SEEDS), steps=steps, rate=rate)
     jax.block_until_ready(networks)
     seconds = time.perf_counter() - began
     content = selection.sequences(jax.random.key(1), TESTED)
@@ -96,6 +111,8 @@ def _trained(sizes: Sizes, steps: int, taken_apart: bool) -> dict[str, Any]:
     result = {
         "sizes": asdict(sizes),
         "parameters": count(sizes),
+        "tuned": {str(rate): error for rate, error in tuned.items()},
+        "rate": rate,
         "seconds": seconds,
         "error": _plain(selection.root_mean_square(off)),
         "largest": _plain(jnp.abs(off).max((-2, -1))),
@@ -135,14 +152,29 @@ def _varied() -> Iterator[Sizes]:
                 yield Sizes(kind=kind, task=FOUR, layers=layers, features=32, neurons=neurons)
 
 
+def _further() -> Iterator[Sizes]:
+    """Return networks with one layer that say why some of them fail: more heads, and the prompt in other places."""
+    for kind in KINDS[1:]:
+        like = _like(kind, SHIFTS, 1)
+        yield replace(like, heads=8)
+        yield replace(like, prompt="every number")
+    for kind in ("perceptron", "transformer"):
+        yield replace(_like(kind, FOUR, 1), prompt="nearly alike")
+
+
 def _name(sizes: Sizes) -> str:
-    return f"{sizes.task}, {sizes.kind}, {sizes.layers} layers of {sizes.neurons}"
+    further = (f", {sizes.heads} heads" if sizes.heads != 4 else "") + (
+        f", prompt {sizes.prompt}" * (sizes.prompt != "own token")
+    )
+    return f"{sizes.task}, {sizes.kind}, {sizes.layers} layers of {sizes.neurons}{further}"
 
 
 def measure() -> dict[str, Any]:
     """Run all measurements, and return the results as plain data."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK, {"seeds": SEEDS, "steps": STEPS, "tested": TESTED, "taken apart": TAKEN_APART})
+    journal = Journal(
+        WORK, {"seeds": SEEDS, "rates": RATES, "steps": STEPS, "tested": TESTED, "taken apart": TAKEN_APART}
+    )
 
     def trained(sizes: Iterator[Sizes], steps: int, taken_apart: int) -> dict[str, Any]:
         return {
@@ -177,6 +209,7 @@ def measure() -> dict[str, Any]:
         "fits": fits,
         "staircases": steps,
         "networks": compared,
+        "further": trained(_further(), STEPS, 0),
         "depth and width": trained(_varied(), SHORT, 0),
     }
 

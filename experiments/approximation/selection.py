@@ -51,6 +51,12 @@ KINDS = ("perceptron", "fixed pattern", "transformer")
 once and for all, and by one that is made from the input."""
 
 
+PROMPTS = "own token", "every number", "nearly alike"
+"""Where a prompt's vector stands: at a token of its own; there and at every number; or at its own, as a vector that
+isn't trained and is apart from the first prompt's by `ALIKE` of what random vectors are."""
+ALIKE = 0.05
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """The sizes of a network.
@@ -62,6 +68,7 @@ class Sizes:
         features: width of the residual stream.
         neurons: hidden units of a block's MLP.
         heads: of its attention.
+        prompt: a name in `PROMPTS`, where the prompt's vector stands.
     """
 
     kind: str
@@ -70,6 +77,7 @@ class Sizes:
     features: int
     neurons: int
     heads: int = 4
+    prompt: str = "own token"
 
 
 @final
@@ -131,7 +139,7 @@ class Network(nnx.Module):
     """
 
     def __init__(self, sizes: Sizes, dtype: DTypeLike = jnp.float32) -> None:
-        self.whole = sizes.kind == "perceptron"
+        self.whole, self.placed = sizes.kind == "perceptron", sizes.prompt
         features, numbers = sizes.features, CONTENT if self.whole else 1
         self.prompt = nnx.Param(jnp.zeros((len(TASKS[sizes.task]), features), dtype))
         self.content = nnx.Param(jnp.zeros((numbers, features), dtype))
@@ -146,10 +154,15 @@ class Network(nnx.Module):
             content: the sequence, `[content]`.
             prompt: the number of one of the task's functions.
         """
-        prompt_vector = self.prompt[...][prompt]
+        vectors = self.prompt[...]
+        if self.placed == "nearly alike":
+            vectors = jax.lax.stop_gradient(vectors[0] + ALIKE * (vectors - vectors[0]))
         if self.places is None:
-            return (prompt_vector + content @ self.content[...])[None]
-        return jnp.concatenate([prompt_vector[None], content[:, None] * self.content[...] + self.places[...]])
+            return (vectors[prompt] + content @ self.content[...])[None]
+        numbers = content[:, None] * self.content[...] + self.places[...]
+        if self.placed == "every number":
+            numbers = numbers + vectors[prompt]
+        return jnp.concatenate([vectors[prompt][None], numbers])
 
     def states(self, x: Float[Array, "tokens features"]) -> Float[Array, "content"]:
         """Return the output of the network from its embeddings.
@@ -251,8 +264,8 @@ def sequences(key: Array, number: int, dtype: DTypeLike = jnp.float32) -> Float[
     return jax.random.uniform(key, (number, CONTENT), dtype, -1.0, 1.0)
 
 
-@partial(jax.jit, static_argnames=("sizes", "steps", "batch", "rate"))
-def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: float = 3e-3) -> Network:
+@partial(jax.jit, static_argnames=("sizes", "steps", "batch"))
+def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: float | Array = 3e-3) -> Network:
     """Train networks on new sequences and prompts in every step, with Adam on the mean squared error.
 
     Args:
@@ -265,7 +278,8 @@ def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: floa
     Returns:
         The networks, with a leading axis of `seeds` in every parameter.
     """
-    rule = optax.adam(optax.warmup_cosine_decay_schedule(0.0, rate, max(1, steps // 20), max(2, steps)))
+    share = optax.warmup_cosine_decay_schedule(0.0, 1.0, max(1, steps // 20), max(2, steps))
+    rule = optax.adam(lambda step: rate * share(step))
     functions = list(TASKS[sizes.task].values())
 
     def loss(network: Network, key: Array) -> Array:

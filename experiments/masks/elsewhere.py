@@ -232,14 +232,14 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     # The tables are made of the settings that are defined here.
-    from experiments.masks.elsewhere_tables import tables_of
+    from experiments.masks.elsewhere_tables import leads, tables_of
 
     eight = {
         name: task | {"runs": {method: of["kept"] for method, of in task["runs"].items()}}
         for name, task in kept("masks")["tasks"].items()
     }
     text = tables_of(results["tasks"], eight)
-    return {"tables": text, **cells(text)}
+    return {"tables": text, **cells(text), **leads(results["tasks"])}
 
 
 def main() -> None:

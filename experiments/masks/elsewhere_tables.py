@@ -9,7 +9,7 @@ from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from experiments.masks.elsewhere import FIRST, GRADIENTS, METHODS, OPTIMISED
 from experiments.masks.run import STATISTICS
-from experiments.pages import table
+from experiments.pages import Fields, table
 from experiments.task_curves import AHEAD, Kept, compared
 
 PLAIN, COUNTED = STATISTICS
@@ -226,3 +226,23 @@ def tables_of(found: Mapping[str, Tasks], before: Tasks) -> str:
         "Elsewhere, each task": _by_task(found, settings),
     }
     return "\n".join(line for title, lines in sections.items() for line in (f"#### {title}", "", *lines, ""))[:-1]
+
+
+def leads(found: Mapping[str, Tasks]) -> Fields:
+    """Return the means of the first score and its leads in each setting, as fields of pages.
+
+    Args:
+        found: the measurements on each task, by setting.
+    """
+    fields: Fields = {}
+    for setting in (*DECIDED, "known tasks"):
+        for shown, runs in ((setting, "runs"), *([("crossed", "crossed")] if setting == "means" else [])):
+            for method in METHODS:
+                fields[f"{shown}, {method}"] = f"{of_tasks(found[setting], method, runs=runs).mean():.3f}"
+                for name in (PLAIN, COUNTED) if method != FIRST else ():
+                    counted = "" if name == PLAIN else ", overshoot counted"
+                    fields[f"{shown}, before {method}{counted}"] = lead(found[setting], method, name, runs).written(
+                        sign="+"
+                    )
+    tasks = far_apart(found["means"])
+    return fields | {"far apart": ", ".join(f"*{task}*" for task in tasks), "number far apart": str(len(tasks))}

@@ -11,7 +11,7 @@ from experiments.approximation.selection import FOUR, SHIFTS, TASKS
 from experiments.approximation.selection_plot import draw_changes, draw_outputs
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.approximation.sigmoids_plot import draw_errors
-from experiments.pages import interval, table
+from experiments.pages import Fields, interval, table
 
 
 def _off_diagonal(pairs: Any) -> Any:
@@ -150,8 +150,9 @@ def _further_table(results: dict[str, Any]) -> list[str]:
         sizes = result["sizes"]
         place = [sizes["task"], sizes["kind"], str(sizes["heads"]), sizes["prompt"]]
         blind = f"{np.mean(results['blind'][sizes['task']]):.3f}"
-        rows.append([*place, f"{result['rate']:g}", interval(np.array(result["error"]).mean(1)), blind])
-    return table(["task", "network", "heads", "prompt's vector", "rate", "error", "blind"], rows)
+        numbers = [f"{result['parameters']:,}", f"{result['rate']:g}"]
+        rows.append([*place, *numbers, interval(np.array(result["error"]).mean(1)), blind])
+    return table(["task", "network", "heads", "prompt's vector", "parameters", "rate", "error", "blind"], rows)
 
 
 def tables_of(results: dict[str, Any]) -> str:
@@ -170,6 +171,27 @@ def tables_of(results: dict[str, Any]) -> str:
         "Depth and width": _depth_table,
     }
     return "\n".join(line for title, lines in parts.items() for line in (f"### {title}", "", *lines(results), ""))
+
+
+def numbers_of(results: dict[str, Any]) -> Fields:
+    """Return further numbers of the text, by name: root mean squares of fits, and errors with sources of both prompts.
+
+    Args:
+        results: what was kept.
+    """
+    fields: Fields = {}
+    for name, errors in results["fits"].items():
+        many = np.array([n for n in NEURONS if n >= 16], float)
+        of_many = np.array([errors[f"{n:.0f}"]["root_mean_square"] for n in many])
+        fields[f"rms from 16 / {name}"] = f"{sigmoids.slope(many, of_many).slope:.2f}"
+        for n in NEURONS:
+            fields[f"rms / {name} / {n}"] = f"{np.mean(errors[str(n)]['root_mean_square']):.3f}"
+    for (task, kind), networks in _apart(results).items():
+        for i, corner in enumerate(moved_parameters.CORNERS):
+            own = " + ".join(name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
+            of_seeds = [np.mean(network["error"]["held"][i]) for network in networks]
+            fields[f"error of sources / {own or 'nothing'} / {kind}, {task}"] = f"{np.mean(of_seeds):.3f}"
+    return fields
 
 
 def draw_pictures(results: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation import moved_parameters, selection, sigmoids
-from experiments.approximation.report import draw_pictures, tables_of
+from experiments.approximation.report import draw_pictures, numbers_of, tables_of
 from experiments.approximation.selection import CONTENT, FOUR, KINDS, SHIFTS, TASKS, Sizes, count, matched
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.environment import environment
@@ -221,7 +221,7 @@ def fields(results: dict[str, Any]) -> Fields:
         results: what was kept.
     """
     tables = tables_of(results)
-    return {"tables": tables, **cells(tables)}
+    return {"tables": tables, **cells(tables), **numbers_of(results)}
 
 
 def main() -> None:

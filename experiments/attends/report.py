@@ -219,6 +219,11 @@ def numbers(results: dict[str, Any]) -> Fields:
             for replacement in (RESAMPLED, ZERO):
                 accuracy = _accuracy(units, replacement, partial(_of, which=which))
                 found |= {f"{which} / {replacement} / {key}": number for key, number in accuracy.items()}
+        of_rest = _accuracy(units, RESAMPLED, lambda unit: [i for i in unit["named"] if unit["parts"][i] != 1])
+        found |= {f"named, not the first MLP / {key}": number for key, number in of_rest.items()}
+        missed = [np.abs(np.subtract(*_pairs(unit, RESAMPLED, unit["named"]))).sum() for unit in units]
+        whole = [np.abs(_measured(unit)[unit["named"]]).sum() for unit in units]
+        found["named / attentions that miss more than no change"] = f"{np.mean(np.greater(missed, whole)):.0%}"
         by_gradient = _accuracy(units, RESAMPLED, partial(_of, which="named"), "gradient")
         found |= {f"named / by gradients / {key}": number for key, number in by_gradient.items()}
         kinds: dict[str, Callable[[Unit], list[int]]] = {"embeddings": _embeddings}

@@ -87,7 +87,7 @@ def _multiplier(number: Callable[[Any], Array], x: Array, y: Array, nothing: Arr
 
 def _random(model: Transformer, prompt: Prompt) -> Array:
     key = jax.random.fold_in(jax.random.key(0), jnp.polyval(prompt.clean, 31))
-    return jax.random.normal(key, (np.count_nonzero(edges_of(model.config)),))
+    return jax.random.normal(key, (int(edges_of(model.config).sum()),))
 
 
 OURS = "secant over masks, twice"
@@ -173,7 +173,7 @@ def fields(results: dict[str, Any]) -> Fields:
     methods, tasks = results["methods"], results["tasks"]
     texts = []
     for group in GROUPS:
-        ranked = sorted(methods, key=lambda name, group=group: -methods[name][group]["logf"]["value"])
+        ranked = sorted(methods, key=lambda name: -methods[name][group]["logf"]["value"])
 
         def row(name: str, group: str = group) -> list[str]:
             of = methods[name][group]

@@ -271,6 +271,14 @@ def numbers(results: Plain) -> Fields:
         for part in READS:
             unrelated = _layers(of, part, HEADS, "overlap") - _layers(of, part, COMPONENTS, "overlap")
             fields[f"{name} / {part} against {COMPONENTS}, by Student's t"] = students_mean(unrelated).written(2, "+")
+        stream = _layers(of, "stream", "", "words")
+        for shown, group in (("one head's", HEADS), ("all heads'", "all heads")):
+            kept = _layers(of, "values", group, "words")
+            # The ratio of means, to first order: the interval is that of the mean of what is left of each layer.
+            share = kept.sum() / stream.sum()
+            off = students_mean((kept - share * stream) / stream.mean())
+            ends = [100 * (share + end) for end in off]
+            fields[f"{name} / {shown} values, by Student's t"] = Estimate(*ends).written(0)
         fields |= {f"{name} / all heads' values, {third}": share for third, share in thirds(of).items()}
         apart = [_layers(of, "values", group, "overlap", UNTRAINED) for group in (HEADS, COMPONENTS)]
         fields[f"{name} / {UNTRAINED} against {COMPONENTS}"] = interval(apart[0] - apart[1], 3, "+")

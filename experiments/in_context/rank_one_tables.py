@@ -1,5 +1,6 @@
 """Tables of docs/in-context.md on context as rank-one updates of weights."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,7 @@ def numbers_of_updates(pieces: Pieces) -> dict[str, str]:
             fields |= {f"{model}, pre-activation, {part}": share([form[part] for form in forms]) for part in parts}
     if not found:
         return fields
+    fields["rank-one updates by layer"] = json.dumps(by_layer(pieces))
     for name in (IN_VIEW, *(f"{variant}, {place}" for variant in MASKS for place in PLACES)):
         for query in ("own", "other"):
             right, in_view = (gains(pieces, query, RIGHT, update) for update in (name, IN_VIEW))

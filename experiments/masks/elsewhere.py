@@ -245,7 +245,9 @@ def fields(results: dict[str, Any]) -> Fields:
 def main() -> None:
     """Run what isn't kept, store the results, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--setting", choices=(*SETTINGS, OPTIMISED), action="append", help="only this one")
+    parser.add_argument(
+        "--setting", choices=(*SETTINGS, OPTIMISED), action="append", help="only this one, for the journal alone"
+    )
     chosen = parser.parse_args().setting or (*SETTINGS, OPTIMISED)
     keep_compiled()
     WORK.mkdir(parents=True, exist_ok=True)
@@ -280,6 +282,8 @@ def main() -> None:
             task: journal.once(f"{OPTIMISED}; {task}", partial(of, SMOLLM2, partial(optimised, task=task)))
             for task in track(NEW + KNOWN, OPTIMISED)
         }
+    if len(found) <= len(SETTINGS):
+        return  # what is finished is in the journal
     results = {"environment": environment(), "asked": asked, "tasks": found}
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()

@@ -76,7 +76,7 @@ def _piece(model: duat.models.Transformer, tokenizer: Any, task: str, count: int
     prompts, half = drawn.prompts, count // 2
     plain = [np.asarray(each, np.float64) for each in differences(model, prompts)]
     runs: Runs = {method: {"kept": [], **{test: [] for test in HELD}} for method in METHODS}
-    sums = dict.fromkeys(METHODS, 0.0)
+    sums: dict[str, Any] = dict.fromkeys(METHODS, 0.0)
     done = 0
     for batch in batches(prompts, mean=False):
         scores = {

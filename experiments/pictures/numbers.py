@@ -1,5 +1,6 @@
 """The numbers of the pictures at the top of the pages of results: fields of the studies, as numbers."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +11,6 @@ from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
-from experiments.in_context.rank_one_tables import by_layer
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
@@ -267,7 +267,8 @@ def emergence() -> Numbers:
 
 def rank_one_layers() -> Numbers:
     """Return what the rank-one update of each layer alone gains."""
-    return by_layer(kept("in_context")["pieces"])
+    numbers: Numbers = json.loads(fields_of("in_context")["rank-one updates by layer"])
+    return numbers
 
 
 def papers() -> Numbers:

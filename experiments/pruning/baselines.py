@@ -20,6 +20,7 @@ from rich.progress import track
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import mean_loss, token_losses
+from duat_jax.evaluation.statistics import students_mean
 from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.calibration import Moments, moments
@@ -240,7 +241,15 @@ def fields(results: dict[str, Any]) -> Fields:
     """
     further = [line for name, of in results.get("further", {}).items() for line in ("", *_tables(of, f", {name}"))]
     text = "\n".join(_tables(results) + further)
-    return {"tables": text, "loss": f"{results['whole']['loss']:.4f}", **cells(text)}
+    against = {
+        f"{name}, {method}, {kept}, by Student's t": students_mean(
+            np.array([draw[f"{method}, {kept}"]["loss"] - draw[f"{OURS}, {kept}"]["loss"] for draw in of["draws"]])
+        ).written(sign="+")
+        for name, of in results.get("further", {}).items()
+        for method in METHODS[1:]
+        for kept in KEPT
+    }
+    return {**against, "tables": text, "loss": f"{results['whole']['loss']:.4f}", **cells(text)}
 
 
 def measured(draws: Draws, name: str, kept: dict[str, Any]) -> dict[str, Any]:

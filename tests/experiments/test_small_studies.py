@@ -1,0 +1,96 @@
+"""Small runs of whole studies: what they keep makes their tables, and rates are those that tuning finds."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import close, near
+
+from experiments.approximation import report, run, selection, sigmoids
+from experiments.circuits import run as circuits
+
+
+@pytest.fixture(autouse=True)
+def as_optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def _first(yielding, count):
+    return islice(yielding(), count)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Make the study of approximation small: two seeds, few steps, and the first of its networks."""
+    for name, value in {"SEEDS": 2, "STEPS": 40, "SHORT": 20, "LAYERS": (1,), "WIDTHS": (8,), "TESTED": 32}.items():
+        monkeypatch.setattr(run, name, value)
+    for name, count in {"_compared": 6, "_further": 2}.items():
+        monkeypatch.setattr(run, name, partial(_first, getattr(run, name), count))
+    monkeypatch.setattr(run, "TAKEN_APART", 2)
+    monkeypatch.setattr(run, "WORK", tmp_path / "work.jsonl")
+    for module in (run, report):
+        monkeypatch.setattr(module, "NEURONS", (16, 32))
+        monkeypatch.setattr(module, "FIT_STEPS", {1: 20})
+    monkeypatch.setattr(sigmoids, "FUNCTIONS", {"cone": sigmoids.FUNCTIONS["cone"]})
+
+
+@pytest.mark.slow
+def test_a_small_study_of_approximation_makes_all_tables(small):
+    results = run.measure()
+    tables = report.tables_of(results)
+    assert tables.count("\n### ") + 1 == 7
+    for network in (*results["networks"].values(), *results["further"].values()):
+        assert network["rate"] == min(run.RATES, key=lambda rate, of=network: of["tuned"][str(rate)])
+        assert np.shape(network["error"])[0] == 2
+    fields = report.numbers_of(results)
+    assert "error of sources / nothing / transformer, eight shifts" in fields and "rms / cone, 1 / 32" in fields
+    again = run.measure()
+    assert again["networks"] == results["networks"], "what is finished isn't run again"
+
+
+def test_the_rate_is_chosen_on_a_seed_and_sequences_of_their_own(monkeypatch):
+    """The error of each rate is that of a training that is made here."""
+    sizes = selection.Sizes(kind="perceptron", task=selection.FOUR, layers=1, features=8, neurons=4)
+    monkeypatch.setattr(run, "TESTED", 16)
+    tuned = run._tuned(sizes, 20)
+    network = selection.train(sizes, jax.random.key(run.SEEDS)[None], steps=10, rate=run.RATES[2])
+    content = selection.sequences(jax.random.key(run.SEEDS + 1), 16)
+    off = selection.outputs(network, content)[0] - selection.targets(selection.FOUR, content)
+    near(tuned[run.RATES[2]], selection.root_mean_square(off).mean(), within=1e-5)
+    assert len(set(tuned.values())) == 3
+
+
+@pytest.mark.parametrize("kind", selection.KINDS)
+def test_prompts_stand_at_every_number_or_are_nearly_alike(kind):
+    sizes = selection.Sizes(kind=kind, task=selection.FOUR, layers=1, features=8, neurons=4)
+    content = selection.sequences(jax.random.key(1), 1)[0]
+
+    def apart(place):
+        network = selection.drawn(replace(sizes, prompt=place), jax.random.key(0))
+        return network.embed(content, jnp.array(2)) - network.embed(content, jnp.array(1))
+
+    own = apart("own token")
+    close(apart("nearly alike"), selection.ALIKE * own)
+    if kind != "perceptron":
+        every = apart("every number")
+        close(every, jnp.broadcast_to(own[0], every.shape))
+        assert not own[1:].any()
+    like = replace(sizes, prompt="nearly alike")
+    gradient = jax.grad(lambda network: network(content, jnp.array(2)).sum())(selection.drawn(like, jax.random.key(0)))
+    assert not gradient.prompt[...].any(), "vectors that are nearly alike aren't trained"
+
+
+@pytest.mark.slow
+def test_a_small_study_of_circuits_makes_its_tables(monkeypatch, tmp_path):
+    monkeypatch.setattr(circuits, "WORK", tmp_path)
+    settings = circuits.STUDIES["A code task"]._replace(methods=circuits.PAIR, prompts=3)
+    result = circuits._compared(circuits._measure("A code task", settings))
+    table = circuits._table(result, "neuron x position")
+    assert len(table) == 2 + len(circuits.PAIR)
+    curves = result["tasks"]["parameter"]["curves"]["neuron x position"]["secant"]
+    assert [np.shape(part) for part in curves] == [(3,), (3,), (3, 9), (3, 9)]

@@ -18,12 +18,16 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_cpu_use_fusion_emitters=false" * (version("jaxlib") < "0.11")
 )
 
+import hypothesis
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
 from tests.slow_cases import listed
 
+# An example in which a program is compiled on a busy machine may take any time.
+hypothesis.settings.register_profile("untimed", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("untimed")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # The suite compiles thousands of small programs, takes half its time for that, and runs each once or twice: they are

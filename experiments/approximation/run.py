@@ -228,7 +228,7 @@ def main() -> None:
     """Run all measurements, and write the results."""
     keep_compiled()
     results = measure()
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(results) + "\n", encoding="utf-8")
     draw_pictures(results)
     write_pages()
 

@@ -52,7 +52,7 @@ once and for all, and by one that is made from the input."""
 
 
 PROMPTS = "own token", "every number", "nearly alike"
-"""Where a prompt's vector stands: at a token of its own; there and at every number; or at its own, as a vector that
+"""The places of a prompt's vector: at a token of its own; there and at every number; or at its own, as a vector that
 isn't trained and is apart from the first prompt's by `ALIKE` of what random vectors are."""
 ALIKE = 0.05
 

@@ -263,6 +263,7 @@ def main() -> None:
     loaded: dict[str, tuple[Transformer, Any]] = {}
 
     def of(name: str, compute: Callable[..., Kept]) -> Kept:
+        jax.clear_caches()  # each task's length of text has programs of its own, which together fill the memory
         if name not in loaded:
             path = smollm2.path() if name == SMOLLM2 else None
             loaded[name] = duat.load(path), duat.load_tokenizer(path)

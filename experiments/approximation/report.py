@@ -97,13 +97,19 @@ def _changes_table(results: dict[str, Any]) -> list[str]:
     return table(["parameter", *(", ".join(reversed(names)) for names in changes_of)], rows)
 
 
+def _own_sources(corner: tuple[bool, ...]) -> str:
+    """Return the names of the sources that come from the prompt itself."""
+    own = (name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
+    return " + ".join(own) or "nothing"
+
+
 def _sources_table(results: dict[str, Any]) -> list[str]:
     apart = _apart(results)
     rows = []
     for i, corner in enumerate(moved_parameters.CORNERS):
-        own = " + ".join(name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
+        own = _own_sources(corner)
         ways = [interval([network["way"]["held"][i] for network in networks], 2) for networks in apart.values()]
-        rows.append([own or "nothing", *ways])
+        rows.append([own, *ways])
     again = {"rerun weights": "*run again* with the other's patterns", "rerun biases": "*run again* with its `c_j`"}
     for name, label in again.items():
         ways = [interval([network["way"][name] for network in networks], 2) for networks in apart.values()]
@@ -188,9 +194,9 @@ def numbers_of(results: dict[str, Any]) -> Fields:
             fields[f"rms / {name} / {n}"] = f"{np.mean(errors[str(n)]['root_mean_square']):.3f}"
     for (task, kind), networks in _apart(results).items():
         for i, corner in enumerate(moved_parameters.CORNERS):
-            own = " + ".join(name for name, is_own in zip(moved_parameters.SOURCES, corner, strict=True) if is_own)
+            own = _own_sources(corner)
             of_seeds = [np.mean(network["error"]["held"][i]) for network in networks]
-            fields[f"error of sources / {own or 'nothing'} / {kind}, {task}"] = f"{np.mean(of_seeds):.3f}"
+            fields[f"error of sources / {own} / {kind}, {task}"] = f"{np.mean(of_seeds):.3f}"
     return fields
 
 

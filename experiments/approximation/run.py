@@ -163,10 +163,9 @@ def _further() -> Iterator[Sizes]:
 
 
 def _name(sizes: Sizes) -> str:
-    further = (f", {sizes.heads} heads" if sizes.heads != 4 else "") + (
-        f", prompt {sizes.prompt}" * (sizes.prompt != "own token")
-    )
-    return f"{sizes.task}, {sizes.kind}, {sizes.layers} layers of {sizes.neurons}{further}"
+    further = [f"{sizes.heads} heads"] if sizes.heads != Sizes.heads else []
+    further += [f"prompt {sizes.prompt}"] if sizes.prompt != Sizes.prompt else []
+    return ", ".join([sizes.task, sizes.kind, f"{sizes.layers} layers of {sizes.neurons}", *further])
 
 
 def measure() -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Setting(NamedTuple):
     means: bool = False
 
 
+CROSSED, EMPTY, OPTIMISED = "crossed, ", "empty", "optimised on one prompt"
 NEURONS, HEADS = "neuron x position", "head x position"
 SETTINGS = {
     "heads": Setting(SMOLLM2, NEW + KNOWN, HEADS, 32),
@@ -198,9 +199,6 @@ def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Ke
     }
 
 
-CROSSED, EMPTY = "crossed, ", "empty"
-
-
 def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
     """Return the logit differences of circuits that are optimised on one prompt, beside those of two scores.
 
@@ -220,9 +218,6 @@ def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
         return {name: run(model, prompt, kind, jnp.asarray(top(scores)), replaced) for name, scores in found.items()}
 
     return measured(model, tokenizer, task, 1, SEED, of_prompt)
-
-
-OPTIMISED = "optimised on one prompt"
 
 
 def fields(results: dict[str, Any]) -> Fields:

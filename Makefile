@@ -102,10 +102,10 @@ pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the si
 pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequality permits at a stated error; ten minutes, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.inequality
 
-pruning_baselines: $(VENV)/.test $(VENV)/.smollm2  ## prune and slice two models at equal budgets, by three published methods too; two hours of one core, goes on where it was stopped
+pruning_baselines: $(VENV)/.test $(VENV)/.smollm2  ## prune and slice two models at equal budgets, by three published methods too; an hour and a half of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.baselines
 
-masks_elsewhere: $(VENV)/.test $(VENV)/.smollm2  ## score units over masks with other tasks, heads, means and another model; about two hours of one core, goes on where it was stopped
+masks_elsewhere: $(VENV)/.test $(VENV)/.smollm2  ## score units over masks with other tasks, heads, means and another model; two hours and a half of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.masks.elsewhere
 
 long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about two hours of one core, goes on where it was stopped

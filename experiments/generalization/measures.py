@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from experiments.generalization.frozen import frozen, spread
 from experiments.generalization.networks import WHOLE, Network, Sizes
-from experiments.generalization.tasks import CONTENT, Demonstrated, Examples, Named, Task, least_squares, nearest
+from experiments.generalization.tasks import CONTENT, Demonstrated, Examples, Named, least_squares, nearest
 from experiments.generalization.training import error, outputs
 
 TESTED, CONTENTS, PROMPTS = 4096, 16, 16
@@ -80,7 +80,7 @@ def _(task: Demonstrated, network: Network, sizes: Sizes, key: Array) -> dict[st
     }
 
 
-def prompts_before(task: Task, key: Array) -> Examples:
+def prompts_before(task: Named | Demonstrated, key: Array) -> Examples:
     """Return prompts of several functions before each of several contents, `[contents, prompts, ...]`.
 
     Args:
@@ -96,7 +96,7 @@ def prompts_before(task: Task, key: Array) -> Examples:
     return jax.vmap(task.named, (None, 0))(functions, repeated)
 
 
-def dissect(task: Task, network: Network, key: Array) -> dict[str, Any]:
+def dissect(task: Named | Demonstrated, network: Network, key: Array) -> dict[str, Any]:
     """Measure what moves with the prompt, and the error with each group of parameters frozen at its mean over prompts.
 
     Args:

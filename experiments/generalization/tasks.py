@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,53 @@ class Examples(NamedTuple):
         inputs: the numbers of every token, `[examples, tokens, inputs]`; zero where there is no token.
         mask: true for real tokens, `[examples, tokens]`.
         targets: the right outputs of the last tokens, `[examples, outputs]`.
+        weights: of each example in the loss of training, 1 in the mean, `[examples]`; all are equal if absent.
     """
 
     inputs: Float[Array, "examples tokens inputs"]
     mask: Bool[Array, "examples tokens"]
     targets: Float[Array, "examples outputs"]
+    weights: Float[Array, "examples"] | None = None
+
+
+class Task(Protocol):
+    """Examples of functions that prompts give."""
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+
+    @property
+    def inputs(self) -> int:
+        """The number of numbers of a token."""
+
+    @property
+    def outputs(self) -> int:
+        """The number of last tokens whose output is read."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether tokens have an order."""
+
+    @property
+    def nonzero(self) -> int:
+        """The number of numbers of a token that aren't zero."""
+
+    def draw(self, key: Array, number: int) -> Examples:
+        """Draw examples as in training.
+
+        Args:
+            key: which ones.
+            number: how many.
+        """
+
+    def chosen_by(self, key: Array, number: int) -> Examples:
+        """Draw the examples by whose error rates and norms are chosen.
+
+        Args:
+            key: which ones.
+            number: how many.
+        """
 
 
 @final
@@ -116,6 +158,8 @@ class Named:
         function_key, content_key = jax.random.split(key)
         functions = jax.random.categorical(function_key, jnp.log(self.shares()), shape=(number,))
         return self.named(functions, jax.random.uniform(content_key, (number, CONTENT), minval=-1.0))
+
+    chosen_by = draw
 
     def blind(self) -> float:
         """Return the error of the best output independent of the prompt, where functions are equally frequent.
@@ -236,6 +280,8 @@ class Demonstrated:
         count = jax.random.randint(counts, (number,), 1, self.demonstrations + 1)
         return jax.vmap(self._example)(function_keys, jax.random.split(points, number), count)
 
+    chosen_by = draw
+
     def draw_with(self, key: Array, number: int, count: int) -> Examples:
         """Draw examples of new functions, all with one number of demonstrations.
 
@@ -257,9 +303,6 @@ class Demonstrated:
         return jax.vmap(self._example, (0, None, None))(
             jax.random.split(functions_key, number), points_key, jnp.asarray(self.demonstrations)
         )
-
-
-Task = Named | Demonstrated
 
 
 def nearest(examples: Examples) -> Float[Array, "examples outputs"]:

@@ -36,6 +36,17 @@ def outputs(network: Network, examples: Examples) -> Float[Array, "examples outp
     return jax.vmap(network)(examples.inputs, examples.mask)
 
 
+def loss(network: Network, examples: Examples) -> Float[Array, ""]:
+    """Return the mean squared error of training.
+
+    Args:
+        network: the network.
+        examples: with the right outputs, and weights if they aren't equal.
+    """
+    squares = (outputs(network, examples) - examples.targets) ** 2
+    return (squares if examples.weights is None else examples.weights[:, None] * squares).mean()
+
+
 def error(written: Float[Array, "*examples outputs"], examples: Examples) -> Float[Array, ""]:
     """Return the root mean square error.
 
@@ -74,7 +85,7 @@ def _train(sizes: Sizes, task: Task, budget: Budget, key: Array, rate: Array) ->
     def step(state: tuple[Network, Any], i: Array) -> tuple[tuple[Network, Any], None]:
         network, of_rule = state
         examples = task.draw(jax.random.fold_in(examples_key, i), budget.batch)
-        gradient = jax.grad(lambda network: ((outputs(network, examples) - examples.targets) ** 2).mean())(network)
+        gradient = jax.grad(loss)(network, examples)
         updates, of_rule = rule.update(gradient, of_rule, network)
         return (optax.apply_updates(network, updates), of_rule), None
 

@@ -12,7 +12,7 @@ from helpers import close, near, relative
 from duat_jax.evaluation.journal import Journal
 from duat_jax.verification.networks import randomised
 from experiments.approximation.moved_parameters import parameters
-from experiments.generalization import run
+from experiments.generalization import plan, run
 from experiments.generalization.frozen import GROUPS, frozen, spread
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
 from experiments.generalization.networks import (
@@ -290,20 +290,19 @@ def test_networks_are_tuned_trained_and_measured(monkeypatch):
     }
     kinds = ("perceptron", "transformer")
     for name, value in {
-        "STUDIES": studies,
         "KINDS": kinds,
-        "LONGER": (),
         "BATCH": 4,
     }.items():
-        monkeypatch.setattr(run, name, value)
-    tuned = run.run(Journal(None, {}), run.tuning(studies), "Tuning")
+        monkeypatch.setattr(plan, name, value)
+    small = plan.Plan(studies, run.RATES, whole=True)
+    tuned = run.run(Journal(None, {}), run.tuning(small, studies), "Tuning")
     for study in studies:
         for kind in kinds:
-            norms, rate = run.chosen(tuned, study, kind)
+            norms, rate = run.chosen(small, tuned, study, kind)
             assert tuned[f"{study}; {kind}; {norms}"][str(rate)] == min(
                 number for norms in (False, True) for number in tuned[f"{study}; {kind}; {norms}"].values()
             )
-    networks = run.run(Journal(None, {}), run.networks(tuned, list(studies)), "Networks")
+    networks = run.run(Journal(None, {}), run.networks(small, tuned, studies), "Networks")
     assert list(networks) == [f"{study}; {kind}; 8" for study in studies for kind in kinds]
     for network in networks.values():
         assert len({seed["error"] for seed in network["seeds"]}) == run.SEEDS

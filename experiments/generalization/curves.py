@@ -1,0 +1,192 @@
+"""Functions of one number that a prompt names, trained where most numbers are in a region that the prompt chooses."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from experiments.generalization.measures import measure
+from experiments.generalization.networks import Network, Sizes
+from experiments.generalization.tasks import Examples
+from experiments.generalization.training import outputs
+
+EVEN, DENSE, WEIGHTED = "even", "dense", "weighted"
+"""Numbers that are equally dense; denser in a region; or equally dense, with the weight in the loss of denser ones."""
+REGIONS, WIDTH, INSIDE, WAVES = 4, 0.4, 0.95, 3
+"""The number of regions, their width, the share of training's numbers from the region, and of waves of a function."""
+POINTS = 500
+"""The number of points between −1 and 1 that errors are taken on."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Prompts that name one of many functions of a number between −1 and 1: sums of sine waves.
+
+    Args:
+        digits: number of digits of a name, the prompt's length.
+        base: number of values of a digit.
+        density: `EVEN`, `DENSE` or `WEIGHTED`, the density of numbers in training.
+
+    Example:
+        >>> Curves(digits=2, base=4, density=EVEN).functions
+        16
+    """
+
+    digits: int
+    base: int
+    density: str
+
+    @property
+    def functions(self) -> int:
+        """The number of functions."""
+        return self.base**self.digits
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+        return self.digits + 1
+
+    @property
+    def inputs(self) -> int:
+        """The number of numbers of a token: one for every value of a digit, and the number itself."""
+        return self.base + 1
+
+    outputs, ordered, nonzero = 1, True, 1
+    """The number of last tokens whose output is read, whether tokens have an order, and how many numbers of a token
+    aren't zero."""
+
+    def values(self, functions: Array, x: Float[Array, "examples"]) -> Float[Array, "examples"]:
+        """Return the functions' values, whose variance over all numbers is 1.
+
+        Args:
+            functions: the number of each example's function, `[examples]`.
+            x: numbers, `[examples]`.
+        """
+        sizes, phases = jax.random.normal(jax.random.key(1000), (2, self.functions, WAVES))
+        sizes *= (2 / (sizes**2).sum(-1, keepdims=True)) ** 0.5
+        waves = jnp.sin(jnp.pi * (jnp.arange(1, WAVES + 1) * x[:, None] + 2 * phases[functions]))
+        return (sizes[functions] * waves).sum(-1)
+
+    def centres(self) -> Float[Array, "functions"]:
+        """Return the centre of each function's region, in an order that names don't tell."""
+        regions = jax.random.permutation(jax.random.key(1), self.functions) % REGIONS
+        return (2 * regions + 1) / REGIONS - 1
+
+    def inside(self, functions: Array, x: Float[Array, "examples"]) -> Bool[Array, "examples"]:
+        """Return whether numbers are in the regions of functions.
+
+        Args:
+            functions: the number of each example's function, `[examples]`.
+            x: numbers, `[examples]`.
+        """
+        return jnp.abs(x - self.centres()[functions]) < WIDTH / 2
+
+    def densities(self, functions: Array, x: Float[Array, "examples"]) -> Float[Array, "examples"]:
+        """Return the densities of numbers in training, relative to equal ones.
+
+        Args:
+            functions: the number of each example's function, `[examples]`.
+            x: numbers, `[examples]`.
+        """
+        if self.density == EVEN:
+            return jnp.ones_like(x)
+        return (1 - INSIDE) + INSIDE * 2 / WIDTH * self.inside(functions, x)
+
+    def named(self, functions: Array, x: Float[Array, "examples"]) -> Examples:
+        """Return examples of given functions and numbers.
+
+        Args:
+            functions: the number of each example's function, `[examples]`.
+            x: numbers, `[examples]`.
+        """
+        powers = self.base ** np.arange(self.digits)[::-1]
+        digits = jax.nn.one_hot(functions[:, None] // powers % self.base, self.base, dtype=x.dtype)
+        prompts = jnp.pad(digits, ((0, 0), (0, 1), (0, 1)))
+        inputs = prompts.at[:, -1, -1].set(x)
+        return Examples(inputs, jnp.ones((len(x), self.tokens), bool), self.values(functions, x)[:, None])
+
+    def draw(self, key: Array, number: int) -> Examples:
+        """Draw examples as in training.
+
+        Args:
+            key: which ones.
+            number: how many.
+        """
+        function_key, x_key, inside_key, which_key = jax.random.split(key, 4)
+        functions = jax.random.randint(function_key, (number,), 0, self.functions)
+        x = jax.random.uniform(x_key, (number,), minval=-1.0)
+        if self.density == WEIGHTED:
+            return self.named(functions, x)._replace(weights=self.densities(functions, x))
+        if self.density == DENSE:
+            within = self.centres()[functions] + jax.random.uniform(inside_key, (number,), minval=-0.5) * WIDTH
+            x = jnp.where(jax.random.uniform(which_key, (number,)) < INSIDE, within, x)
+        return self.named(functions, x)
+
+    def chosen_by(self, key: Array, number: int) -> Examples:
+        """Draw the examples by whose error rates and norms are chosen: equally dense numbers, whatever training has.
+
+        Args:
+            key: which ones.
+            number: how many.
+        """
+        function_key, x_key = jax.random.split(key)
+        functions = jax.random.randint(function_key, (number,), 0, self.functions)
+        return self.named(functions, jax.random.uniform(x_key, (number,), minval=-1.0))
+
+    def grid(self) -> tuple[Array, Array]:
+        """Return every function's number with every point between −1 and 1, `[functions · points]` each."""
+        points = (jnp.arange(POINTS) + 0.5) / POINTS * 2 - 1
+        return jnp.repeat(jnp.arange(self.functions), POINTS), jnp.tile(points, self.functions)
+
+    def blind(self) -> Float[Array, "functions points"]:
+        """Return the best output independent of the prompt: `E[f | x]`, the mean weighted by densities there."""
+        functions, x = self.grid()
+        values, weights = (of(functions, x).reshape(self.functions, -1) for of in (self.values, self.densities))
+        return jnp.broadcast_to((weights * values).sum(0) / weights.sum(0), values.shape)
+
+
+def measured(task: Curves, y: Float[Array, "functions points"]) -> dict[str, Any]:
+    """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside.
+
+    Args:
+        task: the task.
+        y: the output of every function's prompt at every point, `[functions, points]`.
+
+    Returns:
+        Root mean squares of errors; and the sum of products of the differences of two prompts' outputs with those of
+        their targets, over the sum of squares of the latter: of all pairs of prompts at points outside of both regions,
+        at those in some other prompt's region, and at those in nobody's.
+    """
+    functions, x = task.grid()
+    targets, inside = (np.asarray(of(functions, x)).reshape(task.functions, -1) for of in (task.values, task.inside))
+    squares, outside = (np.asarray(y) - targets) ** 2, ~inside
+
+    def slope(where: np.ndarray) -> float:
+        # Differences of all pairs are those from the mean of the prompts that are compared there.
+        number = np.maximum(where.sum(0), 1)
+        from_mean = [np.where(where, of - np.where(where, of, 0).sum(0) / number, 0) for of in (np.asarray(y), targets)]
+        return float(
+            (number * (from_mean[0] * from_mean[1]).sum(0)).sum() / (number * (from_mean[1] ** 2).sum(0)).sum()
+        )
+
+    return {
+        "error": float(np.sqrt(squares.mean())),
+        "inside": float(np.sqrt(squares[inside].mean())),
+        "outside": float(np.sqrt(squares[outside].mean())),
+        "alike": {
+            "some other's": slope(outside & inside.any(0)),
+            "nobody's": slope(outside & ~inside.any(0)),
+        },
+    }
+
+
+@measure.register
+def _(task: Curves, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
+    y = np.asarray(outputs(network, task.named(*task.grid()))).reshape(task.functions, -1)
+    # Those of one function a region are enough to be drawn.
+    shown = {"outputs": y[:, :: POINTS // 50].round(3).tolist()} if task.functions == REGIONS else {}
+    return measured(task, y) | shown

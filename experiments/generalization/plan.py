@@ -1,0 +1,199 @@
+"""Plans of trainings: the networks of every task and size, the choice of their rates, and what is measured on them."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from rich.progress import track
+
+from duat_jax.evaluation.journal import Journal
+from experiments.approximation.selection import matched
+from experiments.generalization.measures import TESTED, dissect, measure
+from experiments.generalization.networks import KINDS, WHOLE, Sizes, count
+from experiments.generalization.tasks import Task
+from experiments.generalization.training import Budget, each, error, outputs, train
+
+LAYERS, SEEDS, BATCH = 2, 5, 64
+NORMS = False, True
+
+
+class Study(NamedTuple):
+    """A task, and the widths of the Transformers on it, which other networks are as large as.
+
+    Args:
+        task: the task.
+        widths: of the residual stream; the middle one is that of tuning.
+        steps: of training; tuning has half of them.
+    """
+
+    task: Task
+    widths: tuple[int, ...] = (32,)
+    steps: int = 4000
+
+    def budget(self, times: float = 1.0) -> Budget:
+        """Return the training of every network.
+
+        Args:
+            times: how many times as long.
+        """
+        return Budget(int(times * self.steps), BATCH)
+
+
+class Plan(NamedTuple):
+    """Studies of networks that are tuned, trained and measured alike.
+
+    Args:
+        studies: by their names.
+        rates: the learning rates of the tuning.
+        whole: whether the largest networks are also taken apart.
+    """
+
+    studies: Mapping[str, Study]
+    rates: tuple[float, ...]
+    whole: bool
+
+
+def norms_of(kind: str) -> tuple[bool, ...]:
+    """Return the choices of norms: a single layer has none.
+
+    Args:
+        kind: the network's name.
+    """
+    return NORMS[:1] if kind in WHOLE else NORMS
+
+
+def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
+    """Return the sizes of a network with as many parameters as the Transformer of a width.
+
+    Args:
+        task: the task.
+        kind: the network's name.
+        width: of the residual stream.
+        norms: whether it has norms.
+    """
+    transformer = Sizes(kind="transformer", norms=norms, layers=LAYERS, features=width, neurons=4 * width)
+    # A perceptron's stream has all tokens in it, and is twice as wide.
+    features = 2 * width if kind == "perceptron" else width
+    like = replace(transformer, kind=kind, features=features)
+    return matched(like, count(transformer, task), partial(count, task=task))
+
+
+def tune(task: Task, sizes: Sizes, budget: Budget, rates: tuple[float, ...]) -> dict[str, Any]:
+    """Return the errors of networks that are trained for choosing the rate and the norms, by rate.
+
+    Args:
+        task: the task.
+        sizes: of the networks.
+        budget: how long they train.
+        rates: the learning rate of each.
+    """
+    examples = task.chosen_by(jax.random.key(SEEDS + 1), TESTED)
+    keys = jnp.stack([jax.random.key(SEEDS)] * len(rates))
+    networks = each(train(sizes, task, budget, keys, jnp.array(rates)))
+    return {str(rate): _known(error(outputs(of, examples), examples)) for rate, of in zip(rates, networks, strict=True)}
+
+
+def _known(error: Array) -> float:
+    # A network that has diverged is the worst, and JSON has no infinity.
+    return float(jnp.nan_to_num(error, nan=1e9, posinf=1e9))
+
+
+def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
+    """Return the measurements of networks of several seeds.
+
+    Args:
+        task: the task.
+        sizes: of the networks.
+        budget: how long they train.
+        rate: the learning rate.
+        seeds: how many.
+        whole: whether they are also taken apart.
+    """
+    key = jax.random.key(SEEDS + 2)
+    keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
+    measured = [
+        measure(task, network, sizes, key) | (dissect(task, network, key) if whole else {})
+        for network in each(train(sizes, task, budget, keys, jnp.full(seeds, rate)))
+    ]
+    return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
+
+
+Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
+"""A name in the journal, and what trains networks, which one program trains for all rates or seeds."""
+
+
+def tuning(plan: Plan, names: Iterable[str]) -> Iterator[Unit]:
+    """Yield the networks that are trained for choosing rates and norms.
+
+    Args:
+        plan: the studies.
+        names: of those that are wanted.
+    """
+    for name in names:
+        study = plan.studies[name]
+        for kind in KINDS:
+            for norms in norms_of(kind):
+                sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
+                yield f"{name}; {kind}; {norms}", tune, (study.task, sizes, study.budget(0.5), plan.rates)
+
+
+def chosen(plan: Plan, tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
+    """Return the norms and the rate with the smallest error in tuning.
+
+    Args:
+        plan: the studies.
+        tuned: the errors of tuning.
+        name: the study's name.
+        kind: the network's name.
+    """
+    choices = [(norms, rate) for norms in norms_of(kind) for rate in plan.rates]
+    return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
+
+
+def networks(plan: Plan, tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[Unit]:
+    """Yield the networks that are measured.
+
+    Args:
+        plan: the studies.
+        tuned: the errors of tuning.
+        names: of those that are wanted.
+    """
+    for name in names:
+        task, widths, _ = study = plan.studies[name]
+        for kind in KINDS:
+            norms, rate = chosen(plan, tuned, name, kind)
+            for width in widths:
+                whole = plan.whole and width == widths[-1]
+                given = task, sizes_of(task, kind, width, norms), study.budget(), rate, SEEDS, whole
+                yield f"{name}; {kind}; {width}", trained, given
+
+
+def _on_one_core() -> None:
+    """Set up a process in which one core trains networks, which are too small for more, or for a GPU."""
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    jax.config.update("jax_platforms", "cpu")
+
+
+def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
+    """Train and measure networks, one on every core, and return the results by name.
+
+    Args:
+        journal: of finished ones, which aren't trained again.
+        units: the networks.
+        title: what the progress shows.
+    """
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _on_one_core) as pool:
+        futures: dict[str, Future | None] = {
+            name: None if name in journal else pool.submit(compute, *given) for name, compute, given in units
+        }
+        return {
+            name: journal.once(name, lambda future=future: future.result())
+            for name, future in track(futures.items(), title)
+        }

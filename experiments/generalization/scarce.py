@@ -1,0 +1,100 @@
+"""Question: does a fixed network need more parameters for few functions, or for longer prompts, and fit dense regions only?
+
+Run `make generalization_scarce`; it writes experiments/results/generalization_scarce.json, and the tables and a picture
+of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
+again.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duat_jax.evaluation.journal import Journal
+from experiments.environment import environment
+from experiments.generalization.curves import DENSE, EVEN, WEIGHTED, Curves, measured
+from experiments.generalization.measures import TESTED
+from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
+from experiments.generalization.plan import BATCH, LAYERS, NORMS, SEEDS, Plan, Study, Unit, chosen, networks, run
+from experiments.generalization.plan import sizes_of, trained, tuning
+from experiments.generalization.tasks import Named
+
+RESULTS, WORK = Path("experiments/results/generalization_scarce.json"), Path("experiments/results/work")
+RATES = 3e-3, 1e-2, 3e-2, 1e-1
+FOUR, SIXTEEN = "4 functions", "16 functions"
+LENGTHS = {filling: f"6 further tokens, {filling}" for filling in (CONSTANT, RANDOM, MARKED)}
+CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE, WEIGHTED)}
+
+STUDIES: dict[str, Study] = {
+    FOUR: Study(Named(digits=1, base=4), (4, 8, 16)),
+    SIXTEEN: Study(Named(digits=2, base=4), (4, 8, 16), 6000),
+    **{
+        name: Study(Padded(named=Named(digits=2, base=4), further=6, filling=filling), (8, 16, 32), 6000)
+        for filling, name in LENGTHS.items()
+    },
+    CURVES[EVEN]: Study(Curves(digits=2, base=4, density=EVEN), (4, 8, 16, 32)),
+    CURVES[DENSE]: Study(Curves(digits=2, base=4, density=DENSE), (4, 8, 16, 32)),
+    CURVES[WEIGHTED]: Study(Curves(digits=2, base=4, density=WEIGHTED), (16,)),
+    **{f"4 {CURVES[of]}": Study(Curves(digits=1, base=4, density=of), (4, 8, 16)) for of in (EVEN, DENSE)},
+}
+PLAN = Plan(STUDIES, RATES, whole=False)
+
+LONGER, TIMES = ("one layer", "perceptron", "fixed pattern", "transformer"), 4
+"""The networks that also train longer on dense curves, at the width of the tuning, and how many times."""
+
+
+def longer(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
+    """Yield the networks that train longer on dense curves.
+
+    Args:
+        tuned: the errors of tuning.
+    """
+    study = STUDIES[CURVES[DENSE]]
+    for kind in LONGER:
+        norms, rate = chosen(PLAN, tuned, CURVES[DENSE], kind)
+        sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
+        yield f"{CURVES[DENSE]}; {kind}; longer", trained, (study.task, sizes, study.budget(TIMES), rate, SEEDS, False)
+
+
+def blind() -> dict[str, Any]:
+    """Return what the best outputs independent of the prompt have, and an output of zero, on curves."""
+    found = {}
+    for name, (task, *_) in STUDIES.items():
+        if not isinstance(task, Curves):
+            continue
+        y = np.asarray(task.blind())
+        found[name] = {"blind": measured(task, y), "zero": measured(task, 0 * y)}
+    return found
+
+
+def settings() -> dict[str, Any]:
+    """Return all settings that the results depend on."""
+    return {
+        "studies": {name: [asdict(task), *rest] for name, (task, *rest) in STUDIES.items()},  # type: ignore[call-overload]
+        "layers": LAYERS,
+        "seeds": SEEDS,
+        "batch": BATCH,
+        "rates": RATES,
+        "norms": NORMS,
+        "longer": [LONGER, TIMES],
+        "tested": TESTED,
+    }
+
+
+def main() -> None:
+    """Train the networks, store the results, and write the page."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK / "generalization_scarce", settings())
+    tuned = run(journal, tuning(PLAN, STUDIES), "Tuning")
+    trainings = run(journal, chain(networks(PLAN, tuned, STUDIES), longer(tuned)), "Networks")
+    asked = json.loads(json.dumps(settings()))
+    results = {"environment": environment(), "settings": asked, "tuned": tuned, "blind": blind(), "networks": trainings}
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

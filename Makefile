@@ -99,7 +99,7 @@ pruning_parameters: $(VENV)/.test $(VENV)/.smollm2  ## remove single parameters 
 pruning_layers: $(VENV)/.test $(VENV)/.smollm2  ## remove whole layers by the size of their parameters and by other rankings; goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.layers
 
-pruning_inequality: $(VENV)/.test  ## prune the neurons that the papers' inequality permits at a stated error; ten minutes, goes on where it was stopped
+pruning_inequality: $(VENV)/.test $(VENV)/.smollm2  ## prune the neurons that the papers' inequality permits at a stated error; an hour and a half of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.pruning.inequality
 
 pruning_baselines: $(VENV)/.test $(VENV)/.smollm2  ## prune and slice two models at equal budgets, by three published methods too; an hour and a half of one core, goes on where it was stopped

@@ -1,4 +1,4 @@
-"""Question: does a fixed network need more parameters for few functions, or for longer prompts, and fit dense regions only?
+"""Question: does a fixed network need more parameters for few functions and long prompts, and fit dense regions alone?
 
 Run `make generalization_scarce`; it writes experiments/results/generalization_scarce.json, and the tables and a picture
 of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
@@ -19,8 +19,21 @@ from experiments.environment import environment
 from experiments.generalization.curves import DENSE, EVEN, WEIGHTED, Curves, measured
 from experiments.generalization.measures import TESTED
 from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
-from experiments.generalization.plan import BATCH, LAYERS, NORMS, SEEDS, Plan, Study, Unit, chosen, networks, run
-from experiments.generalization.plan import sizes_of, trained, tuning
+from experiments.generalization.plan import (
+    BATCH,
+    LAYERS,
+    NORMS,
+    SEEDS,
+    Plan,
+    Study,
+    Unit,
+    chosen,
+    networks,
+    run,
+    sizes_of,
+    trained,
+    tuning,
+)
 from experiments.generalization.tasks import Named
 
 RESULTS, WORK = Path("experiments/results/generalization_scarce.json"), Path("experiments/results/work")

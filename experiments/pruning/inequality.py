@@ -27,13 +27,15 @@ from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 from experiments.environment import environment
 from experiments.pages import Fields, cells, interval, table, write_pages
-from experiments.pruning.draws import DRAWS, Draws, embedded
+from experiments.pruning.draws import Draws, embedded, smollm2_135m
+from experiments.pruning.run import SMOLLM2
 
 RESULTS, WORK = Path("experiments/results/pruning_inequality.json"), Path("experiments/results/work")
 ERRORS = (0.1, 0.3, 1.0)
 """The stated errors `ε`, in units of the logit."""
-CHUNK, BATCH = 128, 8
-"""Neurons that go at once where the model is run again for each choice, and texts that are read at once."""
+CHUNK, LARGER_CHUNK, BATCH = 128, 2304, 8
+"""Neurons that go at once where the model is run again for each choice, of the larger model too, and texts that are
+read at once."""
 
 SIZES, SIGNED, AGAIN, RANDOM = "sum of sizes", "size of the sum", "run again", "random, as many as by "
 
@@ -258,7 +260,7 @@ def of_draw(draws: Draws, draw: int, chunk: int, held_out: Measured) -> dict[str
     }
 
 
-def _tables(results: dict[str, Any]) -> list[str]:
+def _tables(results: dict[str, Any], of_model: str = "") -> list[str]:
     def cell(error: str, name: str, key: str, percent: bool = False) -> str:
         numbers = [draw[error][name][key] for draw in results["draws"]]
         return interval([100 * number for number in numbers], 1) if percent else interval(numbers, 2)
@@ -283,7 +285,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
         for name in names
     ]
     return [
-        "### A stated error",
+        f"### A stated error{of_model}",
         "",
         *table(
             [
@@ -293,7 +295,7 @@ def _tables(results: dict[str, Any]) -> list[str]:
             kept,
         ),
         "",
-        "### A measured error",
+        f"### A measured error{of_model}",
         "",
         *table(
             [
@@ -311,28 +313,45 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    text = "\n".join(_tables(results))
-    return {"tables": text, "spread": f"{results['spread']:.2f}", **cells(text)}
+    further = results.get("further", {})
+    lines = [line for name, of in further.items() for line in ("", *_tables(of, f", {name}"))]
+    text = "\n".join(_tables(results) + lines)
+    spreads = {f"spread, {name}": f"{of['spread']:.2f}" for name, of in further.items()}
+    return {"tables": text, "spread": f"{results['spread']:.2f}", **spreads, **cells(text)}
+
+
+def of_model(draws: Draws, name: str, chunk: int, kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what is measured on a model; what is kept of the same texts isn't measured again.
+
+    Args:
+        draws: the model and its texts.
+        name: of the file of finished measurements.
+        chunk: how many neurons go at once where the model is run again.
+        kept: the kept results.
+    """
+    asked = {"errors": ERRORS, "chunk": chunk, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
+    if kept.get("asked") == json.loads(json.dumps(asked)) and len(kept["draws"]) == len(draws.draws):
+        return kept
+    journal = Journal(WORK / name, asked)
+    held_out = parts_of(draws.model, draws.held_out)
+    found = [
+        journal.once(f"draw {draw}", partial(of_draw, draws, draw, chunk, held_out))
+        for draw in track(draws.draws, "Draws")
+    ]
+    return {"environment": environment(), "asked": asked, "spread": float(held_out.value.std()), "draws": found}
 
 
 def main() -> None:
-    """Measure the draws that aren't kept, store the results, and write the page."""
+    """Measure the models that aren't kept, store the results, and write the page."""
     keep_compiled()
-    draws = embedded()
-    held_out = parts_of(draws.model, draws.held_out)
     WORK.mkdir(parents=True, exist_ok=True)
-    asked = {"errors": ERRORS, "chunk": CHUNK, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
-    journal = Journal(WORK / "pruning_inequality.jsonl", asked)
-    found = [
-        journal.once(f"draw {draw}", partial(of_draw, draws, draw, CHUNK, held_out)) for draw in track(DRAWS, "Draws")
-    ]
-    results = {
-        "environment": environment(),
-        "asked": asked,
-        "spread": float(held_out.value.std()),
-        "draws": found,
-    }
-    RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    further = results.pop("further", {})
+    results = of_model(embedded(), "pruning_inequality.jsonl", CHUNK, results)
+    name = f"pruning_inequality_{SMOLLM2}.jsonl"
+    further[SMOLLM2] = of_model(smollm2_135m(), name, LARGER_CHUNK, further.get(SMOLLM2, {}))
+    content = json.dumps(results | {"further": further}, ensure_ascii=False, allow_nan=False)
+    RESULTS.write_text(content + "\n", encoding="utf-8")
     write_pages()
 
 

@@ -122,7 +122,9 @@ class Curves:
         if self.density == WEIGHTED:
             return self.named(functions, x)._replace(weights=self.densities(functions, x))
         if self.density == DENSE:
-            within = self.centres()[functions] + jax.random.uniform(inside_key, (number,), minval=-0.5) * WIDTH
+            within = (
+                self.centres()[functions] + jax.random.uniform(inside_key, (number,), minval=-0.5, maxval=0.5) * WIDTH
+            )
             x = jnp.where(jax.random.uniform(which_key, (number,)) < INSIDE, within, x)
         return self.named(functions, x)
 
@@ -149,7 +151,7 @@ class Curves:
         return jnp.broadcast_to((weights * values).sum(0) / weights.sum(0), values.shape)
 
 
-def measured(task: Curves, y: Float[Array, "functions points"]) -> dict[str, Any]:
+def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str, Any]:
     """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside.
 
     Args:
@@ -163,12 +165,12 @@ def measured(task: Curves, y: Float[Array, "functions points"]) -> dict[str, Any
     """
     functions, x = task.grid()
     targets, inside = (np.asarray(of(functions, x)).reshape(task.functions, -1) for of in (task.values, task.inside))
-    squares, outside = (np.asarray(y) - targets) ** 2, ~inside
+    squares, outside = (y - targets) ** 2, ~inside
 
     def slope(where: np.ndarray) -> float:
         # Differences of all pairs are those from the mean of the prompts that are compared there.
         number = np.maximum(where.sum(0), 1)
-        from_mean = [np.where(where, of - np.where(where, of, 0).sum(0) / number, 0) for of in (np.asarray(y), targets)]
+        from_mean = [np.where(where, of - np.where(where, of, 0).sum(0) / number, 0) for of in (y, targets)]
         return float(
             (number * (from_mean[0] * from_mean[1]).sum(0)).sum() / (number * (from_mean[1] ** 2).sum(0)).sum()
         )

@@ -17,7 +17,7 @@ from duat_jax.evaluation.journal import Journal
 from experiments.approximation.selection import matched
 from experiments.generalization.measures import TESTED, dissect, measure
 from experiments.generalization.networks import KINDS, WHOLE, Sizes, count
-from experiments.generalization.tasks import Task
+from experiments.generalization.tasks import Demonstrated, Named, Task
 from experiments.generalization.training import Budget, each, error, outputs, train
 
 LAYERS, SEEDS, BATCH = 2, 5, 64
@@ -119,7 +119,8 @@ def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, w
     key = jax.random.key(SEEDS + 2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
     measured = [
-        measure(task, network, sizes, key) | (dissect(task, network, key) if whole else {})
+        measure(task, network, sizes, key)
+        | (dissect(task, network, key) if whole and isinstance(task, Named | Demonstrated) else {})
         for network in each(train(sizes, task, budget, keys, jnp.full(seeds, rate)))
     ]
     return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
@@ -189,11 +190,14 @@ def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[s
         units: the networks.
         title: what the progress shows.
     """
+    names = []
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _on_one_core) as pool:
-        futures: dict[str, Future | None] = {
-            name: None if name in journal else pool.submit(compute, *given) for name, compute, given in units
-        }
+        futures: dict[str, Future[dict[str, Any]]] = {}
+        for name, compute, given in units:
+            names.append(name)
+            if name not in journal:
+                futures[name] = pool.submit(compute, *given)
+        # What is in the journal isn't computed.
         return {
-            name: journal.once(name, lambda future=future: future.result())
-            for name, future in track(futures.items(), title)
+            name: journal.once(name, futures[name].result if name in futures else dict) for name in track(names, title)
         }

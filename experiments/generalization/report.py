@@ -1,6 +1,7 @@
 """Tables of docs/generalization.md, from the stored results."""
 
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from operator import getitem
 from typing import Any
 
@@ -63,9 +64,15 @@ def _needed(results: Results, study: str, kind: str) -> str:
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-def _many(results: Results) -> list[str]:
+def by_size(results: Results, studies: Sequence[str]) -> list[str]:
+    """Return the table of errors by size, and of the parameters for the target.
+
+    Args:
+        results: what was kept.
+        studies: their names.
+    """
     rows, there = [], present(results)
-    for study in MANY:
+    for study in studies:
         for kind in KINDS if study in there else ():
             widths = results["settings"]["studies"][study][1]
             networks = [network_of(results, study, kind, width) for width in widths]
@@ -181,7 +188,12 @@ def _spread(results: Results) -> list[str]:
     return table(["functions", "network", *(f"`{symbol}`" for symbol in symbols)], rows)
 
 
-def _tuned(results: Results) -> list[str]:
+def tuned(results: Results) -> list[str]:
+    """Return the table of tuning: the errors of every rate with and without norms, and what was chosen.
+
+    Args:
+        results: what was kept.
+    """
     rates = results["settings"]["rates"]
 
     def tried(study: str, kind: str, norms: bool) -> str:
@@ -203,9 +215,9 @@ def _tuned(results: Results) -> list[str]:
 DIVERGED = 1e3
 """The error from which on a network counts as one that has diverged."""
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[Results], list[str]]] = {
     "Verdicts": verdicts,
-    "Many functions by size": _many,
+    "Many functions by size": partial(by_size, studies=MANY),
     "Named functions": _named,
     "Frequent and rare functions": _rare,
     "New functions by number of demonstrations": _demonstrated,
@@ -213,19 +225,20 @@ SECTIONS = {
     "A pool of functions in training": _pools,
     "Groups of parameters frozen at their means": _frozen,
     "Movement of the closed form's parameters": _spread,
-    "Learning rates and norms": _tuned,
+    "Learning rates and norms": tuned,
 }
 """The tables of the page by their headings."""
 
 
-def tables_of(results: Results) -> str:
+def tables_of(results: Results, sections: Mapping[str, Callable[[Results], list[str]]] = SECTIONS) -> str:
     """Return the page's tables in Markdown.
 
     Args:
         results: what was kept.
+        sections: what makes each, by its heading.
     """
     lines = []
-    for title, make in SECTIONS.items():
+    for title, make in sections.items():
         head, line, *rows = make(results)
         lines += [f"### {title}", "", head, line, *rows, ""] if rows else []
     return "\n".join(lines[:-1])

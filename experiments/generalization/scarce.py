@@ -18,7 +18,7 @@ from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.generalization.curves import DENSE, EVEN, WEIGHTED, Curves, measured
 from experiments.generalization.measures import TESTED
-from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
+from experiments.generalization.padded import Padded
 from experiments.generalization.plan import (
     BATCH,
     LAYERS,
@@ -34,17 +34,19 @@ from experiments.generalization.plan import (
     trained,
     tuning,
 )
+from experiments.generalization.report import tables_of
+from experiments.generalization.scarce_tables import SECTIONS
+from experiments.generalization.scarce_verdicts import FEW, LENGTHS
 from experiments.generalization.tasks import Named
+from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/generalization_scarce.json"), Path("experiments/results/work")
 RATES = 3e-3, 1e-2, 3e-2, 1e-1
-FOUR, SIXTEEN = "4 functions", "16 functions"
-LENGTHS = {filling: f"6 further tokens, {filling}" for filling in (CONSTANT, RANDOM, MARKED)}
 CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE, WEIGHTED)}
 
 STUDIES: dict[str, Study] = {
-    FOUR: Study(Named(digits=1, base=4), (4, 8, 16)),
-    SIXTEEN: Study(Named(digits=2, base=4), (4, 8, 16), 6000),
+    FEW[0]: Study(Named(digits=1, base=4), (4, 8, 16)),
+    FEW[1]: Study(Named(digits=2, base=4), (4, 8, 16), 6000),
     **{
         name: Study(Padded(named=Named(digits=2, base=4), further=6, filling=filling), (8, 16, 32), 6000)
         for filling, name in LENGTHS.items()
@@ -107,6 +109,17 @@ def main() -> None:
     asked = json.loads(json.dumps(settings()))
     results = {"environment": environment(), "settings": asked, "tuned": tuned, "blind": blind(), "networks": trainings}
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+def fields(results: dict[str, Any]) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    text = tables_of(results, SECTIONS)
+    return {"tables": text, **cells(text)}
 
 
 if __name__ == "__main__":

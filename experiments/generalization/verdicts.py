@@ -138,8 +138,14 @@ def quarters(results: Results, kind: str, study: str) -> Float[np.ndarray, "quar
     return np.sqrt(squares[:, order].reshape(len(squares), 4, -1).mean(-1)).T
 
 
-def _known(name: str, rival: np.ndarray, mover: np.ndarray) -> Case:
-    """Return the case of two errors, which are equal below the floor."""
+def known(name: str, rival: Float[np.ndarray, "seeds"], mover: Float[np.ndarray, "seeds"]) -> Case:
+    """Return the case of two errors, which are equal below the floor.
+
+    Args:
+        name: what is compared.
+        rival: the error of every seed of the rival.
+        mover: that of the network whose mixing moves.
+    """
     ratio = np.log(np.maximum(rival, FLOOR) / np.maximum(mover, FLOOR))
     return Case(name, ratio, ratio)
 
@@ -158,7 +164,7 @@ def many(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
         for rival in rivals:
             name = f"{rival}, {study}"
             if np.isinf(own).any():
-                cases.append(_known(f"{name} (errors)", errors(results, study, rival), errors(results, study, mover)))
+                cases.append(known(f"{name} (errors)", errors(results, study, rival), errors(results, study, mover)))
                 continue
             of_rival = sizes_needed(results, study, rival)
             with np.errstate(divide="ignore"):
@@ -182,7 +188,7 @@ def rare(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
         case
         for rival in rivals
         for case in (
-            _known(f"{rival}, error", last[rival], last[mover]),
+            known(f"{rival}, error", last[rival], last[mover]),
             Case(f"{rival}, rise", *2 * (np.log(rise[rival] / rise[mover]),)),
         )
     ]
@@ -197,7 +203,7 @@ def new(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
         rivals: others.
     """
     return [
-        _known(f"{rival}, {family}", errors(results, family, rival), errors(results, family, mover))
+        known(f"{rival}, {family}", errors(results, family, rival), errors(results, family, mover))
         for family in FAMILIES
         for rival in rivals
     ]
@@ -212,7 +218,7 @@ def longer(results: Results, mover: str) -> list[Case]:
     """
     seeds = {family: network_of(results, family, mover)["seeds"] for family in FAMILIES}
     of = {family: [np.array([s["by count"][n] for s in seeds[family]]) for n in ("32", "16")] for family in FAMILIES}
-    return [_known(family, *both) for family, both in of.items()]
+    return [known(family, *both) for family, both in of.items()]
 
 
 def more_training(results: Results, mover: str) -> list[Case]:
@@ -223,7 +229,7 @@ def more_training(results: Results, mover: str) -> list[Case]:
         mover: a network whose mixing moves.
     """
     return [
-        _known(
+        known(
             f"{network['sizes']['kind']}, {study}",
             np.array([seed["error"] for seed in network["seeds"]]),
             errors(results, study, mover),
@@ -261,7 +267,12 @@ def verdict_of_small(cases: Sequence[Case], refuted: float) -> str:
     return "refuted" if any(ratio.low > refuted for ratio in ratios) else "open"
 
 
-def _least(cases: Sequence[Case]) -> str:
+def least(cases: Sequence[Case]) -> str:
+    """Return the name of the case with the smallest ratio, and the ratio.
+
+    Args:
+        cases: the ratios.
+    """
     case = min(cases, key=lambda case: case.ratio().high)
     return f"{case.name}: {case.ratio().written(2)}"
 
@@ -290,7 +301,7 @@ def verdicts(results: Results) -> list[str]:
         for mover in MOVING:
             for group, rivals in GROUPS.items():
                 cases = cases_of(results, mover, rivals) if there.issuperset(studies) else []
-                rows.append([title, mover, group, *([verdict(cases), _least(cases)] if cases else [MISSING, ""])])
+                rows.append([title, mover, group, *([verdict(cases), least(cases)] if cases else [MISSING, ""])])
     trained = [f"{study}; longer" for study in results["settings"]["longer"]]
     small: dict[str, tuple[Callable[..., list[Case]], Iterable[str], str, float]] = {
         "Longer": (longer, FAMILIES, "itself after 16", 1.0),

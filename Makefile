@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -110,6 +110,15 @@ masks_elsewhere: $(VENV)/.test $(VENV)/.smollm2  ## score units over masks with 
 
 generalization_scarce: $(VENV)/.test  ## train smaller networks, after longer prompts, and where most numbers are in a region; an hour and a half of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.generalization.scarce
+
+generalization_residual: $(VENV)/.test  ## train Transformers with and without the residual path; half an hour of one core, goes on where it was stopped
+	$(BIN)/python -m experiments.generalization.residual
+
+generalization_invented: $(VENV)/.test $(VENV)/.smollm2  ## read texts of invented languages with two models; ten minutes of one core
+	$(BIN)/python -m experiments.generalization.invented
+
+lora_savings: $(VENV)/.test $(VENV)/.smollm2  ## measure memory and time of a step of adapters and of full fine-tuning; some minutes
+	$(BIN)/python -m experiments.lora.savings
 
 long_context_trained: $(VENV)/.test  ## train networks whose tokens see a window or a kernel beside full attention, and fine-tune to longer texts; about two hours of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.long_context.trained

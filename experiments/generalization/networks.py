@@ -165,6 +165,33 @@ class OneLayer(nnx.Module):
         return duat.stream(self.skip(x) + self.output.add_bias(term), "layer")
 
 
+@final
+class Chain(nnx.Module):
+    """One layer without residual path: `y = FFN(N₂(A(N₁ x)))`.
+
+    Args:
+        attention: mixes the tokens.
+        mlp: acts on each token.
+        norm_1: `N₁`; the identity if absent.
+        norm_2: `N₂`; the identity if absent.
+    """
+
+    def __init__(self, attention: Any, mlp: MLP, norm_1: RMSNorm | None, norm_2: RMSNorm | None) -> None:
+        self.attention, self.mlp, self.norm_1, self.norm_2 = attention, mlp, norm_1, norm_2
+
+    def __call__(
+        self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens features"]:
+        """Return the layer's output.
+
+        Args:
+            x: the tokens' vectors, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`; all are if absent.
+        """
+        y = self.attention(x if self.norm_1 is None else self.norm_1(x), mask)
+        return self.mlp(y if self.norm_2 is None else self.norm_2(y))
+
+
 WHOLE, FIXED, MOVING = (
     ("one layer",),
     ("perceptron", "mean", "fixed pattern", "convolution"),
@@ -173,6 +200,7 @@ WHOLE, FIXED, MOVING = (
 """The network in which nothing moves with the prompt; those in which biases do, and norms' scales; and those whose
 mixing of tokens does, too."""
 KINDS = WHOLE + FIXED + MOVING
+TRANSFORMER, WITHOUT_RESIDUAL = "transformer", "transformer without residual path"
 
 
 def _mixer(sizes: Sizes, tokens: int, layer: int) -> Any:
@@ -185,8 +213,8 @@ def _mixer(sizes: Sizes, tokens: int, layer: int) -> Any:
             return Convolution(sizes.features, REACH, DILATIONS[layer])
         case "linear attention":
             return LinearAttention(sizes.features, HEADS)
-        case "transformer":
-            return Attention(sizes.features, HEADS, causal=False, bias=False, output_bias=False, rngs=None)
+    if sizes.kind in (TRANSFORMER, WITHOUT_RESIDUAL):
+        return Attention(sizes.features, HEADS, causal=False, bias=False, output_bias=False, rngs=None)
     return _alone
 
 
@@ -257,11 +285,11 @@ class Network(nnx.Module):
         return self.states(self.embed(inputs), None if self.whole else mask)
 
 
-def _blocks(sizes: Sizes, tokens: int) -> Iterator[Block]:
+def _blocks(sizes: Sizes, tokens: int) -> Iterator[Block | Chain]:
     features, alone = sizes.features, sizes.kind == "perceptron"
+    make = Chain if sizes.kind == WITHOUT_RESIDUAL else partial(Block, "paper" if alone else "pre-norm")
     for layer in range(sizes.layers):
-        yield Block(
-            "paper" if alone else "pre-norm",
+        yield make(
             attention=_mixer(sizes, tokens, layer),
             mlp=MLP(features, sizes.neurons, "gelu", rngs=None),
             norm_1=RMSNorm(features, "norm_1") if sizes.norms and not alone else None,

@@ -1,0 +1,195 @@
+"""Claim: generalization is "attributed to their MHA modules and residual operation" (Wang & Li, Section 5).
+
+Run `make generalization_residual`; it writes experiments/results/generalization_residual.json and the tables of
+docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
+again.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from duat_jax.evaluation.journal import Journal
+from experiments.environment import environment
+from experiments.generalization.measures import TESTED
+from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Network, Sizes
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, run, tune
+from experiments.generalization.tasks import Demonstrated, Examples, Named
+from experiments.generalization.training import Budget, each, error, outputs, train
+from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED, Case
+from experiments.pages import Fields, cells, interval, table, write_pages
+
+RESULTS, WORK = Path("experiments/results/generalization_residual.json"), Path("experiments/results/work")
+RATES, STEPS = (1e-3, 3e-3, 1e-2, 3e-2), 4000
+KINDS, DEPTHS, WIDTH = (TRANSFORMER, WITHOUT_RESIDUAL), (2, 6), 32
+POOL, SIXTEEN = "linear, 64 in training", "16 functions"
+TASKS: dict[str, Demonstrated | Named] = {
+    POOL: Demonstrated(family="linear", demonstrations=16, pool=64),
+    SIXTEEN: Named(digits=2, base=4),
+}
+
+Results = dict[str, Any]
+
+
+def sizes_of(kind: str, layers: int, norms: bool) -> Sizes:
+    """Return the sizes of a network; with and without residual path the parameters are the same.
+
+    Args:
+        kind: a name in `KINDS`.
+        layers: number of layers.
+        norms: whether it has norms.
+    """
+    return Sizes(kind=kind, norms=norms, layers=layers, features=WIDTH, neurons=4 * WIDTH)
+
+
+def _error(network: Network, examples: Examples) -> float:
+    return float(error(outputs(network, examples), examples))
+
+
+def measured(task: Demonstrated | Named, network: Network) -> dict[str, float]:
+    """Return the error on new functions after all demonstrations, and that on functions of training.
+
+    Args:
+        task: the task that it was trained on.
+        network: the network.
+    """
+    key = jax.random.key(SEEDS + 2)
+    if isinstance(task, Named):
+        return {"trained": _error(network, task.draw(key, TESTED))}
+    drawn = task.draw(key, TESTED * task.demonstrations)
+    whole = np.flatnonzero(np.asarray(drawn.mask).all(-1))
+    trained = jax.tree.map(lambda leaf: leaf[whole], drawn)
+    new = task.draw_with(key, TESTED, task.demonstrations)
+    return {"trained": _error(network, trained), "new": _error(network, new)}
+
+
+def trained(task: Demonstrated | Named, sizes: Sizes, rate: float) -> dict[str, Any]:
+    """Return the errors of networks of all seeds.
+
+    Args:
+        task: the task.
+        sizes: of the networks.
+        rate: the learning rate.
+    """
+    keys = jnp.stack([jax.random.key(seed) for seed in range(SEEDS)])
+    networks = train(sizes, task, Budget(STEPS, BATCH), keys, jnp.full(SEEDS, rate))
+    return {"sizes": asdict(sizes), "rate": rate, "seeds": [measured(task, network) for network in each(networks)]}
+
+
+def tuning() -> Iterator[Unit]:
+    """Yield the networks that are trained for choosing rates and norms."""
+    for name, task in TASKS.items():
+        for layers in DEPTHS:
+            for kind in KINDS:
+                for norms in NORMS:
+                    given = task, sizes_of(kind, layers, norms), Budget(STEPS // 2, BATCH), RATES
+                    yield f"{name}; {layers}; {kind}; {norms}", tune, given
+
+
+def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
+    """Yield the networks that are measured, with the norms and the rate of the smallest error in tuning.
+
+    Args:
+        tuned: the errors of tuning.
+    """
+    for name, task in TASKS.items():
+        for layers in DEPTHS:
+            for kind in KINDS:
+                found = {
+                    (norms, rate): tuned[f"{name}; {layers}; {kind}; {norms}"][str(rate)]
+                    for norms in NORMS
+                    for rate in RATES
+                }
+                norms, rate = min(found, key=lambda choice: found[choice])
+                yield f"{name}; {layers}; {kind}", trained, (task, sizes_of(kind, layers, norms), rate)
+
+
+def of(results: Results, task: str, layers: int, kind: str, number: str) -> np.ndarray:
+    """Return an error of every seed, at least `FLOOR`.
+
+    Args:
+        results: what was kept.
+        task: a name in `TASKS`.
+        layers: number of layers.
+        kind: a name in `KINDS`.
+        number: `"trained"` or `"new"`.
+    """
+    seeds = results["networks"][f"{task}; {layers}; {kind}"]["seeds"]
+    return np.maximum([seed[number] for seed in seeds], FLOOR)
+
+
+def _verdict(case: Case) -> list[str]:
+    ratio = case.ratio()
+    said = "confirmed" if ratio.low >= CONFIRMED else "refuted" if ratio.high <= REFUTED else "open"
+    return [ratio.written(2), said]
+
+
+def _verdicts(results: Results) -> list[str]:
+    rows = []
+    for layers in DEPTHS:
+        ratios = {
+            number: np.log(np.divide(*(of(results, POOL, layers, kind, number) for kind in reversed(KINDS))))
+            for number in ("new", "trained")
+        }
+        apart = ratios["new"] - ratios["trained"]
+        named = np.log(np.divide(*(of(results, SIXTEEN, layers, kind, "trained") for kind in reversed(KINDS))))
+        rows += [
+            [str(layers), "error on new functions", *_verdict(Case("", ratios["new"], ratios["new"]))],
+            [str(layers), "that, over the error on functions of training", *_verdict(Case("", apart, apart))],
+            [str(layers), "error on 16 named functions", *_verdict(Case("", named, named))],
+        ]
+    return table(["layers", "compared", "without over with the residual path", "at least twice as large"], rows)
+
+
+def _errors(results: Results) -> list[str]:
+    rows = []
+    for name, network in results["networks"].items():
+        task, layers, kind = name.split("; ")
+        numbers = [[seed.get(number, np.nan) for seed in network["seeds"]] for number in ("trained", "new")]
+        norms = "yes" if network["sizes"]["norms"] else "no"
+        written = ["" if np.isnan(number).any() else interval(number) for number in numbers]
+        rows.append([task, layers, kind, *written, norms, f"{network['rate']:g}"])
+    return table(["task", "layers", "network", "functions of training", "new functions", "norms", "rate"], rows)
+
+
+def fields(results: Results) -> Fields:
+    """Return the fields of the documentation page.
+
+    Args:
+        results: what was kept.
+    """
+    lines = ["### Verdicts on the residual path", "", *_verdicts(results), ""]
+    text = "\n".join([*lines, "### Errors with and without the residual path", "", *_errors(results)])
+    return {"tables": text, **cells(text)}
+
+
+def settings() -> dict[str, Any]:
+    """Return all settings that the results depend on."""
+    tasks = {name: asdict(task) for name, task in TASKS.items()}
+    sizes = {"depths": DEPTHS, "width": WIDTH, "rates": RATES, "steps": STEPS, "batch": BATCH, "seeds": SEEDS}
+    return {"tasks": tasks, **sizes, "tested": TESTED}
+
+
+def main() -> None:
+    """Train the networks, store the results, and write the page."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    journal = Journal(WORK / "generalization_residual.jsonl", settings())
+    tuned = run(journal, tuning(), "Tuning")
+    results = {
+        "environment": environment(),
+        "settings": settings(),
+        "tuned": tuned,
+        "networks": run(journal, networks(tuned), "Networks"),
+    }
+    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ TAG = f"v{PROJECT['version']}"
 FILES = f"{ADDRESS}/blob/{TAG}"
 """Where the repository's files are shown."""
 
-TRAINING = ("approximation", "lora", "training-run", "your-own-model")
+TRAINING = ("approximation", "emergence", "lora", "training-run", "your-own-model")
 """The notebooks that train something, with Optax."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")

@@ -12,6 +12,7 @@ from helpers import close, near
 
 from experiments.approximation import report, run, selection, sigmoids
 from experiments.circuits import run as circuits
+from experiments.lora import run as lora
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +95,24 @@ def test_a_small_study_of_circuits_makes_its_tables(monkeypatch, tmp_path):
     assert len(table) == 2 + len(circuits.PAIR)
     curves = result["tasks"]["parameter"]["curves"]["neuron x position"]["secant"]
     assert [np.shape(part) for part in curves] == [(3,), (3,), (3, 9), (3, 9)]
+
+
+@pytest.mark.slow
+def test_a_small_study_of_adapters_makes_all_tables(monkeypatch, tmp_path):
+    monkeypatch.setattr(lora, "WORK", tmp_path)
+    monkeypatch.setattr(lora, "TRAININGS", {})
+    training = lora.Training(lora.EMBEDDED, ("attn.c_proj",), 1, steps=3, length=24, texts=2)
+    measured = lora._measure("attention alone", training)
+    assert len(measured["losses"]) == 3 and len(measured["texts"]) == 2
+    for text in measured["texts"]:
+        assert set(text["verdicts"]) == {"holds"}
+        near(sum(effect["part"] for effect in text["adapters"]), text["difference"], within=1e-4)
+        assert set(text["left_out"]) == {effect["name"] for effect in text["adapters"]}
+    # Tables name their rows by the first column where there are several.
+    fields = lora.fields({"trainings": {"attention alone": measured, "every layer": measured}})
+    assert fields["The three columns / attention alone / sums hold"] == "2 of 2"
+    near(
+        float(fields["The three columns / attention alone / change"]),
+        np.mean([abs(text["difference"]) for text in measured["texts"]]),
+        within=0.001,
+    )

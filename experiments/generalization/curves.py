@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from experiments.generalization.measures import measure
 from experiments.generalization.networks import Network, Sizes
-from experiments.generalization.tasks import Examples
+from experiments.generalization.tasks import Examples, in_digits
 from experiments.generalization.training import outputs
 
 EVEN, DENSE, WEIGHTED = "even", "dense", "weighted"
@@ -103,8 +103,7 @@ class Curves:
             functions: the number of each example's function, `[examples]`.
             x: numbers, `[examples]`.
         """
-        powers = self.base ** np.arange(self.digits)[::-1]
-        digits = jax.nn.one_hot(functions[:, None] // powers % self.base, self.base, dtype=x.dtype)
+        digits = in_digits(functions, self.digits, self.base)
         prompts = jnp.pad(digits, ((0, 0), (0, 1), (0, 1)))
         inputs = prompts.at[:, -1, -1].set(x)
         return Examples(inputs, jnp.ones((len(x), self.tokens), bool), self.values(functions, x)[:, None])

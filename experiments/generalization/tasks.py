@@ -30,6 +30,22 @@ class Examples(NamedTuple):
     weights: Float[Array, "examples"] | None = None
 
 
+def in_digits(numbers: Array, digits: int, base: int) -> Float[Array, "examples digits base"]:
+    """Return numbers in digits, each of them one for its value and zero for all others.
+
+    Args:
+        numbers: the numbers, `[examples]`.
+        digits: how many digits each has.
+        base: number of values of a digit.
+
+    Example:
+        >>> in_digits(jnp.array([7]), 2, 3)[0].tolist()
+        [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    powers = base ** np.arange(digits)[::-1]
+    return jax.nn.one_hot(numbers[:, None] // powers % base, base)
+
+
 class Task(Protocol):
     """Examples of functions that prompts give."""
 
@@ -141,8 +157,7 @@ class Named:
             functions: the number of each example's function, `[examples]`.
             contents: sequences, `[examples, content]`.
         """
-        powers = self.base ** np.arange(self.digits)[::-1]
-        digits = jax.nn.one_hot(functions[:, None] // powers % self.base, self.base, dtype=contents.dtype)
+        digits = in_digits(functions, self.digits, self.base)
         prompts = jnp.pad(digits, ((0, 0), (0, CONTENT), (0, 1)))
         numbers = jnp.pad(contents[:, :, None], ((0, 0), (self.digits, 0), (self.base, 0)))
         targets = (self.matrices()[functions] @ contents[:, :, None])[..., 0]

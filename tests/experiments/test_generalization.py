@@ -67,7 +67,7 @@ def test_dense_functions_are_orthogonal():
 def test_a_prompt_names_its_function_in_digits():
     """Seven is two threes and a one."""
     contents = jax.random.normal(KEY, (1, CONTENT))
-    inputs, mask, targets = NAMED.named(jnp.array([7]), contents)
+    inputs, mask, targets, _ = NAMED.named(jnp.array([7]), contents)
     assert inputs[0, :2].tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]] and mask.all()
     close(inputs[0, 2:, 3], contents[0])
     close(targets[0], NAMED.matrices()[7] @ contents[0])
@@ -95,7 +95,7 @@ def test_values_have_variance_one(family):
 
 
 def test_the_value_that_is_asked_for_is_hidden_and_absent_demonstrations_are_zero():
-    inputs, mask, targets = LINEAR.draw_with(KEY, 4, 3)
+    inputs, mask, targets, _ = LINEAR.draw_with(KEY, 4, 3)
     assert mask.tolist() == [[False, False, True, True, True, True]] * 4
     assert not inputs[:, :2].any() and not inputs[:, -1, -2].any()
     assert inputs[..., -1].tolist() == [[0, 0, 0, 0, 0, 1]] * 4
@@ -104,7 +104,7 @@ def test_the_value_that_is_asked_for_is_hidden_and_absent_demonstrations_are_zer
 
 def test_functions_of_a_pool_come_again():
     """Of two linear functions of three numbers, each example's five demonstrations determine which one it is."""
-    inputs, mask, _ = replace(LINEAR, pool=2).draw(KEY, 200)
+    inputs, mask, *_ = replace(LINEAR, pool=2).draw(KEY, 200)
     weights = {
         tuple(np.linalg.lstsq(x[:-1, :-2], x[:-1, -2])[0].round(3))
         for x, m in zip(inputs, mask, strict=True)

@@ -40,7 +40,7 @@ class Text(NamedTuple):
 
     Args:
         letters: which of the language's letters stand there.
-        other: the same number of letters in which the language isn't: in another order, or evenly drawn.
+        other: the text with other letters before its end: the same in another order, or evenly drawn ones.
         entropy: of a letter by the language, in nats.
         simpler: what is lost on each letter by a simpler language, which is known exactly.
         bayes: what Bayes' rule loses on each letter after those before, with the true prior.
@@ -81,6 +81,11 @@ def _recent(letters: np.ndarray) -> np.ndarray:
     return np.array(losses)
 
 
+def _shuffled(draw: np.random.Generator, letters: np.ndarray) -> np.ndarray:
+    """Return the letters before the text's end in another order, and its end."""
+    return np.concatenate([draw.permutation(letters[:-LATE]), letters[-LATE:]])
+
+
 def frequencies(draw: np.random.Generator) -> Text:
     """Return a text whose letters are drawn one by one; the simpler language has them as often.
 
@@ -88,7 +93,8 @@ def frequencies(draw: np.random.Generator) -> Text:
         draw: the random numbers.
     """
     p = draw.dirichlet(np.full(LETTERS, PRIOR))
-    letters, other = draw.choice(LETTERS, LENGTH, p=p), draw.integers(0, LETTERS, LENGTH)
+    letters = draw.choice(LETTERS, LENGTH, p=p)
+    other = np.concatenate([draw.integers(0, LETTERS, LENGTH - LATE), letters[-LATE:]])
     even = np.full(LENGTH, np.log(LETTERS))
     return Text(letters, other, entropy(p), even, _bayes(letters, np.zeros(LENGTH, int)))
 
@@ -108,8 +114,7 @@ def pairs(draw: np.random.Generator) -> Text:
         drawn.append(int(draw.choice(LETTERS, p=p[drawn[-1]])))
     letters, before = np.array(drawn), np.array([LETTERS, *drawn[:-1]])
     of_language = float(sum(weight * entropy(row) for weight, row in zip(stationary, p, strict=True)))
-    other = draw.permutation(letters)
-    return Text(letters, other, of_language, -np.log(stationary[letters]), _bayes(letters, before))
+    return Text(letters, _shuffled(draw, letters), of_language, -np.log(stationary[letters]), _bayes(letters, before))
 
 
 def repetition(draw: np.random.Generator) -> Text:
@@ -121,7 +126,7 @@ def repetition(draw: np.random.Generator) -> Text:
     letters = np.resize(draw.integers(0, LETTERS, PERIOD), LENGTH)
     of_period = np.bincount(letters[:PERIOD], minlength=LETTERS) / PERIOD
     bayes = np.where(np.arange(LENGTH) < PERIOD, np.log(LETTERS), 0.0)
-    return Text(letters, draw.permutation(letters), 0.0, -np.log(of_period[letters]), bayes)
+    return Text(letters, _shuffled(draw, letters), 0.0, -np.log(of_period[letters]), bayes)
 
 
 LANGUAGES: dict[str, Callable[[np.random.Generator], Text]] = {
@@ -156,9 +161,10 @@ def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[
     draw, letters = np.random.default_rng(0), alphabet(tokenizer)
     texts = [LANGUAGES[language](np.random.default_rng(seed)) for seed in range(TEXTS)]
     own = [draw.permutation(letters)[:LETTERS] for _ in texts]
-    ids = np.stack([of[text.letters] for of, text in zip(own, texts, strict=True)])
-    other = np.stack([of[text.other] for of, text in zip(own, texts, strict=True)])
-    without = np.concatenate([other[:, :-LATE], ids[:, -LATE:]], axis=1)
+    ids, without = (
+        np.stack([of[letters] for of, letters in zip(own, of_texts, strict=True)])
+        for of_texts in ([text.letters for text in texts], [text.other for text in texts])
+    )
     losses, bayes = _losses(model, ids), np.stack([text.bayes for text in texts])
     late = {
         "loss": losses[:, -LATE:].mean(1),

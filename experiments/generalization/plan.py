@@ -16,7 +16,7 @@ from rich.progress import track
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation.selection import matched
 from experiments.generalization.measures import TESTED, dissect, measure
-from experiments.generalization.networks import KINDS, WHOLE, Sizes, count
+from experiments.generalization.networks import KINDS, WHOLE, Network, Sizes, count
 from experiments.generalization.tasks import Demonstrated, Named, Task
 from experiments.generalization.training import Budget, each, error, outputs, train
 
@@ -105,6 +105,21 @@ def _known(error: Array) -> float:
     return float(jnp.nan_to_num(error, nan=1e9, posinf=1e9))
 
 
+def of_seeds(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) -> Iterator[Network]:
+    """Yield trained networks of several seeds; one that has diverged has zeros for what isn't finite.
+
+    Args:
+        task: the task.
+        sizes: of the networks.
+        budget: how long they train.
+        rate: the learning rate.
+        seeds: how many.
+    """
+    keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
+    networks = train(sizes, task, budget, keys, jnp.full(seeds, rate))
+    yield from each(jax.tree.map(lambda leaf: jnp.nan_to_num(leaf, posinf=0.0, neginf=0.0), networks))
+
+
 def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
     """Return the measurements of networks of several seeds.
 
@@ -117,11 +132,10 @@ def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, w
         whole: whether they are also taken apart.
     """
     key = jax.random.key(SEEDS + 2)
-    keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
     measured = [
         measure(task, network, sizes, key)
         | (dissect(task, network, key) if whole and isinstance(task, Named | Demonstrated) else {})
-        for network in each(train(sizes, task, budget, keys, jnp.full(seeds, rate)))
+        for network in of_seeds(task, sizes, budget, rate, seeds)
     ]
     return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
 

@@ -16,7 +16,18 @@ import numpy as np
 
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
-from experiments.generalization.curves import DENSE, EVEN, WEIGHTED, Curves, measured
+from experiments.generalization.curves import (
+    DENSE,
+    EVEN,
+    INSIDE,
+    POINTS,
+    REGIONS,
+    WAVES,
+    WEIGHTED,
+    WIDTH,
+    Curves,
+    measured,
+)
 from experiments.generalization.measures import TESTED
 from experiments.generalization.padded import Padded
 from experiments.generalization.plan import (
@@ -97,6 +108,7 @@ def settings() -> dict[str, Any]:
         "norms": NORMS,
         "longer": [LONGER, TIMES],
         "tested": TESTED,
+        "regions": [REGIONS, WIDTH, INSIDE, WAVES, POINTS],
     }
 
 

@@ -1,6 +1,6 @@
 """The verdicts on the predictions about scarce capacity, longer prompts and dense regions, by the page's rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -16,6 +16,7 @@ from experiments.generalization.verdicts import (
     FLOOR,
     GROUPS,
     REFUTED,
+    TARGET,
     Case,
     errors,
     known,
@@ -30,8 +31,8 @@ Results = dict[str, Any]
 FEW = "4 functions", "16 functions"
 LENGTHS = {filling: f"6 further tokens, {filling}" for filling in (CONSTANT, RANDOM, MARKED)}
 CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE)}
-LEARNED = 0.03, 0.4
-"""The errors after even training between which a multiple of them says something."""
+LEARNED, AIM = (0.03, 0.3), 0.1
+"""The errors after even training of which a multiple says something, and the one that widths are chosen by."""
 TUNED = 16
 """The width at which curves were tuned."""
 FIXED = "one layer"
@@ -63,10 +64,10 @@ def _needed(results: Results, study: str, kind: str) -> tuple[np.ndarray, np.nda
     return low, high
 
 
-def _or_errors(case: Case, of_errors: Case) -> Case:
-    """Return a case, or that of errors where the first one is undecided for want of bounds."""
+def _or_errors(case: Case, of_errors: Case, *, says: bool) -> Case:
+    """Return a case, or that of errors, if they say something, where the first one is undecided for want of bounds."""
     ratio, bounded = case.ratio(), np.isfinite([case.low, case.high]).all()
-    return case if bounded or ratio.low >= CONFIRMED or ratio.high <= REFUTED else of_errors
+    return case if bounded or not says or ratio.low >= CONFIRMED or ratio.high <= REFUTED else of_errors
 
 
 def few(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
@@ -85,7 +86,8 @@ def few(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
             rival_low, rival_high = _needed(results, study, rival)
             name, rival_error = f"{rival}, {study}", errors(results, study, rival, _widths(results, study)[1])
             case = Case(name, rival_low - high, rival_high - low)
-            cases.append(_or_errors(case, known(f"{name} (errors)", rival_error, own)))
+            says = max(rival_error.mean(), own.mean()) > FLOOR
+            cases.append(_or_errors(case, known(f"{name} (errors)", rival_error, own), says=says))
     return cases
 
 
@@ -102,10 +104,14 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
         (low, high), (low_before, high_before) = (_needed(results, LENGTHS[of], kind) for of in (filling, CONSTANT))
         return low - high_before, high - low_before
 
+    middle = _widths(results, LENGTHS[CONSTANT])[1]
+
     def rise(kind: str, filling: str) -> np.ndarray:
-        middle = _widths(results, LENGTHS[filling])[1]
         after, before = (of(results, LENGTHS[which], kind, middle, "error") for which in (filling, CONSTANT))
         return np.log(after / before)
+
+    def learns(kind: str) -> bool:
+        return float(of(results, LENGTHS[CONSTANT], kind, middle, "error").mean()) <= TARGET
 
     cases = []
     for filling in (RANDOM, MARKED):
@@ -114,38 +120,32 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
             (rival_low, rival_high), name = multiple(rival, filling), f"{rival}, {filling}"
             logs = rise(rival, filling) - rise(mover, filling)
             case = Case(name, rival_low - high, rival_high - low)
-            cases.append(_or_errors(case, Case(f"{name} (errors)", logs, logs)))
+            says = learns(rival) and learns(mover)
+            cases.append(_or_errors(case, Case(f"{name} (errors)", logs, logs), says=says))
     return cases
 
 
-def learned(results: Results, *kinds: str) -> list[int]:
-    """Return the widths at which all of some networks learn curves after even training, and not perfectly.
+def learned(results: Results, kind: str) -> int | None:
+    """Return the width at which a network learns curves after even training, and not perfectly, or `None`.
+
+    Of several it is the one with the error nearest to `AIM`.
 
     Args:
         results: what was kept.
-        kinds: the networks' names.
+        kind: the network's name.
     """
     low, high = LEARNED
-
-    def mean(kind: str, width: int) -> float:
-        return float(of(results, CURVES[EVEN], kind, width, "outside").mean())
-
-    return [
-        width for width in _widths(results, CURVES[EVEN]) if all(low <= mean(kind, width) <= high for kind in kinds)
-    ]
-
-
-def _over(name: str, of_widths: Mapping[int, np.ndarray]) -> Case:
-    """Return the case of a mean of logarithms over widths, undecided if there are none."""
-    if not of_widths:
-        unknown = np.full(2, np.inf)
-        return Case(f"{name}, at no width", -unknown, unknown)
-    logs = np.mean(list(of_widths.values()), 0)
-    return Case(f"{name}, {' and '.join(map(str, of_widths))}", logs, logs)
+    widths = _widths(results, CURVES[EVEN])
+    means = {width: float(of(results, CURVES[EVEN], kind, width, "outside").mean()) for width in widths}
+    within = [width for width in widths if low <= means[width] <= high]
+    return min(within, key=lambda width: abs(np.log(means[width] / AIM)), default=None)
 
 
 def dense(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
     """Return the ratios of errors outside of the regions, and of their multiples of those after even training.
+
+    Errors are compared at equal parameters, in the mean of their logarithms over widths; multiples at the widths at
+    which each network has learned.
 
     Args:
         results: what was kept.
@@ -153,20 +153,28 @@ def dense(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
         rivals: others.
     """
 
-    def apart(rival: str, density: str, width: int) -> np.ndarray:
-        own, others = (of(results, CURVES[density], kind, width, "outside") for kind in (mover, rival))
-        return np.log(others / own)
+    def outside(kind: str, density: str, width: int) -> np.ndarray:
+        return np.log(of(results, CURVES[density], kind, width, "outside"))
 
-    cases = []
+    def rise(kind: str, width: int) -> np.ndarray:
+        return outside(kind, DENSE, width) - outside(kind, EVEN, width)
+
+    cases, widths, own = [], _widths(results, CURVES[DENSE]), learned(results, mover)
     for rival in rivals:
-        error = {width: apart(rival, DENSE, width) for width in learned(results, rival, mover)}
-        rise = {width: log - apart(rival, EVEN, width) for width, log in error.items()}
-        cases += [_over(f"{rival}, error", error), _over(f"{rival}, rise", rise)]
+        logs = np.mean([outside(rival, DENSE, width) - outside(mover, DENSE, width) for width in widths], 0)
+        cases.append(Case(f"{rival}, error", logs, logs))
+        at = learned(results, rival)
+        if at is None or own is None:
+            unknown = np.full(2, np.inf)
+            cases.append(Case(f"{rival}, rise, at no width", -unknown, unknown))
+        else:
+            rises = rise(rival, at) - rise(mover, own)
+            cases.append(Case(f"{rival}, rise at {at} and {own}", rises, rises))
     return cases
 
 
 def alike(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return how much less rivals' outputs differ in some other prompt's region.
+    """Return how much less rivals' outputs differ in some other prompt's region, in the mean over widths.
 
     Args:
         results: what was kept.
@@ -175,12 +183,11 @@ def alike(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
     """
 
     def slope(kind: str, width: int) -> np.ndarray:
-        return of(results, CURVES[DENSE], kind, width, "alike", "some other's")
+        return np.log(of(results, CURVES[DENSE], kind, width, "alike", "some other's"))
 
-    return [
-        _over(rival, {w: np.log(slope(mover, w) / slope(rival, w)) for w in learned(results, rival, mover)})
-        for rival in rivals
-    ]
+    widths = _widths(results, CURVES[DENSE])
+    logs = {rival: np.mean([slope(mover, w) - slope(rival, w) for w in widths], 0) for rival in rivals}
+    return [Case(rival, log, log) for rival, log in logs.items()]
 
 
 def every(results: Results) -> list[Case]:

@@ -268,12 +268,15 @@ def verdict_of_small(cases: Sequence[Case], refuted: float) -> str:
 
 
 def least(cases: Sequence[Case]) -> str:
-    """Return the name of the case with the smallest ratio, and the ratio.
+    """Return the name of the case that is worst for the prediction of a large ratio, and the ratio.
+
+    It is the smallest one that refutes it, or else the one with the smallest lower end.
 
     Args:
         cases: the ratios.
     """
-    case = min(cases, key=lambda case: case.ratio().high)
+    refuting = [case for case in cases if case.ratio().high <= REFUTED]
+    case = min(refuting or cases, key=lambda case: case.ratio().high if refuting else case.ratio().low)
     return f"{case.name}: {case.ratio().written(2)}"
 
 

@@ -120,7 +120,8 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
             (rival_low, rival_high), name = multiple(rival, filling), f"{rival}, {filling}"
             logs = rise(rival, filling) - rise(mover, filling)
             case = Case(name, rival_low - high, rival_high - low)
-            says = learns(rival) and learns(mover)
+            apart = max(of(results, LENGTHS[filling], kind, middle, "error").mean() for kind in (rival, mover))
+            says = learns(rival) and learns(mover) and apart > FLOOR
             cases.append(_or_errors(case, Case(f"{name} (errors)", logs, logs), says=says))
     return cases
 

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from helpers import close, near
 
+import duat_jax as duat
 from experiments.approximation import report, run, selection, sigmoids
 from experiments.circuits import run as circuits
 from experiments.lora import run as lora
+from experiments.lora import savings
+from experiments.lora.tuning import EVERYTHING, METHODS
 
 
 @pytest.fixture(autouse=True)
@@ -116,3 +119,17 @@ def test_a_small_study_of_adapters_makes_all_tables(monkeypatch, tmp_path):
         np.mean([abs(text["difference"]) for text in measured["texts"]]),
         within=0.001,
     )
+
+
+@pytest.mark.slow
+def test_adapters_keep_no_state_for_what_is_frozen(monkeypatch):
+    """Full fine-tuning holds the weights three times, with Adam's two numbers for each; adapters once."""
+    monkeypatch.setattr(savings, "REPEATS", 1)
+    model = duat.load()
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(model))
+    found = {name: savings.of_method(model, METHODS[name], 16) for name in ("rank 1", EVERYTHING)}
+    near(found[EVERYTHING]["arguments"] / weights, 3, within=0.05)
+    near(found["rank 1"]["arguments"] / weights, 1, within=0.05)
+    assert found[EVERYTHING]["trained"] * 4 == weights and found["rank 1"]["temporary"] > 0
+    fields = savings.fields({"lengths": {"16": found, "32": found}})
+    assert fields["Memory and time of a step / 16, rank 1 / numbers"] == f"{found['rank 1']['trained']:,}"

@@ -1,5 +1,6 @@
 """Sets of neurons that an inequality permits, by hand and on a small model."""
 
+import json
 from itertools import combinations
 
 import jax
@@ -98,3 +99,18 @@ def test_a_study_on_a_small_model(model):
     near(
         float(found[f"A stated error / 1.0, {inequality.SIZES} / neurons removed, % / value"]), 100 * mean, within=0.06
     )
+
+
+@pytest.mark.slow
+def test_a_second_model_stands_beside_the_first_and_is_measured_once(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(inequality, "WORK", tmp_path)
+    monkeypatch.setattr(inequality, "ERRORS", (1.0,))
+    draws = Draws(model, TOKENS, TOKENS[-45:].reshape(5, 9), 4, range(2))
+    first, second = (inequality.of_model(draws, f"{chunk}.jsonl", chunk, {}) for chunk in (4, 7))
+    kept = json.loads(json.dumps(first))
+    assert inequality.of_model(draws, "4.jsonl", 4, kept) is kept
+    assert inequality.of_model(draws, "4.jsonl", 4, second)["draws"] == first["draws"], "from the journal"
+    fields = inequality.fields(first | {"further": {"another": second}})
+    sizes = f"1.0, {inequality.SIZES} / neurons removed, %"
+    assert fields[f"A stated error / {sizes}"] == fields[f"A stated error, another / {sizes}"]
+    assert fields["spread"] == fields["spread, another"]

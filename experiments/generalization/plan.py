@@ -196,6 +196,13 @@ def _on_one_core() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
+def _and_forget(compute: Callable[..., dict[str, Any]], given: tuple[Any, ...]) -> dict[str, Any]:
+    """Return what is computed; the programs of many networks don't fit into one process."""
+    found = compute(*given)
+    jax.clear_caches()
+    return found
+
+
 def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
     """Train and measure networks, one on every core, and return the results by name.
 
@@ -210,7 +217,7 @@ def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[s
         for name, compute, given in units:
             names.append(name)
             if name not in journal:
-                futures[name] = pool.submit(compute, *given)
+                futures[name] = pool.submit(_and_forget, compute, given)
         # What is in the journal isn't computed.
         return {
             name: journal.once(name, futures[name].result if name in futures else dict) for name in track(names, title)

@@ -71,7 +71,7 @@ def draw_dense_regions(numbers: Numbers) -> Figure:
         numbers: the functions, the outputs and the errors.
     """
     figure = Figure(figsize=(11.0, 6.6))
-    above, below = figure.subplots(2, 3)
+    above, below = figure.subplots(2, 3, sharey="row")
     for axes, name in zip(above, (BLIND, *SHOWN), strict=True):
         _draw_outputs(axes, numbers, name)
     for axes, (title, of_kinds) in zip(below, numbers["errors"].items(), strict=True):
@@ -79,7 +79,6 @@ def draw_dense_regions(numbers: Numbers) -> Figure:
             parameters, error = np.transpose(of_sizes)
             axes.plot(parameters, error, color=COLOURS[kind], marker=".", label=kind)
         axes.set(title=title, xlabel="parameters", xscale="log", yscale="log")
-        axes.sharey(below[0])
     above[0].set_ylabel("output")
     below[0].set_ylabel("error")
     handles, labels = below[0].get_legend_handles_labels()

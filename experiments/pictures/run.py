@@ -18,6 +18,7 @@ from experiments.families import measured
 from experiments.pages import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
+from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.pictures.numbers import Numbers
 
 FOLDER = ROOT / "docs"
@@ -53,6 +54,7 @@ FURTHER = {
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
     "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
     "bits": Picture(numbers.bits, draw.draw_panels),
+    "dense-regions": Picture(dense_regions, draw_dense_regions),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from experiments.generalization.curves import DENSE, EVEN
 from experiments.generalization.networks import KINDS
 from experiments.generalization.report import by_size, tuned
-from experiments.generalization.scarce_verdicts import FEW, LENGTHS, Results, verdicts
-from experiments.generalization.verdicts import network_of
+from experiments.generalization.scarce_verdicts import FEW, LENGTHS, Results, every, of, verdicts
+from experiments.generalization.verdicts import Case, network_of
 from experiments.pages import interval, table
 
 SLOPES = "some other's", "nobody's"
@@ -40,6 +43,36 @@ def regions(results: Results) -> list[str]:
     return table([*head, *(f"slope, {where}" for where in SLOPES)], rows)
 
 
+def rises(results: Results) -> list[str]:
+    """Return the table of errors outside after dense training, as multiples of those after even training.
+
+    Args:
+        results: what was kept.
+    """
+    rows, widths = [], (4, 8, 16, 32)
+    for name in ("curves", "4 curves"):
+        for kind in KINDS:
+            cells = []
+            for width in widths:
+                if f"{name}, {DENSE}; {kind}; {width}" in results["networks"]:
+                    dense, even = (
+                        of(results, f"{name}, {density}", kind, width, "outside") for density in (DENSE, EVEN)
+                    )
+                    logs = np.log(dense / even)
+                    cells.append(Case("", logs, logs).ratio().written(1))
+            rows.append([name, kind, *cells, *[""] * (len(widths) - len(cells))])
+    return table(["functions", "network", *(f"width {width}" for width in widths)], rows)
+
+
+def each(results: Results) -> list[str]:
+    """Return the table of the cases of the prediction that all networks have larger errors outside.
+
+    Args:
+        results: what was kept.
+    """
+    return table(["network", "ratio"], [[case.name, case.ratio().written(1)] for case in every(results)])
+
+
 def longer(results: Results) -> list[str]:
     """Return the table of networks that trained longer on dense curves.
 
@@ -64,6 +97,8 @@ SECTIONS: dict[str, Callable[[Results], list[str]]] = {
     "Verdicts on scarce capacity": verdicts,
     "Few functions and longer prompts by size": partial(by_size, studies=(*FEW, *LENGTHS.values())),
     "Inside and outside of dense regions": regions,
+    "Errors outside, dense training over even": rises,
+    "Outside over inside, dense training over even, width 16": each,
     "Dense regions, four times as long": longer,
     "Learning rates and norms of smaller networks": tuned,
 }

@@ -18,8 +18,8 @@ from experiments.families import measured
 from experiments.pages import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
-from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.pictures.numbers import Numbers
+from experiments.pictures.regions import dense_regions, draw_dense_regions
 
 FOLDER = ROOT / "docs"
 

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented generalization_innate lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -116,6 +116,9 @@ generalization_residual: $(VENV)/.test  ## train Transformers with and without t
 
 generalization_invented: $(VENV)/.test $(VENV)/.smollm2  ## read texts of invented languages with two models; ten minutes of one core
 	$(BIN)/python -m experiments.generalization.invented
+
+generalization_innate: $(VENV)/.test  ## follow the gain by demonstrations from untrained networks on; some minutes
+	$(BIN)/python -m experiments.generalization.innate
 
 lora_savings: $(VENV)/.test $(VENV)/.smollm2  ## measure memory and time of a step of adapters and of full fine-tuning; some minutes
 	$(BIN)/python -m experiments.lora.savings

@@ -150,6 +150,16 @@ class Curves:
         return jnp.broadcast_to((weights * values).sum(0) / weights.sum(0), values.shape)
 
 
+def shown(y: Float[np.ndarray, "... points"]) -> list[Any]:
+    """Return the numbers at points that are drawn, as plain data.
+
+    Args:
+        y: numbers at every point, `[..., points]`.
+    """
+    every: list[Any] = np.asarray(y)[..., :: POINTS // 50].round(3).tolist()
+    return every
+
+
 def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str, Any]:
     """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside.
 
@@ -189,5 +199,4 @@ def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str
 def _(task: Curves, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
     y = np.asarray(outputs(network, task.named(*task.grid()))).reshape(task.functions, -1)
     # Those of one function a region are enough to be drawn.
-    shown = {"outputs": y[:, :: POINTS // 50].round(3).tolist()} if task.functions == REGIONS else {}
-    return measured(task, y) | shown
+    return measured(task, y) | ({"outputs": shown(y)} if task.functions == REGIONS else {})

@@ -27,6 +27,7 @@ from experiments.generalization.curves import (
     WIDTH,
     Curves,
     measured,
+    shown,
 )
 from experiments.generalization.measures import TESTED
 from experiments.generalization.padded import Padded
@@ -97,6 +98,19 @@ def blind() -> dict[str, Any]:
     return found
 
 
+def drawn() -> dict[str, Any]:
+    """Return what is drawn beside the networks' outputs: points, regions, functions and the best blind outputs."""
+    task, *_ = STUDIES[f"4 {CURVES[DENSE]}"]
+    assert isinstance(task, Curves)
+    functions, x = task.grid()
+    return {
+        "x": shown(np.asarray(x[:POINTS])),
+        "centres": np.asarray(task.centres()).round(3).tolist(),
+        "functions": shown(np.asarray(task.values(functions, x)).reshape(task.functions, -1)),
+        "blind": shown(np.asarray(task.blind())),
+    }
+
+
 def settings() -> dict[str, Any]:
     """Return all settings that the results depend on."""
     return {
@@ -119,7 +133,14 @@ def main() -> None:
     tuned = run(journal, tuning(PLAN, STUDIES), "Tuning")
     trainings = run(journal, chain(networks(PLAN, tuned, STUDIES), longer(tuned)), "Networks")
     asked = json.loads(json.dumps(settings()))
-    results = {"environment": environment(), "settings": asked, "tuned": tuned, "blind": blind(), "networks": trainings}
+    results = {
+        "environment": environment(),
+        "settings": asked,
+        "tuned": tuned,
+        "blind": blind(),
+        "drawn": drawn(),
+        "networks": trainings,
+    }
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     write_pages()
 

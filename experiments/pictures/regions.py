@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.generalization.curves import DENSE, EVEN, POINTS, WIDTH, Curves
+from experiments.generalization.curves import DENSE, EVEN, WIDTH
 from experiments.generalization.networks import KINDS
 from experiments.generalization.picture import COLOURS
 from experiments.generalization.verdicts import network_of
@@ -22,19 +22,12 @@ BLIND = "the best that doesn't read the prompt"
 def dense_regions() -> Numbers:
     """Return functions with networks' outputs, and errors inside and outside of the regions by size."""
     results = kept("generalization_scarce")
-    task = Curves(digits=1, base=4, density=DENSE)
-    every = slice(None, None, POINTS // 50)
-    by_point = {
-        "functions": np.asarray(task.values(*task.grid())).reshape(task.functions, -1)[:, every],
-        BLIND: np.asarray(task.blind())[:, every],
-    }
-    drawn = {
-        kind: network_of(results, f"4 curves, {DENSE}", kind, SHOWN_WIDTH)["seeds"][0]["outputs"] for kind in SHOWN
-    }
+    kept_of, networks = results["drawn"], results["networks"]
+    outputs = {kind: networks[f"4 curves, {DENSE}; {kind}; {SHOWN_WIDTH}"]["seeds"][0]["outputs"] for kind in SHOWN}
     return {
-        "x": np.asarray(task.grid()[1][:POINTS][every]).round(4).tolist(),
-        "centres": np.asarray(task.centres()).round(4).tolist(),
-        "outputs": {name: of.round(4).tolist() for name, of in by_point.items()} | drawn,
+        "x": kept_of["x"],
+        "centres": kept_of["centres"],
+        "outputs": {"functions": kept_of["functions"], BLIND: kept_of["blind"]} | outputs,
         "errors": {
             "outside, even training": _by_size(results, EVEN, "outside"),
             "outside, dense training": _by_size(results, DENSE, "outside"),

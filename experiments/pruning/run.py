@@ -281,8 +281,6 @@ def measure(stop: Callable[[], None]) -> None:
             large.prune(seed, _of_smollm2(fraction), stop)
     for seed in SEEDS[1:]:
         small.measure([*_layers(small, seed), *_ways(small, seed)], stop)
-    for seed in SEEDS[1:]:
-        large.measure(_layers(large, seed), stop)
 
 
 def fields(results: dict[str, Any]) -> Fields:

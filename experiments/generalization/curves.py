@@ -150,8 +150,8 @@ class Curves:
         return jnp.broadcast_to((weights * values).sum(0) / weights.sum(0), values.shape)
 
 
-def shown(y: Float[np.ndarray, "... points"]) -> list[Any]:
-    """Return the numbers at points that are drawn, as plain data.
+def thinned(y: Float[np.ndarray, "... points"]) -> list[Any]:
+    """Return every tenth number, for a picture, as plain data.
 
     Args:
         y: numbers at every point, `[..., points]`.
@@ -169,8 +169,8 @@ def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str
 
     Returns:
         Root mean squares of errors; and the sum of products of the differences of two prompts' outputs with those of
-        their targets, over the sum of squares of the latter: of all pairs of prompts at points outside of both regions,
-        at those in some other prompt's region, and at those in nobody's.
+        their targets, over the sum of squares of the latter: of all pairs of prompts at points outside of both regions
+        that are in some other prompt's, and at points in nobody's.
     """
     functions, x = task.grid()
     targets, inside = (np.asarray(of(functions, x)).reshape(task.functions, -1) for of in (task.values, task.inside))
@@ -199,4 +199,4 @@ def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str
 def _(task: Curves, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
     y = np.asarray(outputs(network, task.named(*task.grid()))).reshape(task.functions, -1)
     # Those of one function a region are enough to be drawn.
-    return measured(task, y) | ({"outputs": shown(y)} if task.functions == REGIONS else {})
+    return measured(task, y) | ({"outputs": thinned(y)} if task.functions == REGIONS else {})

@@ -27,8 +27,8 @@ from experiments.pages import Fields, cells, kept, table, write_pages
 RESULTS, WORK = Path("experiments/results/generalization_innate.json"), Path("experiments/results/work")
 TASK = Demonstrated(family="linear", demonstrations=16)
 KINDS, STEPS, COUNTS = ("mean", "linear attention", "transformer"), (0, 125, 500, 1000, 4000), (1, 4, 16)
-FELT = 0.05
-"""The gain by demonstrations from which on a network has one, in units of the standard deviation of values."""
+BOUND = 0.05
+"""The gain above which demonstrations count as a help, in units of the standard deviation of values."""
 AS_IS, FITTED = "as it is", "read-out fitted"
 
 Results = dict[str, Any]
@@ -99,15 +99,17 @@ def gain(results: Results, kind: str, steps: int, readout: str) -> Estimate:
 
 
 def _verdict(of: Estimate) -> str:
-    return "confirmed" if of.low > FELT else "refuted" if of.high < FELT else "open"
+    return "confirmed" if of.low > BOUND else "refuted" if of.high < BOUND else "open"
 
 
 def _row(results: Results, kind: str, steps: int) -> list[str]:
     seeds = results["networks"][f"{kind}; {steps}"]["seeds"]
     written = []
     for readout in (AS_IS, FITTED):
-        errors = [students_mean(np.array([seed[readout][str(count)] for seed in seeds])) for count in COUNTS]
-        written += [of.written(2) for of in (*errors[:: len(errors) - 1], gain(results, kind, steps, readout))]
+        errors = (
+            students_mean(np.array([seed[readout][str(count)] for seed in seeds])) for count in (COUNTS[0], COUNTS[-1])
+        )
+        written += [of.written(2) for of in (*errors, gain(results, kind, steps, readout))]
     return [kind, str(steps), *written]
 
 

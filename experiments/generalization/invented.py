@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import entropy
 
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
@@ -53,15 +54,6 @@ class Text(NamedTuple):
     bayes: Float[np.ndarray, "length"]
 
 
-def entropy(p: Float[np.ndarray, "letters"]) -> float:
-    """Return the entropy of frequencies, in nats.
-
-    Args:
-        p: the frequencies.
-    """
-    return float(-(p * np.log(np.maximum(p, 1e-300))).sum())
-
-
 def _bayes(letters: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """Return the loss by the mean of the posterior frequencies after each context, `contexts` counting from zero."""
     counts, losses = np.full((contexts.max() + 1, LETTERS), PRIOR), []
@@ -96,7 +88,7 @@ def frequencies(draw: np.random.Generator) -> Text:
     letters = draw.choice(LETTERS, LENGTH, p=p)
     other = np.concatenate([draw.integers(0, LETTERS, LENGTH - LATE), letters[-LATE:]])
     even = np.full(LENGTH, np.log(LETTERS))
-    return Text(letters, other, entropy(p), even, _bayes(letters, np.zeros(LENGTH, int)))
+    return Text(letters, other, float(entropy(p)), even, _bayes(letters, np.zeros(LENGTH, int)))
 
 
 def pairs(draw: np.random.Generator) -> Text:

@@ -24,8 +24,8 @@ class Padded:
     Args:
         named: the functions and their names.
         further: the number of further tokens.
-        filling: `RANDOM`, `CONSTANT` or `MARKED`; of marked ones the first is the mark, directly before the name, and
-            any place is as frequent.
+        filling: `RANDOM`, `CONSTANT` or `MARKED`; one of marked ones is the mark, directly before the name, whose
+            place is any as often.
 
     Example:
         >>> Padded(named=Named(digits=2, base=4), further=6, filling=RANDOM).tokens
@@ -68,13 +68,11 @@ class Padded:
         )
         digits = jax.random.randint(digits_key, (number, self.further), 0, self.named.base)
         further = jax.nn.one_hot(digits * (self.filling != CONSTANT), self.inputs, dtype=inputs.dtype)
-        if self.filling == MARKED:
-            further = further.at[:, -1].set(jax.nn.one_hot(self.inputs - 1, self.inputs))
         prompt = jnp.concatenate([further, name], axis=1)
         if self.filling == MARKED:
-            prompt = jax.vmap(lambda tokens, places: jnp.roll(tokens, -places, axis=0))(
-                prompt, jax.random.randint(places_key, (number,), 0, self.further)
-            )
+            prompt = prompt.at[:, self.further - 1].set(jax.nn.one_hot(self.inputs - 1, self.inputs))
+            places = jax.random.randint(places_key, (number,), 0, self.further)
+            prompt = jax.vmap(lambda tokens, place: jnp.roll(tokens, -place, axis=0))(prompt, places)
         return Examples(jnp.concatenate([prompt, content], axis=1), jnp.ones((number, self.tokens), bool), targets)
 
     chosen_by = draw

@@ -159,16 +159,16 @@ def tuning(plan: Plan, names: Iterable[str]) -> Iterator[Unit]:
                 yield f"{name}; {kind}; {norms}", tune, (study.task, sizes, study.budget(0.5), plan.rates)
 
 
-def chosen(plan: Plan, tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
+def chosen(rates: tuple[float, ...], tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
     """Return the norms and the rate with the smallest error in tuning.
 
     Args:
-        plan: the studies.
-        tuned: the errors of tuning.
+        rates: the learning rates of the tuning.
+        tuned: its errors.
         name: the study's name.
         kind: the network's name.
     """
-    choices = [(norms, rate) for norms in norms_of(kind) for rate in plan.rates]
+    choices = [(norms, rate) for norms in norms_of(kind) for rate in rates]
     return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
 
 
@@ -183,7 +183,7 @@ def networks(plan: Plan, tuned: dict[str, dict[str, Any]], names: Iterable[str])
     for name in names:
         task, widths, _ = study = plan.studies[name]
         for kind in KINDS:
-            norms, rate = chosen(plan, tuned, name, kind)
+            norms, rate = chosen(plan.rates, tuned, name, kind)
             for width in widths:
                 whole = plan.whole and width == widths[-1]
                 given = task, sizes_of(task, kind, width, norms), study.budget(), rate, SEEDS, whole

@@ -18,7 +18,7 @@ from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Network, Sizes
-from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, of_seeds, run, tune
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
 from experiments.generalization.tasks import Demonstrated, Examples, Named
 from experiments.generalization.training import Budget, error, outputs
 from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED, Case
@@ -102,12 +102,7 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
     for name, task in TASKS.items():
         for layers in DEPTHS:
             for kind in KINDS:
-                found = {
-                    (norms, rate): tuned[f"{name}; {layers}; {kind}; {norms}"][str(rate)]
-                    for norms in NORMS
-                    for rate in RATES
-                }
-                norms, rate = min(found, key=lambda choice: found[choice])
+                norms, rate = chosen(RATES, tuned, f"{name}; {layers}", kind)
                 yield f"{name}; {layers}; {kind}", trained, (task, sizes_of(kind, layers, norms), rate)
 
 

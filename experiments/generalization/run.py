@@ -85,7 +85,7 @@ def longer(tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[U
     for name in filter(LONGER.__contains__, names):
         task, widths, _ = study = STUDIES[name]
         kind = closest(tuned, name)
-        norms, rate = chosen(PLAN, tuned, name, kind)
+        norms, rate = chosen(RATES, tuned, name, kind)
         sizes = sizes_of(task, kind, widths[-1], norms)
         yield f"{name}; longer", trained, (task, sizes, study.budget(4), rate, SEEDS, False)
 

@@ -27,7 +27,7 @@ from experiments.generalization.curves import (
     WIDTH,
     Curves,
     measured,
-    shown,
+    thinned,
 )
 from experiments.generalization.measures import TESTED
 from experiments.generalization.padded import Padded
@@ -48,13 +48,12 @@ from experiments.generalization.plan import (
 )
 from experiments.generalization.report import tables_of
 from experiments.generalization.scarce_tables import SECTIONS
-from experiments.generalization.scarce_verdicts import FEW, LENGTHS
+from experiments.generalization.scarce_verdicts import CURVES, FEW, LENGTHS
 from experiments.generalization.tasks import Named
 from experiments.pages import Fields, cells, write_pages
 
 RESULTS, WORK = Path("experiments/results/generalization_scarce.json"), Path("experiments/results/work")
 RATES = 3e-3, 1e-2, 3e-2, 1e-1
-CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE, WEIGHTED)}
 
 STUDIES: dict[str, Study] = {
     FEW[0]: Study(Named(digits=1, base=4), (4, 8, 16)),
@@ -82,7 +81,7 @@ def longer(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
     """
     study = STUDIES[CURVES[DENSE]]
     for kind in LONGER:
-        norms, rate = chosen(PLAN, tuned, CURVES[DENSE], kind)
+        norms, rate = chosen(RATES, tuned, CURVES[DENSE], kind)
         sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
         yield f"{CURVES[DENSE]}; {kind}; longer", trained, (study.task, sizes, study.budget(TIMES), rate, SEEDS, False)
 
@@ -104,10 +103,10 @@ def drawn() -> dict[str, Any]:
     assert isinstance(task, Curves)
     functions, x = task.grid()
     return {
-        "x": shown(np.asarray(x[:POINTS])),
+        "x": thinned(np.asarray(x[:POINTS])),
         "centres": np.asarray(task.centres()).round(3).tolist(),
-        "functions": shown(np.asarray(task.values(functions, x)).reshape(task.functions, -1)),
-        "blind": shown(np.asarray(task.blind())),
+        "functions": thinned(np.asarray(task.values(functions, x)).reshape(task.functions, -1)),
+        "blind": thinned(np.asarray(task.blind())),
     }
 
 
@@ -129,7 +128,7 @@ def settings() -> dict[str, Any]:
 def main() -> None:
     """Train the networks, store the results, and write the page."""
     WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "generalization_scarce", settings())
+    journal = Journal(WORK / "generalization_scarce.jsonl", settings())
     tuned = run(journal, tuning(PLAN, STUDIES), "Tuning")
     trainings = run(journal, chain(networks(PLAN, tuned, STUDIES), longer(tuned)), "Networks")
     asked = json.loads(json.dumps(settings()))

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.generalization.curves import DENSE, EVEN
 from experiments.generalization.networks import KINDS
 from experiments.generalization.report import by_size, tuned
-from experiments.generalization.scarce_verdicts import FEW, LENGTHS, Results, every, of, verdicts
+from experiments.generalization.scarce_verdicts import FEW, LENGTHS, TUNED, Results, every, of, verdicts
 from experiments.generalization.verdicts import Case, network_of
 from experiments.pages import interval, table
 
@@ -84,7 +84,7 @@ def longer(results: Results) -> list[str]:
         if not name.endswith("longer"):
             continue
         study, kind, _ = name.split("; ")
-        before = network_of(results, study, kind, 16)["seeds"]
+        before = network_of(results, study, kind, TUNED)["seeds"]
         numbers = (
             [seed[where] for seed in seeds] for where in ("inside", "outside") for seeds in (before, network["seeds"])
         )
@@ -98,7 +98,7 @@ SECTIONS: dict[str, Callable[[Results], list[str]]] = {
     "Few functions and longer prompts by size": partial(by_size, studies=(*FEW, *LENGTHS.values())),
     "Inside and outside of dense regions": regions,
     "Errors outside, dense training over even": rises,
-    "Outside over inside, dense training over even, width 16": each,
+    f"Outside over inside, dense training over even, width {TUNED}": each,
     "Dense regions, four times as long": longer,
     "Learning rates and norms of smaller networks": tuned,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from experiments.generalization.curves import DENSE, EVEN
+from experiments.generalization.curves import DENSE, EVEN, WEIGHTED
 from experiments.generalization.networks import KINDS, MOVING
 from experiments.generalization.padded import CONSTANT, MARKED, RANDOM
 from experiments.generalization.verdicts import (
@@ -30,7 +30,7 @@ from experiments.pages import table
 Results = dict[str, Any]
 FEW = "4 functions", "16 functions"
 LENGTHS = {filling: f"6 further tokens, {filling}" for filling in (CONSTANT, RANDOM, MARKED)}
-CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE)}
+CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE, WEIGHTED)}
 LEARNED, AIM = (0.03, 0.3), 0.1
 """The errors after even training of which a multiple says something, and the one that widths are chosen by."""
 TUNED = 16

@@ -298,7 +298,7 @@ def test_networks_are_tuned_trained_and_measured(monkeypatch):
     tuned = run.run(Journal(None, {}), run.tuning(small, studies), "Tuning")
     for study in studies:
         for kind in kinds:
-            norms, rate = run.chosen(small, tuned, study, kind)
+            norms, rate = run.chosen(small.rates, tuned, study, kind)
             assert tuned[f"{study}; {kind}; {norms}"][str(rate)] == min(
                 number for norms in (False, True) for number in tuned[f"{study}; {kind}; {norms}"].values()
             )

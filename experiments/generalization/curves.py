@@ -177,12 +177,11 @@ def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str
     squares, outside = (y - targets) ** 2, ~inside
 
     def slope(where: np.ndarray) -> float:
-        # Differences of all pairs are those from the mean of the prompts that are compared there.
+        # Differences of all pairs are those from the mean of the prompts that are compared there, which are as many at
+        # every point, as every region has as many functions.
         number = np.maximum(where.sum(0), 1)
-        from_mean = [np.where(where, of - np.where(where, of, 0).sum(0) / number, 0) for of in (y, targets)]
-        return float(
-            (number * (from_mean[0] * from_mean[1]).sum(0)).sum() / (number * (from_mean[1] ** 2).sum(0)).sum()
-        )
+        written, right = (np.where(where, of - np.where(where, of, 0).sum(0) / number, 0) for of in (y, targets))
+        return float((written * right).sum() / (right**2).sum())
 
     return {
         "error": float(np.sqrt(squares.mean())),

@@ -1,0 +1,34 @@
+"""The journal of a study, from which an interrupted run goes on, and its kept results, from which pages are written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from duat_jax.evaluation.journal import Journal
+from experiments.environment import environment
+from experiments.pages import write_pages
+
+FOLDER = Path("experiments/results")
+
+
+def journal_of(study: str, settings: dict[str, Any]) -> Journal:
+    """Return the journal of a study.
+
+    Args:
+        study: its name.
+        settings: all that its results depend on.
+    """
+    (FOLDER / "work").mkdir(parents=True, exist_ok=True)
+    return Journal(FOLDER / "work" / f"{study}.jsonl", settings)
+
+
+def store(study: str, results: dict[str, Any]) -> None:
+    """Store the results of a study with the machine that they are from, and write the pages.
+
+    Args:
+        study: its name.
+        results: plain data.
+    """
+    text = json.dumps({"environment": environment(), **results}, allow_nan=False)
+    (FOLDER / f"{study}.json").write_text(text + "\n", encoding="utf-8")
+    write_pages()

@@ -1,6 +1,8 @@
 """Fine-tuning by low-rank adapters, of all matrices and of everything, with the same data, steps and rule."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -227,23 +229,46 @@ def train(model: Transformer, task: Task, method: Method, rate: float, seed: int
         rate: the highest learning rate.
         seed: the seed of the order of the texts, and of new adapters.
     """
+    (whole,) = train_along(model, task, method, rate, seed, (STEPS,))
+    return whole
+
+
+def train_along(
+    model: Transformer, task: Task, method: Method, rate: float, seed: int, stops: Sequence[int]
+) -> Iterator[Transformer]:
+    """Yield the model after some steps of its fine-tuning.
+
+    Args:
+        model: the base model.
+        task: the texts.
+        method: what is trained.
+        rate: the highest learning rate.
+        seed: the seed of the order of the texts, and of new adapters.
+        stops: the numbers of steps, ascending.
+    """
     ids = jnp.asarray(task.train[rows(len(task.train), seed)])
-    start = initial(model, method, seed)
-    return tuned(
-        model,
-        method,
-        _train(model, start, ids, jnp.asarray(task.counted), jnp.asarray(rate, task.counted.dtype), method),
-    )
+    counted, highest = jnp.asarray(task.counted), jnp.asarray(rate, task.counted.dtype)
+    weights = initial(model, method, seed)
+    state = _rule(highest).init(weights)
+    for first, last in pairwise([0, *stops]):
+        weights, state = _train(model, weights, state, ids[first:last], counted, highest, method)
+        yield tuned(model, method, weights)
 
 
-@partial(jax.jit, static_argnames="method")
-def _train(model: Transformer, start: Weights, ids: Array, counted: Array, rate: Array, method: Method) -> Weights:
+def _rule(rate: Array) -> optax.GradientTransformation:
     shape = optax.warmup_cosine_decay_schedule(0.0, 1.0, STEPS // 10, STEPS)
-    rule = optax.chain(
+    return optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.scale_by_adam(),
         optax.scale_by_schedule(lambda step: -rate * shape(step)),
     )
+
+
+@partial(jax.jit, static_argnames="method")
+def _train(
+    model: Transformer, weights: Weights, state: Any, ids: Array, counted: Array, rate: Array, method: Method
+) -> tuple[Weights, Any]:
+    rule = _rule(rate)
 
     def loss(weights: Weights, texts: Array) -> Array:
         return text_losses(tuned(model, method, weights, merged=False), texts, counted).mean()
@@ -253,8 +278,7 @@ def _train(model: Transformer, start: Weights, ids: Array, counted: Array, rate:
         updates, state = rule.update(jax.grad(loss)(weights, texts), state)
         return (optax.apply_updates(weights, updates), state), None
 
-    (weights, _), _ = jax.lax.scan(step, (start, rule.init(start)), ids)
-    return weights
+    return jax.lax.scan(step, (weights, state), ids)[0]
 
 
 @jax.jit

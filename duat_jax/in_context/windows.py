@@ -60,20 +60,37 @@ def window_losses(
     return on_host(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
 
 
+def restricted_states(
+    model: Transformer, ids: Int[Array, "tokens"], visible: Bool[Array, "queries keys"]
+) -> Float[Array, "tokens features"]:
+    """Return the states from which logits are read, with every layer's attention restricted to visible tokens.
+
+    Args:
+        model: a language model; its own mask is kept.
+        ids: a text's token ids.
+        visible: which tokens (keys) each position (query) sees: at least one of those in the model's own mask.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> restricted_states(duat.load(), jnp.arange(1, 5), jnp.asarray(window(4, 2))).shape
+        (4, 192)
+    """
+    x = model.first(model.embed(ids))
+    for block in model.stack.blocks:
+        recording = record_kinds(block, x, (marks.HOLD,))
+        edits = {
+            site: Edit(kept=0, added=_cut(recording.seen[site], visible))
+            for site in recording.program.of_kind(marks.HOLD)
+            if site.key.name == PATTERN
+        }
+        x = edit(block, edits)(x)
+    return model.head.states(x if model.final_norm is None else model.final_norm(x))
+
+
 @jax.jit
 def _losses(model: Transformer, ids: Array, visible: Array) -> Array:
     def of_text(ids: Array) -> Array:
-        x = model.first(model.embed(ids))
-        for block in model.stack.blocks:
-            recording = record_kinds(block, x, (marks.HOLD,))
-            edits = {
-                site: Edit(kept=0, added=_cut(recording.seen[site], visible))
-                for site in recording.program.of_kind(marks.HOLD)
-                if site.key.name == PATTERN
-            }
-            x = edit(block, edits)(x)
-        x = x if model.final_norm is None else model.final_norm(x)
-        logits = logits_of(model, model.head.states(x)[:-1])
+        logits = logits_of(model, restricted_states(model, ids, visible)[:-1])
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[1:, None], -1).mean()
 
     return jax.lax.map(of_text, ids)

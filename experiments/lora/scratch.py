@@ -171,8 +171,8 @@ def fields(results: Results) -> Fields:
             loss = np.array([seed["loss"] for seed in seeds])
             more = students_mean(loss - adapted(name))
             verdict = "not reached" if more.low > 0 else "reached" if more.high < 0 else "open"
-            written = students_mean(loss).written(), more.written(sign="+")
-            rows.append([name, "from random weights", steps, *written, _right(seeds), verdict])
+            errors = students_mean(loss).written(), more.written(sign="+")
+            rows.append([name, "from random weights", steps, *errors, _right(seeds), verdict])
         times.append([name, *(f"{1000 * spent:.0f}" for spent in of["seconds"].values())])
     head = ["task", "trained", "steps", "loss", "more than with adapters", "right, %", "the adapted model's loss"]
     lines = ["### Trained from the beginning", "", *table(head, rows), ""]

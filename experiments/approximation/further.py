@@ -5,12 +5,10 @@ docs/approximation.md, which states beforehand what decides.  Networks that a ki
 again.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,18 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from duat_jax.evaluation.journal import Journal
 from experiments.approximation.direct import computed, read_out
+from experiments.approximation.further_tables import tables
 from experiments.approximation.selection import matched
 from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers, Pointers
-from experiments.environment import environment
 from experiments.generalization.networks import TRANSFORMER, WHOLE, Network, Sizes, count, drawn
 from experiments.generalization.plan import BATCH, Unit, norms_of, of_seeds, run, tune
 from experiments.generalization.tasks import Demonstrated, Examples, Task
 from experiments.generalization.training import Budget, each, outputs, train
-from experiments.pages import Fields, cells, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells
 
-RESULTS, WORK = Path("experiments/results/approximation_further.json"), Path("experiments/results/work")
 SEEDS, RATES, TESTED = 5, (1e-3, 3e-3, 1e-2, 3e-2), 8192
 STEPS, OF_TUNING = {"numbers": 3000, "pointers": 6000}, {"numbers": 1000, "pointers": 3000}
 """The steps of training, and of tuning, by the kind of task."""
@@ -265,18 +262,15 @@ def settings() -> dict[str, Any]:
 
 def main() -> None:
     """Train the networks, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "approximation_further.jsonl", settings())
+    journal = journal_of("approximation_further", settings())
     tuned = run(journal, tuning(), "Tuning")
     results = {
-        "environment": environment(),
         "settings": settings(),
         "tuned": tuned,
         "networks": run(journal, networks(tuned), "Networks"),
         "from data": run(journal, direct(), "Weights from data"),
     }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("approximation_further", results)
 
 
 if __name__ == "__main__":

@@ -89,8 +89,10 @@ def optimizer(steps: int) -> optax.GradientTransformation:
 
     def dimensions(parameters: nnx.State) -> nnx.State:
         def of(path: tuple, leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:
-            inside_block = "kernel" in jax.tree_util.keystr(path)
-            return optax.contrib.MuonDimensionNumbers(0, 1) if inside_block and leaf.ndim == 2 else None
+            if "kernel" not in jax.tree_util.keystr(path) or leaf.ndim < 2:
+                return None
+            # The last two axes are a matrix's, those before count several.
+            return optax.contrib.MuonDimensionNumbers(leaf.ndim - 2, leaf.ndim - 1)
 
         return jax.tree_util.tree_map_with_path(of, parameters)
 

@@ -6,6 +6,7 @@ and the logits. With `h_s` sent by a sender and `c_s` what it sends on the corru
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,8 @@ from duat_jax.nn.attention import Attention
 from duat_jax.nn.linear import PRECISION, Linear, alike
 from duat_jax.nn.pattern import attention_mask, attention_pattern
 from duat_jax.nn.scanned_stack import ScannedStack
+from experiments.rivals import network as written_out
+from experiments.rivals.network import Rules
 
 STANDARD = ("pre-norm", "standard", False, False)
 """Arrangement, attention, whether outputs are normalised, and whether heads may attend to nothing."""
@@ -45,16 +48,17 @@ def edges_of(config: Config) -> Bool[np.ndarray, "receivers senders"]:
 
 
 def run(
-    model: Transformer, x: Float[Array, "tokens features"], receive: Receive, given: Any
-) -> tuple[Float[Array, "features"], Float[Array, "senders tokens features"]]:
+    model: Transformer, x: Float[Array, "... tokens features"], receive: Receive, given: Any, rules: Rules | None = None
+) -> tuple[Float[Array, "... features"], Float[Array, "senders ... tokens features"]]:
     """Return the state from which the next token's logits are read, and what every part has sent.
 
     Args:
         model: a model whose layers are the steps of one loop: pre-norm blocks with standard attention, whose outputs
             aren't normalised.
-        x: the embeddings of a text.
+        x: the embeddings of a text, or of several.
         receive: gives the streams of receivers.
         given: what it is given for each receiver, arrays `[receivers, ...]`.
+        rules: nonlinear parts and products with other ways back; the model's own if absent.
 
     Raises:
         ValueError: if the model has other blocks.
@@ -75,25 +79,33 @@ def run(
         number, state, given = of_layer
         block: Any = nnx.merge(structure, state)
         first = 1 + number * senders
-        read = block.norm_1(receive(sent, jax.tree.map(lambda rows: rows[:-1], given)))
-        sent = lax.dynamic_update_slice_in_dim(sent, block.scale * of_heads(block.attention, read), first, 0)
-        read = block.norm_2(receive(sent, jax.tree.map(lambda rows: rows[-1:], given)))
-        return lax.dynamic_update_slice_in_dim(sent, block.scale * block.mlp(read), first + senders - 1, 0), None
+        read = normed(block.norm_1, receive(sent, jax.tree.map(lambda rows: rows[:-1], given)))
+        added = of_heads(block.attention, read, rules)
+        sent = lax.dynamic_update_slice_in_dim(sent, block.scale * added, first, 0)
+        read = normed(block.norm_2, receive(sent, jax.tree.map(lambda rows: rows[-1:], given)))
+        added = block.mlp(read) if rules is None else written_out.mlp(block.mlp, rules, read[0], 0.0)[0][None]
+        return lax.dynamic_update_slice_in_dim(sent, block.scale * added, first + senders - 1, 0), None
+
+    def normed(norm: Any, read: Array) -> Array:
+        if rules is None or norm is None:
+            return read if norm is None else norm(read)
+        return jax.vmap(partial(written_out.normed, norm, rules))(read)
 
     of_layers = jax.tree.map(lambda rows: rows[:-1].reshape(layers, -1, *rows.shape[1:]), given)
     sent, _ = lax.scan(layer, sent, (jnp.arange(layers), state, of_layers))
-    (last,) = receive(sent, jax.tree.map(lambda rows: rows[-1:], given))
-    return model.head.states(last if model.final_norm is None else model.final_norm(last))[-1], sent
+    last = normed(model.final_norm, receive(sent, jax.tree.map(lambda rows: rows[-1:], given)))
+    return model.head.states(last[0])[..., -1, :], sent
 
 
 def of_heads(
-    attention: Attention, read: Float[Array, "receivers tokens features"]
-) -> Float[Array, "heads tokens features"]:
+    attention: Attention, read: Float[Array, "receivers ... tokens features"], rules: Rules | None = None
+) -> Float[Array, "heads ... tokens features"]:
     """Return what each head adds to the stream; the output's bias is divided evenly.
 
     Args:
         attention: the attention of a layer.
         read: what is read by each head's query, and by each key and value.
+        rules: of the softmax and of products, with other ways back; attention's own if absent.
     """
     heads, shared, size = attention.heads, attention.key_value_heads, attention.head_features
     of_queries, of_keys, of_values = jnp.split(read, (heads, heads + shared))
@@ -104,21 +116,25 @@ def of_heads(
             (attention.key, of_keys, attention.key_norm),
         )
     ]
-    queries, keys = (attention._heads(y.reshape(len(y), -1), norm, None) for y, norm in projected)
+    queries, keys = (attention._heads(y.reshape(*y.shape[:-2], -1), norm, None) for y, norm in projected)
     values = _projected(attention.value, of_values, size)
-    keys, values = (jnp.repeat(each, heads // shared, axis=1) for each in (keys, values))
-    visible = attention_mask(len(queries), causal=attention.causal, window=attention.window)
-    pattern = attention_pattern(queries, keys, attention.scale, visible, attention.cap, None)
+    keys, values = (jnp.repeat(each, heads // shared, axis=-2) for each in (keys, values))
+    visible = attention_mask(queries.shape[-3], causal=attention.causal, window=attention.window)
+    if rules is None:
+        pattern = attention_pattern(queries, keys, attention.scale, visible, attention.cap, None)
+        mixed = written_out.mixed(pattern, values)
+    else:
+        mixed = written_out.mixed_by(rules, queries, keys, values, attention.scale, visible)
     kernel = alike(attention.output.kernel[...], read).reshape(heads, size, -1)
-    added = jnp.einsum("hqk,khf,hfd->hqd", pattern, values, kernel, precision=PRECISION)
+    added = jnp.einsum("...qhf,hfd->h...qd", mixed, kernel, precision=PRECISION)
     bias = attention.output.bias
     return added if bias is None else added + alike(bias[...], read) / heads
 
 
-def _projected(linear: Linear, streams: Array, size: int) -> Float[Array, "tokens heads head_features"]:
+def _projected(linear: Linear, streams: Array, size: int) -> Float[Array, "... tokens heads head_features"]:
     """Return the projection of each head's own stream."""
     kernel = alike(linear.kernel[...], streams).reshape(streams.shape[-1], -1, size)
-    y = jnp.einsum("htd,dhf->thf", streams, kernel, precision=PRECISION)
+    y = jnp.einsum("h...td,dhf->...thf", streams, kernel, precision=PRECISION)
     return y if linear.bias is None else y + alike(linear.bias[...], streams).reshape(-1, size)
 
 
@@ -170,12 +186,20 @@ def _weighted(weights: Array, sent: Array) -> Float[Array, "receivers tokens fea
     return jnp.einsum("rs,std->rtd", weights, sent, precision=PRECISION)
 
 
-def with_added(model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""]) -> Callable[[Any], Float[Array, ""]]:
+def with_added(
+    model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""], rules: Rules | None = None
+) -> Callable[[Any], Float[Array, ""]]:
     """Return the logit difference as a function of a text's embeddings and of what is added to each receiver's stream.
 
     Args:
         model: the model.
         right: the right answer.
         wrong: the wrong answer.
+        rules: nonlinear parts and products with other ways back, for rows of texts of which the first one is read.
     """
-    return lambda given: difference_at(model, run(model, given[0], _summed, given[1])[0], right, wrong)
+
+    def number(given: Any) -> Array:
+        state = run(model, given[0], _summed, given[1], rules)[0]
+        return difference_at(model, state if rules is None else state[0], right, wrong)
+
+    return number

@@ -32,6 +32,8 @@ from experiments import smollm2
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
 from experiments.environment import environment
 from experiments.pages import Fields, cells, table, write_pages
+from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
+from experiments.rivals.network import Rules
 from experiments.task_curves import AHEAD, by_task, compared, leads_by_students_t, measured
 
 RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/results/work")
@@ -85,6 +87,28 @@ def _multiplier(number: Callable[[Any], Array], x: Array, y: Array, nothing: Arr
     return secant(number)((x, nothing), (y, nothing)).multiplier[1]
 
 
+def _with_rules(rules: Rules) -> Scores:
+    """Return the scores `⟨C_r, h_s - c_s⟩`, with receivers' coefficients by other ways back at the clean text."""
+
+    def scores(model: Transformer, prompt: Prompt) -> Array:
+        return _of_receivers(model, prompt, model.embed(prompt.clean)[None], rules)
+
+    return scores
+
+
+def _deeplift(model: Transformer, prompt: Prompt) -> Array:
+    return _of_receivers(model, prompt, jnp.stack([model.embed(prompt.clean), model.embed(prompt.corrupted)]), DEEPLIFT)
+
+
+def _of_receivers(model: Transformer, prompt: Prompt, rows: Array, rules: Rules) -> Array:
+    """Return the scores by a way back on rows of texts, of which the first is the clean one."""
+    edges = edges_of(model.config)
+    number = with_added(model, prompt.right, prompt.wrong, rules)
+    coefficients = jax.grad(lambda added: number((rows, added)))(jnp.zeros((len(edges), *rows.shape), rows.dtype))
+    change = sent_by(model, model.embed(prompt.clean)) - sent_by(model, model.embed(prompt.corrupted))
+    return jnp.einsum("rtd,std->rs", coefficients[:, 0], change, precision=PRECISION)[np.nonzero(edges)]
+
+
 def _random(model: Transformer, prompt: Prompt) -> Array:
     key = jax.random.fold_in(jax.random.key(0), jnp.polyval(prompt.clean, 31))
     return jax.random.normal(key, (int(edges_of(model.config).sum()),))
@@ -103,6 +127,8 @@ METHODS: dict[str, tuple[Scores, int]] = {
     "gradient x change": (_of_texts(_gradient), 4),
     "integrated gradients, 2 steps": (_of_texts(partial(_mean_gradient, steps=2)), 8),
     "integrated gradients, 5 steps": (_of_texts(partial(_mean_gradient, steps=5)), 17),
+    "GIM": (_with_rules(gim_rules(TEMPERATURE)), 4),
+    "DeepLIFT": (_deeplift, 6),
     "random": (_random, 0),
 }
 """The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""

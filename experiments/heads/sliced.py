@@ -27,11 +27,10 @@ from experiments.long_context.tasks import TRAINING, held_out_texts, training_te
 from experiments.pages import Fields, cells, kept, table
 
 RATES, STEPS, TRIAL_SEED = (0.5, 1.0, 2.0), 6000, 3
-SLICED, SMALLER = "slices, wider MLPs", "slices, as wide MLPs"
-KINDS = SLICED, SMALLER
+SLICED = "slices"
 BOUND = 0.02
 """The difference of losses from which on it counts as one, in nats a byte."""
-MEASURES = {"loss": "late", "gain by far bytes": "gain"}
+MEASURES = {"loss": "late", "gain by far bytes": "gain", "loss of a word's second copy": "64"}
 
 Results = dict[str, Any]
 
@@ -48,7 +47,9 @@ class SlicedProjection(nnx.Module):
 
     def __init__(self, features: int, heads: int, *, rngs: nnx.Rngs | None) -> None:
         size = features // heads
+        # Fewer inputs, of which outputs shall be as large as those of the whole stream.
         self.kernel = initial((heads, size, size), jnp.float32, rngs)
+        self.kernel[...] *= heads**0.5
 
     def __call__(self, x: Float[Array, "... tokens features"]) -> Float[Array, "... tokens features"]:
         """Project the slices.
@@ -85,52 +86,42 @@ def count(sizes: Sizes) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(sliced, sizes, None))))
 
 
-def sizes_of_kind(kind: str) -> Sizes:
-    """Return the sizes of a network: as many neurons as beside full attention, or as many parameters.
-
-    Args:
-        kind: a name in `KINDS`.
-    """
-    full = sizes_of(FULL)
-    if kind == SMALLER:
-        return full
+def sizes() -> Sizes:
+    """Return the sizes of a network with as many parameters as the one with full attention."""
     parameters: int = kept("long_context_trained")["kinds"][FULL]["untrained"]["parameters"]
-    return matched(replace(full, neurons=1), parameters, count)
+    return matched(replace(sizes_of(FULL), neurons=1), parameters, count)
 
 
-def trained(kind: str, rate: float, seed: int, steps: int) -> Transformer:
+def trained(rate: float, seed: int, steps: int) -> Transformer:
     """Return a trained network, with the texts that full attention was trained on.
 
     Args:
-        kind: a name in `KINDS`.
         rate: the factor of the learning rates.
         seed: the seed of its first weights and of what it reads.
         steps: of the training.
     """
     texts = jnp.asarray(training_texts(TRAINING, steps, seed))
-    return train(sliced(sizes_of_kind(kind), nnx.Rngs(seed)), texts, jnp.asarray(rate))[0]
+    return train(sliced(sizes(), nnx.Rngs(seed)), texts, jnp.asarray(rate))[0]
 
 
-def trial(kind: str, rate: float) -> float:
+def trial(rate: float) -> float:
     """Return the validation loss after a quarter of the steps.
 
     Args:
-        kind: a name in `KINDS`.
         rate: the factor of the learning rates.
     """
-    model = trained(kind, rate, TRIAL_SEED, STEPS // 4)
+    model = trained(rate, TRIAL_SEED, STEPS // 4)
     return rounded(losses_of(model, held_out_texts(TRAINING.tokens, 0)[0]).mean())
 
 
-def measured(kind: str, rate: float, seed: int) -> dict[str, Any]:
+def measured(rate: float, seed: int) -> dict[str, Any]:
     """Return what is measured on a trained network, text by text.
 
     Args:
-        kind: a name in `KINDS`.
         rate: the factor of the learning rates.
         seed: the network's seed.
     """
-    return measure(trained(kind, rate, seed, STEPS))
+    return measure(trained(rate, seed, STEPS))
 
 
 def means(seeds: list[dict[str, Any]], name: str) -> np.ndarray:
@@ -138,9 +129,9 @@ def means(seeds: list[dict[str, Any]], name: str) -> np.ndarray:
 
     Args:
         seeds: the measurements of every seed.
-        name: `"late"` or `"gain"`.
+        name: `"late"`, `"gain"`, or the distance of a recalled word.
     """
-    return np.array([np.mean(seed[name]) for seed in seeds])
+    return np.array([np.mean(seed[name] if name in seed else seed["recall"][name]) for seed in seeds])
 
 
 def _verdict(more: Estimate) -> str:
@@ -160,13 +151,12 @@ def fields(results: Results) -> Fields:
         text for name in MEASURES.values() for text in (students_mean(means(full["seeds"], name)).written(), "")
     ]
     rows[0].append("")
-    for kind, of in results["kinds"].items():
-        row = [kind, f"{of['parameters']:,}", f"{of['rate']:g}"]
-        for name in MEASURES.values():
-            own, other = means(of["seeds"], name), means(full["seeds"], name)
-            row += [students_mean(own).written(), students_mean(own - other).written(sign="+")]
-        more = students_mean(means(of["seeds"], "late") - means(full["seeds"], "late"))
-        rows.append([*row, _verdict(more)])
+    row = [SLICED, f"{results['parameters']:,}", f"{results['rate']:g}"]
+    for name in MEASURES.values():
+        own, other = means(results["seeds"], name), means(full["seeds"], name)
+        row += [students_mean(own).written(), students_mean(own - other).written(sign="+")]
+    more = students_mean(means(results["seeds"], "late") - means(full["seeds"], "late"))
+    rows.append([*row, _verdict(more)])
     head = ["network", "parameters", "rate"]
     head += [text for name in MEASURES for text in (name, f"{name}, more than full attention's")]
     text = "\n".join(["### Heads that read slices", "", *table([*head, "of the loss"], rows)])
@@ -177,14 +167,17 @@ def main() -> None:
     """Train the networks, store the results, and write the page."""
     settings = {"rates": RATES, "steps": STEPS, "seeds": SEEDS, "training": TRAINING._asdict()}
     journal = journal_of("heads_sliced", settings)
-    kinds: Results = {}
-    for kind in KINDS:
-        trials = {rate: journal.once(f"{kind}, rate {rate}", partial(trial, kind, rate)) for rate in RATES}
-        rate, sizes = best(trials), sizes_of_kind(kind)
-        seeds = [journal.once(f"{kind}, seed {seed}", partial(measured, kind, rate, seed)) for seed in SEEDS]
-        of = {"sizes": asdict(sizes), "parameters": count(sizes), "trials": list(trials.items()), "rate": rate}
-        kinds[kind] = {**of, "seeds": seeds}
-    store("heads_sliced", {"settings": settings, "kinds": kinds})
+    trials = {rate: journal.once(f"rate {rate}", partial(trial, rate)) for rate in RATES}
+    rate = best(trials)
+    results = {
+        "settings": settings,
+        "sizes": asdict(sizes()),
+        "parameters": count(sizes()),
+        "trials": list(trials.items()),
+        "rate": rate,
+        "seeds": [journal.once(f"seed {seed}", partial(measured, rate, seed)) for seed in SEEDS],
+    }
+    store("heads_sliced", results)
 
 
 if __name__ == "__main__":

@@ -109,13 +109,13 @@ def run(
         raise ValueError("the network is one of plain pre-norm blocks: give a model such as GPT-2 or Llama")
     x, seen = model.first(x), []
     for block, neurons, heads in zip(blocks, *added, strict=True):
-        y, head_values = _attention(block.attention, rules, _normed(block.norm_1, rules, x), heads)
+        y, head_values = _attention(block.attention, rules, normed(block.norm_1, rules, x), heads)
         x = x + block.scale * y
-        y, neuron_values = _mlp(block.mlp, rules, _normed(block.norm_2, rules, x), neurons)
+        y, neuron_values = mlp(block.mlp, rules, normed(block.norm_2, rules, x), neurons)
         x = x + block.scale * y
         seen.append((neuron_values, head_values))
     neurons, heads = (jnp.stack(values) for values in zip(*seen, strict=True))
-    return model.head.states(_normed(model.final_norm, rules, x)), (neurons, heads)
+    return model.head.states(normed(model.final_norm, rules, x)), (neurons, heads)
 
 
 def _is_other(block: Any, config: BlockConfig) -> bool:
@@ -126,7 +126,14 @@ def _is_other(block: Any, config: BlockConfig) -> bool:
     return any(part is not None for part in parts) or not isinstance(block.mlp, MLP | GatedMLP)
 
 
-def _normed(norm: Any, rules: Rules, x: Array) -> Array:
+def normed(norm: Any, rules: Rules, x: Array) -> Array:
+    """Return what a norm makes of features.
+
+    Args:
+        norm: the norm; the identity if absent.
+        rules: of the factor that normalises, and of its product.
+        x: features.
+    """
     if norm is None:
         return x
     if isinstance(norm, LayerNorm):
@@ -142,14 +149,36 @@ def _attention(attention: Attention, rules: Rules, x: Array, added: Array) -> tu
     values = attention.value(x).reshape(*x.shape[:-1], -1, attention.head_features)
     keys, values = (jnp.repeat(z, attention.heads // attention.key_value_heads, axis=-2) for z in (keys, values))
     visible = attention_mask(x.shape[-2], causal=attention.causal, window=attention.window)
-    products = attention.scale * rules.scores(queries, keys)
-    if visible is not None:
-        products = jnp.where(visible, products, jnp.finfo(x.dtype).min / 2)
-    heads = rules.mixed(rules.softmax(products), values) + added
+    heads = mixed_by(rules, queries, keys, values, attention.scale, visible) + added
     return attention.output(heads.reshape(*x.shape[:-1], -1)), heads
 
 
-def _mlp(mlp: Any, rules: Rules, x: Array, added: Array) -> tuple[Array, Array]:
+def mixed_by(rules: Rules, queries: Array, keys: Array, values: Array, scale: float, visible: Array | None) -> Array:
+    """Return the heads' outputs from queries, keys and values.
+
+    Args:
+        rules: of the softmax and of products.
+        queries: `[..., tokens, heads, head_features]`.
+        keys: as many heads.
+        values: as many heads.
+        scale: of the scores.
+        visible: which tokens each one sees; all if absent.
+    """
+    products = scale * rules.scores(queries, keys)
+    if visible is not None:
+        products = jnp.where(visible, products, jnp.finfo(queries.dtype).min / 2)
+    return rules.mixed(rules.softmax(products), values)
+
+
+def mlp(mlp: Any, rules: Rules, x: Array, added: Array | float) -> tuple[Array, Array]:
+    """Return what an MLP writes, and the values of its neurons.
+
+    Args:
+        mlp: the MLP, gated or not.
+        rules: of its activation, and of the product with a gate.
+        x: what it reads.
+        added: what is added to the neurons.
+    """
     neurons = rules.activation(mlp.activation)(mlp.input(x))
     if isinstance(mlp, GatedMLP):
         neurons = rules.gated(neurons, mlp.factor(x))

@@ -14,23 +14,25 @@ from flax import nnx
 from jaxtyping import Int
 
 from duat_jax.evaluation.running_text import windows
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import students_mean
 from experiments.kept_results import journal_of, store
 from experiments.long_context.choice import sizes_of
 from experiments.long_context.measures import rounded
 from experiments.long_context.networks import FULL, losses_of, network, train
-from experiments.long_context.tasks import TRAINING, held_out_stream, trained_stream
+from experiments.long_context.tasks import TRAINING, held_out_stream
 from experiments.pages import Fields, cells, table
 from experiments.texts import manual
-from training.corpus import unseen
+from training.corpus import sources, split, unseen
 
-SEEDS, STEPS, RATE, TESTED = range(3), 1500, 0.5, 256
+SEEDS, STEPS, RATE, TESTED = range(3), 1500, 0.5, 224
 SHARES = 0.0, 0.01, 0.1, 0.5
 """The shares of training texts that are of the rare kind."""
-ALONE = 0.01, 0.1
-"""The shares whose texts of the rare kind are also trained on alone, in as many steps as they fill."""
-BOUNDS = 1 / 3, 2 / 3
-"""The part of the gain by a share of a half up to which the rare kind isn't fitted, and from which on it is."""
+FEWER = 150
+"""The steps in which as many rare texts as in a hundredth are also read, with a tenth as many others."""
+BOUND = 0.05
+"""The fall of the loss on the rare kind from which on it counts as fitted, in nats a byte."""
+ITSELF = "pydoc_data/topics.py"
+"""The file of the frequent kind that holds the rare one."""
 
 Results = dict[str, Any]
 
@@ -41,24 +43,33 @@ def rare_streams() -> tuple[Int[np.ndarray, "trained"], Int[np.ndarray, "tested"
     chapters = {str(i): text for i, text in enumerate(dict.fromkeys(manual()))}
     trained = {name: text for name, text in chapters.items() if int(name) % 4}
     tested = unseen(trained, {name: text for name, text in chapters.items() if not int(name) % 4})
-    first, second = (
-        np.frombuffer("".join(of.values()).encode(), np.uint8).astype(np.int32) for of in (trained, tested)
-    )
-    return first, second
+    return _bytes(trained), _bytes(tested)
 
 
-def texts_of(share: float, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
+@cache
+def frequent_streams() -> tuple[Int[np.ndarray, "trained"], Int[np.ndarray, "tested"]]:
+    """Return the bytes of sources to train on, without the file that holds the rare kind, and of others."""
+    trained = {name: text for name, text in split(sources())[0].items() if name != ITSELF}
+    return _bytes(trained), held_out_stream()
+
+
+def _bytes(texts: dict[str, str]) -> Int[np.ndarray, "bytes"]:
+    return np.frombuffer("".join(texts.values()).encode(), np.uint8).astype(np.int32)
+
+
+def texts_of(share: float, steps: int, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
     """Return the texts of every step, of which a share is of the rare kind, at random places.
 
     Args:
         share: of the texts of the rare kind.
+        steps: how many.
         seed: the seed of the draw.
     """
-    number = STEPS * TRAINING.batch
-    texts = windows(trained_stream(), number, TRAINING.tokens, seed=seed)
+    number = steps * TRAINING.batch
+    texts = windows(frequent_streams()[0], number, TRAINING.tokens, seed=seed)
     places = np.random.default_rng(seed).permutation(number)[: round(share * number)]
     texts[places] = rare_texts(len(places), seed)
-    return texts.reshape(STEPS, TRAINING.batch, -1)
+    return texts.reshape(steps, TRAINING.batch, -1)
 
 
 def rare_texts(number: int, seed: int) -> Int[np.ndarray, "number tokens"]:
@@ -72,57 +83,45 @@ def rare_texts(number: int, seed: int) -> Int[np.ndarray, "number tokens"]:
     return np.resize(once, (number, once.shape[1])) if number else once[:0]
 
 
-def losses(texts: Int[np.ndarray, "steps batch tokens"], seed: int) -> dict[str, Any]:
-    """Return the losses of a network that is trained on texts: on the rare kind and on the frequent one.
+def measured(share: float, steps: int, seed: int) -> dict[str, float]:
+    """Return the losses of a trained network: on the rare kind and on the frequent one.
 
     Args:
-        texts: of every step.
-        seed: the seed of its first weights.
+        share: of the texts of the rare kind in training.
+        steps: of the training.
+        seed: of the network and of what it reads.
     """
-    model = train(network(sizes_of(FULL), nnx.Rngs(seed)), jnp.asarray(texts), jnp.asarray(RATE))[0]
-    streams = {"rare": rare_streams()[1], "frequent": held_out_stream()}
+    model = train(
+        network(sizes_of(FULL), nnx.Rngs(seed)), jnp.asarray(texts_of(share, steps, seed)), jnp.asarray(RATE)
+    )[0]
+    tested = {"rare": rare_streams()[1], "frequent": frequent_streams()[1]}
     return {
         kind: rounded(losses_of(model, windows(stream, TESTED, TRAINING.tokens, seed=0)).mean())
-        for kind, stream in streams.items()
+        for kind, stream in tested.items()
     }
 
 
-def mixed(share: float, seed: int) -> dict[str, Any]:
-    """Return the losses after training on a mixture.
-
-    Args:
-        share: of the texts of the rare kind.
-        seed: of the network.
-    """
-    return losses(texts_of(share, seed), seed)
-
-
-def alone(share: float, seed: int) -> dict[str, Any]:
-    """Return the losses after training on nothing but the rare texts of a mixture.
-
-    Args:
-        share: of the texts of the rare kind in the mixture.
-        seed: of the network.
-    """
-    steps = round(share * STEPS)
-    return losses(rare_texts(steps * TRAINING.batch, seed).reshape(steps, TRAINING.batch, -1), seed)
-
-
-def recovered(results: Results, share: float) -> Estimate:
-    """Return which part of the gain by a share of a half another share has, on the rare kind.
+def gain(results: Results, share: float, steps: int) -> np.ndarray:
+    """Return by how much rare texts lower the loss on their kind, for every seed.
 
     Args:
         results: what was kept.
-        share: the other share.
+        share: of them.
+        steps: of the training.
     """
-    none, some, half = (
-        np.array([seed["rare"] for seed in results["mixed"][str(of)]]) for of in (SHARES[0], share, SHARES[-1])
-    )
-    return students_mean((none - some) / (none - half))
+    none, some = (np.array([seed["rare"] for seed in results["trained"][name(of, steps)]]) for of in (SHARES[0], share))
+    lower: np.ndarray = none - some
+    return lower
 
 
-def _verdict(part: Estimate) -> str:
-    return "confined" if part.high < BOUNDS[0] else "not confined" if part.low > BOUNDS[1] else "open"
+def name(share: float, steps: int) -> str:
+    """Return the name of a training.
+
+    Args:
+        share: of the texts of the rare kind.
+        steps: of the training.
+    """
+    return f"{share:.0%}, {steps} steps"
 
 
 def fields(results: Results) -> Fields:
@@ -132,38 +131,40 @@ def fields(results: Results) -> Fields:
         results: what was kept.
     """
     rows = []
-    for way in ("mixed", "alone"):
-        for share, seeds in results[way].items():
-            written = [
-                students_mean(np.array([seed[kind] for seed in seeds])).written() for kind in ("rare", "frequent")
-            ]
-            rows.append([f"{float(share):.0%}", "both kinds" if way == "mixed" else "the rare kind alone", *written])
-    head = ["of the rare kind", "trained on", "loss, rare kind", "loss, frequent kind"]
-    verdicts = []
-    for share in SHARES[1:-1]:
-        part = recovered(results, share)
-        verdicts.append([f"{share:.0%}", part.written(2), _verdict(part)])
-    lines = [
-        "### Verdicts on rare texts",
-        "",
-        *table(["of the rare kind", "part of the gain", "verdict"], verdicts),
-        "",
-    ]
-    text = "\n".join([*lines, "### Losses by the share of rare texts", "", *table(head, rows)])
+    half = gain(results, SHARES[-1], STEPS)
+    for share, steps in trainings():
+        seeds = results["trained"][name(share, steps)]
+        losses = [students_mean(np.array([seed[kind] for seed in seeds])).written() for kind in ("rare", "frequent")]
+        row = [f"{share:.0%}", str(steps), f"{round(share * steps * TRAINING.batch):,}", *losses]
+        if share == SHARES[0]:
+            rows.append([*row, "", "", ""])
+            continue
+        lower = students_mean(gain(results, share, steps))
+        verdict = "not confined" if lower.low > BOUND else "confined" if lower.high < BOUND else "open"
+        part = students_mean(gain(results, share, steps) / half).written(2) if steps == STEPS else ""
+        rows.append([*row, lower.written(sign="+"), part, verdict])
+    head = ["rare texts", "steps", "number of them", "loss, rare kind", "loss, frequent kind"]
+    head += ["gain on the rare kind", "part of the gain by a half", "verdict"]
+    text = "\n".join(["### Losses by the share of rare texts", "", *table(head, rows)])
     return {"tables": text, **cells(text)}
+
+
+def trainings() -> list[tuple[float, int]]:
+    """Return the share of rare texts and the number of steps of every training."""
+    # As many rare texts in a tenth of the steps are ten times the share.
+    return [*((share, STEPS) for share in SHARES), (SHARES[0], FEWER), (SHARES[1] * STEPS / FEWER, FEWER)]
 
 
 def main() -> None:
     """Train the networks, store the results, and write the page."""
-    settings = {"seeds": len(SEEDS), "steps": STEPS, "rate": RATE, "tested": TESTED, "training": TRAINING._asdict()}
+    settings = {"seeds": len(SEEDS), "rate": RATE, "tested": TESTED, "trainings": trainings()}
     journal = journal_of("generalization_rare", settings)
-    results: Results = {"mixed": {str(share): [] for share in SHARES}, "alone": {str(share): [] for share in ALONE}}
+    trained: Results = {name(*of): [] for of in trainings()}
     for seed in SEEDS:
-        for name, compute in (("mixed", mixed), ("alone", alone)):
-            for share, seeds in results[name].items():
-                once = partial(compute, float(share), seed)
-                seeds.append(journal.once(f"{name}, {share}, seed {seed}", once))
-    store("generalization_rare", {"settings": settings, **results})
+        for of in trainings():
+            once = partial(measured, *of, seed)
+            trained[name(*of)].append(journal.once(f"{name(*of)}, seed {seed}", once))
+    store("generalization_rare", {"settings": settings, "trained": trained})
 
 
 if __name__ == "__main__":

@@ -8,19 +8,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import TRANSFORMER, Network, Sizes, count
 from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
-from experiments.generalization.tasks import Demonstrated
+from experiments.generalization.tasks import Demonstrated, Examples
 from experiments.generalization.training import Budget, error, outputs
 from experiments.kept_results import journal_of, store
 from experiments.pages import Fields, cells, table
 
 TASK = Demonstrated(family="linear", demonstrations=16)
-RATES, STEPS, WIDTHS, COUNTS = (1e-3, 3e-3, 1e-2, 3e-2), 4000, (4, 8, 16, 32), (1, 16)
+RATES, STEPS, WIDTHS, DECIDES = (1e-3, 3e-3, 1e-2, 3e-2), 4000, (4, 8, 16, 32), 8
+LONGER = 4
+"""How many times as long the two smallest networks are also trained."""
+OWN, OTHER = "its own demonstrations", "another function's"
 BOUNDS = 1 / 3, 2 / 3
 """The part of the largest network's gain below which a smaller one lacks it, and above which it has it."""
 
@@ -37,27 +42,38 @@ def sizes_of(width: int, norms: bool) -> Sizes:
     return Sizes(kind=TRANSFORMER, norms=norms, layers=2, features=width, neurons=4 * width)
 
 
+@jax.jit
+def examples(key: Array) -> tuple[Examples, Examples]:
+    """Return new functions with all their demonstrations, and with another function's at the same points.
+
+    Args:
+        key: which ones.
+    """
+    own_keys, other_keys, point_keys = (jax.random.split(of, TESTED) for of in jax.random.split(key, 3))
+    draw = jax.vmap(TASK.given, (0, 0, None))
+    own, other = (draw(keys, point_keys, jnp.asarray(TASK.demonstrations)) for keys in (own_keys, other_keys))
+    return own, other._replace(targets=own.targets)
+
+
 def measured(network: Network) -> dict[str, float]:
-    """Return the error on new functions by number of demonstrations.
+    """Return the error on new functions after their own demonstrations, and after another function's.
 
     Args:
         network: the network.
     """
-    found = {}
-    for number in COUNTS:
-        examples = TASK.draw_with(jax.random.key(SEEDS + 2), TESTED, number)
-        found[str(number)] = float(error(outputs(network, examples), examples))
-    return found
+    of_both = zip((OWN, OTHER), examples(jax.random.key(SEEDS + 2)), strict=True)
+    return {name: float(error(outputs(network, of), of)) for name, of in of_both}
 
 
-def trained(sizes: Sizes, rate: float) -> dict[str, Any]:
+def trained(sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
     """Return the measurements of networks of all seeds.
 
     Args:
         sizes: of the networks.
         rate: the learning rate.
+        steps: of the training.
     """
-    networks = of_seeds(TASK, sizes, Budget(STEPS, BATCH), rate, SEEDS)
+    networks = of_seeds(TASK, sizes, Budget(steps, BATCH), rate, SEEDS)
     return {"parameters": count(sizes, TASK), "rate": rate, "seeds": [measured(network) for network in networks]}
 
 
@@ -77,19 +93,29 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
     """
     for width in WIDTHS:
         norms, rate = chosen(RATES, tuned, str(width), TRANSFORMER)
-        yield str(width), trained, (sizes_of(width, norms), rate)
+        for times in (1, LONGER) if width <= DECIDES else (1,):
+            yield f"{width}; {times}", trained, (sizes_of(width, norms), rate, times * STEPS)
 
 
-def gains(results: Results, width: int) -> np.ndarray:
-    """Return by how much 16 demonstrations have a smaller error than one, for every seed.
+def errors(results: Results, name: str, after: str) -> np.ndarray:
+    """Return the error of every seed.
 
     Args:
         results: what was kept.
-        width: of the networks.
+        name: of the network.
+        after: `OWN` or `OTHER`.
     """
-    seeds = results["networks"][str(width)]["seeds"]
-    few, many = (np.array([seed[str(number)] for seed in seeds]) for number in COUNTS)
-    gain: np.ndarray = few - many
+    return np.array([seed[after] for seed in results["networks"][name]["seeds"]])
+
+
+def gains(results: Results, name: str) -> np.ndarray:
+    """Return by how much the error is smaller after a function's own demonstrations, for every seed.
+
+    Args:
+        results: what was kept.
+        name: of the network.
+    """
+    gain: np.ndarray = errors(results, name, OTHER) - errors(results, name, OWN)
     return gain
 
 
@@ -103,15 +129,17 @@ def fields(results: Results) -> Fields:
     Args:
         results: what was kept.
     """
-    largest = gains(results, WIDTHS[-1]).mean()
+    largest = gains(results, f"{WIDTHS[-1]}; 1").mean()
     rows = []
-    for width in WIDTHS:
-        of = results["networks"][str(width)]
-        errors = [students_mean(np.array([seed[str(number)] for seed in of["seeds"]])).written(2) for number in COUNTS]
-        gain, part = students_mean(gains(results, width)), students_mean(gains(results, width) / largest)
-        verdict = "" if width == WIDTHS[-1] else _verdict(part)
-        rows.append([str(width), f"{of['parameters']:,}", *errors, gain.written(2, "+"), part.written(2), verdict])
-    head = ["width", "parameters", "1 demonstration", "16 demonstrations", "gain", "part of the largest's", "verdict"]
+    for name, of in results["networks"].items():
+        width, times = name.split("; ")
+        written = [students_mean(errors(results, name, after)).written(2) for after in (OWN, OTHER)]
+        gain, part = students_mean(gains(results, name)), students_mean(gains(results, name) / largest)
+        verdict = "" if name == f"{WIDTHS[-1]}; 1" else _verdict(part)
+        row = [width, str(STEPS * int(times)), f"{of['parameters']:,}", f"{of['rate']:g}", *written]
+        rows.append([*row, gain.written(2, "+"), part.written(2), verdict])
+    head = ["width", "steps", "parameters", "rate", f"error, {OWN}", f"error, {OTHER}"]
+    head += ["gain", "part of the largest's", "verdict"]
     text = "\n".join(["### Gain by demonstrations by size", "", *table(head, rows)])
     return {"tables": text, **cells(text)}
 

@@ -269,9 +269,16 @@ class Demonstrated:
             count: the number of demonstrations.
         """
         function_key, points_key = jax.random.split(key)
-        return self._example(function_key, points_key, count)
+        return self.given(function_key, points_key, count)
 
-    def _example(self, function_key: Array, points_key: Array, count: Array) -> Examples:
+    def given(self, function_key: Array, points_key: Array, count: Array) -> Examples:
+        """Draw an example of a function at points, without an axis of examples.
+
+        Args:
+            function_key: which function.
+            points_key: which points.
+            count: the number of demonstrations.
+        """
         values, dimensions = FAMILIES[self.family]
         points = jax.random.normal(points_key, (self.tokens, dimensions))
         y = values(function_key, points)
@@ -293,7 +300,7 @@ class Demonstrated:
             members = jax.random.randint(functions, (number,), 0, self.pool)
             function_keys = jax.random.split(jax.random.key(1000), self.pool)[members]
         count = jax.random.randint(counts, (number,), 1, self.demonstrations + 1)
-        return jax.vmap(self._example)(function_keys, jax.random.split(points, number), count)
+        return jax.vmap(self.given)(function_keys, jax.random.split(points, number), count)
 
     chosen_by = draw
 
@@ -315,7 +322,7 @@ class Demonstrated:
             number: how many.
         """
         functions_key, points_key = jax.random.split(key)
-        return jax.vmap(self._example, (0, None, None))(
+        return jax.vmap(self.given, (0, None, None))(
             jax.random.split(functions_key, number), points_key, jnp.asarray(self.demonstrations)
         )
 

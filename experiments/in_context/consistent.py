@@ -4,6 +4,7 @@ Run `make in_context_consistent`; it writes experiments/results/in_context_consi
 docs/in-context.md, which states beforehand what decides.  Prompts that a killed run has finished aren't run again.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from random import Random
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 from rich.progress import track
 
 import duat_jax as duat
@@ -66,15 +67,25 @@ BETWEEN = (
     "An old man was reading the newspaper on a bench and didn't look up.",
 )
 """Sentences that stand between, without a value of any kind."""
-FULL = "full attention"
+FAR, NEAR, UNSTATED = "far", "near", "not stated"
+"""The places of the fact: before the other sentences, after them, or nowhere, which says what is written by chance."""
+FULL, SEEN = "the whole text", "64 tokens and the first"
 WINDOWS: dict[str, tuple[int, tuple[int, ...]]] = {
     FULL: (LENGTH, ()),
-    "a window of 64 tokens": (64, ()),
-    "a window of 64 tokens, and the first": (64, (0,)),
-    "a window of 16 tokens, and the first": (16, (0,)),
+    SEEN: (64, (0,)),
+    "16 tokens and the first": (16, (0,)),
+    "64 tokens": (64, ()),
 }
-UNSTATED = "full attention, the fact isn't stated"
-"""The control: how often the value is written all the same."""
+"""The tokens that attention sees: so many last ones, and places that are always seen."""
+WAYS = [
+    (FULL, FAR),
+    (FULL, NEAR),
+    (FULL, UNSTATED),
+    *((seen, place) for seen in list(WINDOWS)[1:3] for place in (FAR, NEAR)),
+    ("64 tokens", FAR),
+]
+LEVEL = 10
+"""The difference in points below which values are named no less often."""
 
 Results = dict[str, Any]
 
@@ -85,52 +96,67 @@ class Prompt(NamedTuple):
     Args:
         kind: a name in `FACTS`.
         value: the stated one.
-        text: the whole text.
-        unstated: the same without the sentence that states the fact.
+        texts: the text, by the place of the sentence that states the fact.
     """
 
     kind: str
     value: str
-    text: str
-    unstated: str
+    texts: dict[str, str]
 
 
 def prompts() -> Iterator[Prompt]:
-    """Yield the prompts, as many of each kind."""
+    """Yield the prompts, as many of each kind, whose values take turns."""
     draw = Random(0)
     for i in range(PROMPTS):
         kind = list(FACTS)[i % len(FACTS)]
         states, takes_up, values = FACTS[kind]
-        name, value = draw.choice(NAMES), draw.choice(values)
+        name, value = draw.choice(NAMES), values[i // len(FACTS) % len(values)]
+        fact, end = states.format(name=name, value=value), takes_up.format(name=name)
         between = " ".join(draw.sample(BETWEEN, 6))
-        end = f"{between} {takes_up.format(name=name)}"
-        yield Prompt(kind, value, f"{states.format(name=name, value=value)} {end}", end)
+        texts = {FAR: f"{fact} {between} {end}", NEAR: f"{between} {fact} {end}", UNSTATED: f"{between} {end}"}
+        yield Prompt(kind, value, texts)
 
 
 @jax.jit
-def _next(
+def _logits(
     model: Transformer, ids: Int[Array, "tokens"], visible: Bool[Array, "queries keys"], place: Int[Array, ""]
-) -> Int[Array, ""]:
-    return logits_of(model, restricted_states(model, ids, visible)[place][None]).argmax()
+) -> Float[Array, "vocab"]:
+    return logits_of(model, restricted_states(model, ids, visible)[place][None])[0]
 
 
-def written(model: Transformer, tokenizer: "Tokenizer", text: str, kernel: int, first: tuple[int, ...]) -> str:
-    """Return what the model writes after a text, the most probable token each time, with attention within a window.
+class Written(NamedTuple):
+    """What a model writes.
+
+    Args:
+        text: the most probable token each time.
+        first: the value of the kind whose token is the most probable one at once.
+    """
+
+    text: str
+    first: str
+
+
+def write(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt, way: tuple[str, str]) -> Written:
+    """Return what the model writes after a prompt.
 
     Args:
         model: a causal language model.
         tokenizer: its tokenizer.
-        text: the text.
-        kernel: the number of last tokens that each token sees.
-        first: places that are always seen.
+        prompt: the prompt.
+        way: what attention sees, and where the fact stands.
     """
-    ids = list(tokenizer.encode(text).ids)
-    begun, visible = len(ids), jnp.asarray(window(LENGTH, kernel, first))
+    seen, place = way
+    ids, values = list(tokenizer.encode(prompt.texts[place]).ids), FACTS[prompt.kind][2]
+    begun, visible = len(ids), jnp.asarray(window(LENGTH, *WINDOWS[seen]))
+    firsts = []
     for _ in range(WRITTEN):
         padded = jnp.pad(jnp.asarray(ids), (0, LENGTH - len(ids)))
-        ids.append(int(on_host(_next(model, padded, visible, jnp.asarray(len(ids) - 1)))))
-    text_written: str = tokenizer.decode(ids[begun:])
-    return text_written
+        logits = np.asarray(on_host(_logits(model, padded, visible, jnp.asarray(len(ids) - 1))))
+        tokens = [tokenizer.token_to_id(f"Ġ{value}") for value in values]
+        firsts.append(values[int(np.argmax(logits[tokens]))])
+        ids.append(int(logits.argmax()))
+    text: str = tokenizer.decode(ids[begun:])
+    return Written(text, firsts[0])
 
 
 def named(text: str, kind: str) -> str | None:
@@ -143,13 +169,13 @@ def named(text: str, kind: str) -> str | None:
     Example:
         >>> named(" a green or red one", "colour")
         'green'
+        >>> named(" tired", "colour")
     """
-    places = {value: text.lower().find(value.lower()) for value in FACTS[kind][2]}
-    found = [value for value in places if places[value] >= 0]
-    return min(found, key=places.__getitem__) if found else None
+    found = re.search(rf"\b({'|'.join(FACTS[kind][2])})\b", text, re.IGNORECASE)
+    return next(value for value in FACTS[kind][2] if value.lower() == found[1].lower()) if found else None
 
 
-def measured(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt) -> dict[str, str]:
+def measured(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt) -> dict[str, list[str]]:
     """Return what is written in every way.
 
     Args:
@@ -157,26 +183,43 @@ def measured(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt) -> dict
         tokenizer: its tokenizer.
         prompt: the prompt.
     """
-    found = {way: written(model, tokenizer, prompt.text, *WINDOWS[way]) for way in WINDOWS}
-    return found | {UNSTATED: written(model, tokenizer, prompt.unstated, *WINDOWS[FULL])}
+    return {_name(way): list(write(model, tokenizer, prompt, way)) for way in WAYS}
 
 
-def consistent(results: Results, way: str) -> np.ndarray:
-    """Return whether what is written names the stated value, for every prompt.
+def _name(way: tuple[str, str]) -> str:
+    return "; ".join(way)
+
+
+def consistent(results: Results, way: tuple[str, str], *, at_once: bool = False) -> Float[np.ndarray, "prompts"]:
+    """Return a hundred for every prompt after which the stated value is named first, and zero for others.
 
     Args:
         results: what was kept.
-        way: in which it was written.
+        way: what attention sees, and where the fact stands.
+        at_once: whether the value counts that is the most probable one of its kind, and not what is written.
     """
-    return np.array([named(of[way], prompt.kind) == prompt.value for prompt, of in _pairs(results)])
+    right = []
+    for prompt, of in zip(prompts(), results["prompts"], strict=True):
+        text, first = of[_name(way)]
+        right.append((first if at_once else named(text, prompt.kind)) == prompt.value)
+    return 100.0 * np.array(right)
 
 
-def _pairs(results: Results) -> Iterator[tuple[Prompt, dict[str, str]]]:
-    return zip(prompts(), results["prompts"], strict=True)
+def _verdict(results: Results) -> str:
+    chance = bootstrap(consistent(results, (FULL, FAR)) - consistent(results, (FULL, UNSTATED)))
+    fewer = _fewer(results, SEEN)
+    if chance.low <= 0:
+        return "no verdict"
+    return "less" if fewer.low > 0 else "no less" if fewer.high < LEVEL else "open"
 
 
-def _verdict(fewer: Estimate) -> str:
-    return "fewer" if fewer.low > 0 else "no fewer" if fewer.high <= 0 else "open"
+def _fewer(results: Results, seen: str, *, at_once: bool = False) -> Estimate:
+    """Return by how much more a window lowers what is named of a far fact than of a near one, in points."""
+    falls = [
+        consistent(results, (FULL, place), at_once=at_once) - consistent(results, (seen, place), at_once=at_once)
+        for place in (FAR, NEAR)
+    ]
+    return bootstrap(falls[0] - falls[1])
 
 
 def fields(results: Results) -> Fields:
@@ -186,22 +229,21 @@ def fields(results: Results) -> Fields:
         results: what was kept.
     """
     rows = []
-    whole = consistent(results, FULL)
-    for way in (*WINDOWS, UNSTATED):
-        right = consistent(results, way)
-        others = np.array([named(of[way], prompt.kind) not in (None, prompt.value) for prompt, of in _pairs(results)])
-        row = [way, counted(right), counted(others)]
-        if way == FULL:
-            rows.append([*row, "", ""])
-            continue
-        fewer = bootstrap(100.0 * (whole.astype(float) - right))
-        rows.append([*row, fewer.written(1, "+"), _verdict(fewer)])
-    head = ["way of reading", "the stated value", "another value", "fewer than with full attention, points", "verdict"]
-    text = "\n".join(["### What is written after a stated fact", "", *table(head, rows)])
-    examples = [[way, f"“{results['prompts'][0][way].strip()}”"] for way in (*WINDOWS, UNSTATED)]
-    first = next(prompts())
-    shown = f"The first prompt: “{first.text}”"
-    text += "\n\n" + "\n".join(["### One prompt", "", shown, "", *table(["way", "what is written"], examples)])
+    for way in WAYS:
+        shares = [counted(consistent(results, way, at_once=at_once) > 0) for at_once in (False, True)]
+        rows.append([*way, *shares])
+    lines = ["### The stated value, named", "", *table(["attention sees", "the fact", "written", "at once"], rows), ""]
+    more = []
+    for seen in (SEEN, "16 tokens and the first"):
+        falls = [_fewer(results, seen, at_once=at_once).written(1, "+") for at_once in (False, True)]
+        more.append([seen, *falls, _verdict(results) if seen == SEEN else ""])
+    head = ["attention sees", "fewer far than near, written", "fewer far than near, at once", "consistent"]
+    lines += ["### Fewer by windows", "", *table(head, more), ""]
+    prompt = next(prompts())
+    examples = [[*way, f"“{results['prompts'][0][_name(way)][0].strip()}”"] for way in WAYS]
+    shown = f"After “{prompt.texts[FAR]}”:"
+    lines += ["### One prompt", "", shown, "", *table(["attention sees", "the fact", "what is written"], examples)]
+    text = "\n".join(lines)
     return {"tables": text, **cells(text)}
 
 
@@ -209,7 +251,8 @@ def main() -> None:
     """Run every prompt, store the results, and write the page."""
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
-    settings = {"prompts": PROMPTS, "written": WRITTEN, "length": LENGTH, "windows": WINDOWS, "between": len(BETWEEN)}
+    texts = [prompt.texts for prompt in prompts()]
+    settings = {"written": WRITTEN, "length": LENGTH, "windows": WINDOWS, "ways": WAYS, "texts": texts}
     journal = journal_of("in_context_consistent", settings)
     found = [
         journal.once(str(i), partial(measured, model, tokenizer, prompt))

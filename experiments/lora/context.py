@@ -12,7 +12,7 @@ import numpy as np
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import stream, windows
-from duat_jax.evaluation.statistics import bootstrap, students_mean
+from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.models.transformer import Transformer
 from experiments.kept_results import journal_of, store
 from experiments.long_context.networks import losses_of
@@ -22,7 +22,7 @@ from experiments.texts import held_out_sources
 
 SEEDS, STOPS, COMPARED = (1, 2, 3), (10, 30, STEPS), ("rank 16", EVERYTHING)
 LATE, NEAR = 20, 8
-"""The number of last tokens whose loss is compared, and of those before them that stay when far ones are cut off."""
+"""The number of last tokens whose loss is compared, and of those before them that stay when far ones are replaced."""
 TEXTS = "the task's", "the base's"
 FALLS = 0.25
 """The part of the gain that is lost, from which on fine-tuning counts as wearing it down."""
@@ -30,17 +30,17 @@ FALLS = 0.25
 Results = dict[str, Any]
 
 
-def gains(model: Transformer, texts: np.ndarray) -> list[float]:
-    """Return of every text how much higher the loss of its last tokens is with all but few tokens before them cut off.
+def losses(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
+    """Return the loss of every text's last tokens, and that with the far tokens before them from another text.
 
     Args:
         model: the model.
         texts: texts of `LENGTH` tokens.
     """
-    whole = losses_of(model, texts)[:, -LATE:].mean(1)
-    cut = losses_of(model, texts[:, -LATE - NEAR :])[:, -LATE:].mean(1)
-    found: list[float] = np.round(cut - whole, 5).tolist()
-    return found
+    far = LENGTH - LATE - NEAR
+    other = np.concatenate([np.roll(texts, 1, axis=0)[:, :far], texts[:, far:]], axis=1)
+    both = {"whole": texts, "other": other}
+    return {name: losses_of(model, of)[:, -LATE:].mean(1).round(5).tolist() for name, of in both.items()}
 
 
 def texts_of(task: Task) -> dict[str, np.ndarray]:
@@ -54,7 +54,7 @@ def texts_of(task: Task) -> dict[str, np.ndarray]:
 
 
 def measured(task: Task, name: str, seed: int) -> dict[str, Any]:
-    """Return the gains after some steps of a fine-tuning, by the kind of text.
+    """Return the losses after some steps of a fine-tuning, by the kind of text.
 
     Args:
         task: the task.
@@ -64,9 +64,19 @@ def measured(task: Task, name: str, seed: int) -> dict[str, Any]:
     rate = kept("lora_why")["tasks"]["English"]["methods"][name]["rate"]
     models = train_along(duat.load(), task, METHODS[name], rate, seed, STOPS)
     return {
-        str(steps): {kind: gains(model, texts) for kind, texts in texts_of(task).items()}
+        str(steps): {kind: losses(model, texts) for kind, texts in texts_of(task).items()}
         for steps, model in zip(STOPS, models, strict=True)
     }
+
+
+def gain(of: dict[str, list[float]]) -> np.ndarray:
+    """Return by how much the own far tokens lower the loss of every text.
+
+    Args:
+        of: the losses of texts.
+    """
+    lower: np.ndarray = np.subtract(of["other"], of["whole"])
+    return lower
 
 
 def fields(results: Results) -> Fields:
@@ -77,24 +87,32 @@ def fields(results: Results) -> Fields:
     """
     rows = []
     for kind in TEXTS:
-        before = np.array(results["before"][kind])
-        rows.append([kind, "none", "0", bootstrap(before).written(sign="+"), "", _there(before), ""])
+        before = gain(results["before"][kind])
+        whole = bootstrap(np.array(results["before"][kind]["whole"])).written()
+        rows.append([kind, "none", "0", whole, bootstrap(before).written(sign="+"), "", "", ""])
         for name, seeds in results["methods"].items():
             for steps in map(str, STOPS):
-                of_seeds = np.array([seed[steps][kind] for seed in seeds])
-                more = students_mean(of_seeds.mean(1) - before.mean())
-                fell = students_mean(1 - of_seeds.mean(1) / before.mean())
-                verdict = "worn down" if fell.low > FALLS else "kept" if fell.high < FALLS else "open"
-                gain = bootstrap(of_seeds.mean(0)).written(sign="+")
-                rows.append([kind, name, steps, gain, more.written(sign="+"), _there(of_seeds.mean(0)), verdict])
-    head = ["texts", "fine-tuned", "steps", "gain by far tokens", "more than before", "a gain", "of the gain"]
-    text = "\n".join(["### Gain by context along fine-tuning", "", *table(head, rows)])
+                # Texts are the unit; the seeds of a training are averaged.
+                after = np.mean([gain(seed[steps][kind]) for seed in seeds], axis=0)
+                whole = bootstrap(np.mean([seed[steps][kind]["whole"] for seed in seeds], axis=0)).written()
+                more, lost = bootstrap(after - before), _lost(before, after)
+                written = bootstrap(after).written(sign="+"), more.written(sign="+"), lost.written(2)
+                rows.append([kind, name, steps, whole, *written, _verdict(kind, more, lost)])
+    head = ["texts", "fine-tuned", "steps", "loss", "gain by far tokens", "more than before", "part that is lost"]
+    text = "\n".join(["### Gain by context along fine-tuning", "", *table([*head, "verdict"], rows)])
     return {"tables": text, **cells(text)}
 
 
-def _there(gain: np.ndarray) -> str:
-    found = bootstrap(gain)
-    return "yes" if found.low > 0 else "no" if found.high < 0 else "open"
+def _lost(before: np.ndarray, after: np.ndarray) -> Estimate:
+    """Return the part of the gain that is lost, with an interval over texts."""
+    return bootstrap(np.stack([before, after], 1), lambda means: 1 - means[..., 1] / means[..., 0])
+
+
+def _verdict(kind: str, more: Estimate, lost: Estimate) -> str:
+    """Return whether a task's gain grew, or the base's was worn down."""
+    if kind == TEXTS[0]:
+        return "grew" if more.low > 0 else "fell" if more.high < 0 else "open"
+    return "worn down" if lost.low > FALLS else "kept" if lost.high < FALLS else "open"
 
 
 def main() -> None:
@@ -102,7 +120,7 @@ def main() -> None:
     keep_compiled()
     settings = {"seeds": SEEDS, "stops": STOPS, "compared": COMPARED, "late": LATE, "near": NEAR}
     journal, task = journal_of("lora_context", settings), english(duat.load_tokenizer())
-    before = {kind: gains(duat.load(), texts) for kind, texts in texts_of(task).items()}
+    before = {kind: losses(duat.load(), texts) for kind, texts in texts_of(task).items()}
     methods = {
         name: [journal.once(f"{name}, seed {seed}", partial(measured, task, name, seed)) for seed in SEEDS]
         for name in COMPARED

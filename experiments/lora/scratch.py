@@ -5,6 +5,7 @@ beforehand what decides.  Beside it stand the adapted models of `make lora_why`.
 """
 
 import time
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -22,7 +23,17 @@ from duat_jax.models.transformer import Transformer
 from experiments.kept_results import journal_of, store
 from experiments.long_context.choice import best
 from experiments.long_context.networks import fit
-from experiments.lora.tuning import BATCH, METHODS, TASKS, Task, text_accuracies, text_losses, train
+from experiments.lora.tuning import (
+    BATCH,
+    METHODS,
+    TASKS,
+    TRAINED,
+    Task,
+    largest,
+    text_accuracies,
+    text_losses,
+    train_along,
+)
 from experiments.pages import Fields, cells, kept, table
 from training.train import optimizer
 
@@ -30,6 +41,8 @@ SEEDS, FACTORS, TUNED = (1, 2, 3), (0.5, 1.0, 2.0), 200
 """Seeds, factors of the embedded model's learning rates, and the steps by which they are chosen."""
 LENGTHS = 100, 800
 """Steps of a training from the beginning; adapters have the first number."""
+FRESH = "largest of three, fresh texts"
+"""The task with so many training texts, of the same digits, that none is read twice."""
 ADAPTED = "rank 16"
 
 Results = dict[str, Any]
@@ -40,9 +53,16 @@ def task_of(name: str) -> Task:
     """Return the texts of a task.
 
     Args:
-        name: in `TASKS`.
+        name: in `TASKS`, or `FRESH`.
     """
-    return TASKS[name](duat.load_tokenizer())
+    tokenizer = duat.load_tokenizer()
+    return largest(tokenizer, LENGTHS[-1] * BATCH - TRAINED) if name == FRESH else TASKS[name](tokenizer)
+
+
+def _known(name: str) -> dict[str, Any]:
+    """Return the results of adapters on a task."""
+    of: dict[str, Any] = kept("lora_why")["tasks"][name.partition(", fresh")[0]]
+    return of
 
 
 @jax.jit
@@ -97,7 +117,7 @@ def trial(name: str, factor: float) -> dict[str, float]:
 
 
 def measured(name: str, factor: float, seed: int, steps: int) -> dict[str, float]:
-    """Return the losses on test texts.
+    """Return the losses on test texts, and on some that were trained on.
 
     Args:
         name: of the task.
@@ -105,33 +125,36 @@ def measured(name: str, factor: float, seed: int, steps: int) -> dict[str, float
         seed: of the training.
         steps: its steps.
     """
-    return losses(from_scratch(name, factor, seed, steps), name, task_of(name).test)
+    task, model = task_of(name), from_scratch(name, factor, seed, steps)
+    on_trained = losses(model, name, task.train[: len(task.test)])["loss"]
+    return losses(model, name, task.test) | {"trained": on_trained}
 
 
-def seconds(name: str) -> dict[str, float]:
-    """Return the processor time of a step, of adapters and of a training from the beginning, compiled before.
+def seconds() -> dict[str, float]:
+    """Return the processor time of a step, of adapters and of all weights, by the difference of two lengths."""
+    model, task = duat.load(), task_of("English")
+    ids, counted = jnp.asarray(task.train[: 2 * LENGTHS[0] * BATCH]), jnp.asarray(task.counted)
 
-    Args:
-        name: of the task.
-    """
-    rate = kept("lora_why")["tasks"][name]["methods"][ADAPTED]["rate"]
-    steps = LENGTHS[0]
-    ways = {
-        ADAPTED: lambda: train(duat.load(), task_of(name), METHODS[ADAPTED], rate, 0),
-        "from the beginning": lambda: from_scratch(name, 1.0, 0, steps),
-    }
-    found = {}
-    for way, run in ways.items():
-        jax.block_until_ready(run())
+    def adapters(steps: int) -> Any:
+        return list(train_along(model, task, METHODS[ADAPTED], 1e-3, 0, (steps,)))
+
+    def everything(steps: int) -> Any:
+        return _train(model, ids[: steps * BATCH].reshape(steps, BATCH, -1), counted, jnp.asarray(1.0))
+
+    def spent(run: Callable[[int], Any], steps: int) -> float:
+        jax.block_until_ready(run(steps))
         began = time.process_time()
-        jax.block_until_ready(run())
-        found[way] = (time.process_time() - began) / steps
-    return found
+        jax.block_until_ready(run(steps))
+        return time.process_time() - began
+
+    few, many = 20, LENGTHS[0]
+    ways = {ADAPTED: adapters, "from the beginning": everything}
+    return {way: (spent(run, many) - spent(run, few)) / (many - few) for way, run in ways.items()}
 
 
 def _of_adapted(name: str) -> list[tuple[str, str, list[dict[str, float]]]]:
     """Return what the embedded model was, its steps, and its loss and right answers, as it is and adapted."""
-    of = kept("lora_why")["tasks"][name]
+    of = _known(name)
 
     def means(found: dict[str, Any]) -> dict[str, float]:
         return {"loss": float(np.mean(found["loss"])), "right": float(np.mean(found["accuracy"]))}
@@ -161,23 +184,23 @@ def fields(results: Results) -> Fields:
     Args:
         results: what was kept.
     """
-    rows, times = [], []
+    rows = []
     for name, of in results["tasks"].items():
         for what, steps, seeds in _of_adapted(name):
             loss = np.array([seed["loss"] for seed in seeds])
             written = students_mean(loss).written() if len(seeds) > 1 else f"{loss[0]:.3f}"
-            rows.append([name, what, steps, written, "", _right(seeds), ""])
+            rows.append([name, what, steps, written, "", "", _right(seeds), ""])
         for steps, seeds in of["lengths"].items():
             loss = np.array([seed["loss"] for seed in seeds])
             more = students_mean(loss - adapted(name))
             verdict = "not reached" if more.low > 0 else "reached" if more.high < 0 else "open"
-            errors = students_mean(loss).written(), more.written(sign="+")
+            on_trained = students_mean(np.array([seed["trained"] for seed in seeds])).written()
+            errors = students_mean(loss).written(), more.written(sign="+"), on_trained
             rows.append([name, "from random weights", steps, *errors, _right(seeds), verdict])
-        times.append([name, *(f"{1000 * spent:.0f}" for spent in of["seconds"].values())])
-    head = ["task", "trained", "steps", "loss", "more than with adapters", "right, %", "the adapted model's loss"]
-    lines = ["### Trained from the beginning", "", *table(head, rows), ""]
-    lines += ["### Processor time of a step", "", *table(["task", f"{ADAPTED}, ms", "from the beginning, ms"], times)]
-    text = "\n".join(lines)
+    head = ["task", "trained", "steps", "loss", "more than with adapters", "loss on trained texts", "right, %"]
+    lines = ["### Trained from the beginning", "", *table([*head, "the adapted model's loss"], rows), ""]
+    times = [[way, f"{1000 * spent:.0f}"] for way, spent in results["seconds"].items()]
+    text = "\n".join([*lines, "### Processor time of a step", "", *table(["trained", "milliseconds"], times)])
     return {"tables": text, **cells(text)}
 
 
@@ -187,7 +210,7 @@ def main() -> None:
     settings = {"seeds": SEEDS, "factors": FACTORS, "tuned": TUNED, "lengths": LENGTHS, "batch": BATCH}
     journal = journal_of("lora_scratch", settings)
     tasks: Results = {}
-    for name in TASKS:
+    for name in (*TASKS, FRESH):
         trials = {factor: journal.once(f"{name}, {factor}", partial(trial, name, factor)) for factor in FACTORS}
         factor = best({factor: found["loss"] for factor, found in trials.items()})
         lengths = {
@@ -195,11 +218,10 @@ def main() -> None:
                 journal.once(f"{name}, seed {seed}, {steps}", partial(measured, name, factor, seed, steps))
                 for seed in SEEDS
             ]
-            for steps in LENGTHS
+            for steps in (LENGTHS[-1:] if name == FRESH else LENGTHS)
         }
-        spent = journal.once(f"{name}, seconds", partial(seconds, name))
-        tasks[name] = {"trials": list(trials.items()), "factor": factor, "lengths": lengths, "seconds": spent}
-    store("lora_scratch", {"settings": settings, "tasks": tasks})
+        tasks[name] = {"trials": list(trials.items()), "factor": factor, "lengths": lengths}
+    store("lora_scratch", {"settings": settings, "tasks": tasks, "seconds": journal.once("seconds", seconds)})
 
 
 if __name__ == "__main__":

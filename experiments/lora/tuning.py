@@ -96,13 +96,14 @@ def english(tokenizer: "Tokenizer") -> Task:
     return Task(train, validation, test, np.ones(LENGTH - 1, np.float32))
 
 
-def largest(tokenizer: "Tokenizer") -> Task:
+def largest(tokenizer: "Tokenizer", further: int = 0) -> Task:
     """Return a task with right answers: the largest or smallest of three digits, as lines of Python.
 
     Digits that are tested occur in training in no order. Only the losses of answers count.
 
     Args:
         tokenizer: the model's tokenizer.
+        further: number of further training texts.
     """
     draw = Random(0)
     digits = [(a, b, c) for a in range(10) for b in range(a, 10) for c in range(b, 10)]
@@ -120,6 +121,8 @@ def largest(tokenizer: "Tokenizer") -> Task:
 
     train = texts(digits[2 * fifth :], TRAINED)
     validation, test = texts(digits[:fifth], TESTED), texts(digits[fifth : 2 * fifth], TESTED)
+    if further:
+        train = np.concatenate([train, texts(digits[2 * fifth :], further)])
     # Of the 12 tokens of a line, the answer is the last but one; the first token of a text isn't predicted.
     counted = (np.arange(1, LENGTH) % 12 == 10).astype(np.float32)
     return Task(train, validation, test, counted)

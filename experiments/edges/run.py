@@ -5,7 +5,7 @@ states beforehand what decides.  A task that a killed run has finished isn't run
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,14 +159,14 @@ def kept(model: Transformer, prompt: Prompt, live: Float[Array, "runs edges"]) -
     return jax.lax.map(with_mask(model, x, corrupted, prompt.right, prompt.wrong), live)
 
 
-def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
-    """Return the logit differences of every method on one task."""
+def _piece(model: Transformer, tokenizer: Any, task: str, count: int, methods: Iterable[str]) -> dict[str, Any]:
+    """Return the logit differences of methods on one task."""
 
     def of_prompt(i: int, prompt: Prompt) -> dict[str, Any]:
         def run(scores: Scores) -> Array:
             return kept(model, prompt, jnp.asarray(top(np.asarray(scored(scores, model, prompt))), jnp.float32))
 
-        return {method: run(scores) for method, (scores, _) in METHODS.items()}
+        return {method: run(METHODS[method][0]) for method in methods}
 
     return measured(model, tokenizer, task, count, SEED, of_prompt)
 
@@ -237,7 +237,9 @@ def _by_size(tasks: dict[str, Any]) -> Fields:
         return f"{np.mean(shares):.3f}"
 
     sizes = {"half a per cent": FRACTIONS.index(FIRST), "one per cent": FRACTIONS.index(0.01)}
-    return {f"{name}, {method}": share(method, size) for name, size in sizes.items() for method in METHODS}
+    return {
+        f"{name}, {method}": share(method, size) for name, size in sizes.items() for method in tasks[NEW[0]]["runs"]
+    }
 
 
 def main() -> None:
@@ -245,12 +247,20 @@ def main() -> None:
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path(), scanned=True), duat.load_tokenizer(smollm2.path())
     WORK.mkdir(parents=True, exist_ok=True)
-    asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
+    asked = {"prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
     journal = Journal(WORK / "edges", {"asked": asked})
-    tasks = {
-        task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS))
-        for task in track([*NEW, *KNOWN], "Tasks")
-    }
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    same = known.get("asked") == json.loads(json.dumps(asked))
+    tasks: dict[str, Any] = {}
+    for task in track([*NEW, *KNOWN], "Tasks"):
+        before = known["tasks"].get(task, {}) if same else {}
+        runs = before.get("runs", {})
+        missing = [method for method in METHODS if method not in runs]
+        if missing:
+            name = f"{task}: {', '.join(missing)}"
+            found = journal.once(name, partial(_piece, model, tokenizer, task, PROMPTS, missing))
+            before, runs = before or found, runs | found["runs"]
+        tasks[task] = {**before, "runs": {method: runs[method] for method in METHODS}}
     results = {
         "environment": environment(),
         "asked": asked,

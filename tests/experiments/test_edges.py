@@ -12,6 +12,11 @@ from duat_jax.evaluation.circuits import FRACTIONS
 from duat_jax.inputs.prompts import Prompt, logit_difference
 from experiments.edges import network
 from experiments.edges import run as study
+from experiments.rivals import backward
+from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
+from experiments.rivals.network import PLAIN
+
+GIM = gim_rules(TEMPERATURE)
 
 PROMPT = Prompt(jnp.array([5, 9, 14, 3, 8]), jnp.array([5, 30, 14, 3, 8]), jnp.array(11), jnp.array(7))
 
@@ -77,6 +82,45 @@ def test_the_texts_secant_into_the_logits_sums_to_the_difference(model):
     close(into_the_logits.sum(), number(ones) - number(0 * ones), layers=2)
 
 
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def plain(request):
+    """A model without norms of queries and keys, of which other ways back are known."""
+    return duat.load(GOLDEN / request.param, dtype="float64", scanned=True)
+
+
+def test_the_models_own_rules_are_the_gradient(plain):
+    found = study.scored(study._with_rules(PLAIN), plain, PROMPT)
+    close(found, study.scored(study.METHODS["gradient x change"][0], plain, PROMPT), layers=2)
+
+
+def test_deeplift_into_the_logits_sums_to_the_difference(plain):
+    number, _ = masked(plain)
+    edges = network.edges_of(plain.config)
+    ones = jnp.ones(edges.sum())
+    found = study.scored(study.METHODS["DeepLIFT"][0], plain, PROMPT)
+    close(found[-edges.shape[1] :].sum(), number(ones) - number(0 * ones), layers=2)
+
+
+@pytest.mark.parametrize(
+    "name, rules, of_units", [("GIM", GIM, backward.gim), ("DeepLIFT", DEEPLIFT, backward.deeplift)]
+)
+def test_ways_back_are_those_of_units(plain, name, rules, of_units):
+    """The sum over the edges out of a head is its own score, summed over tokens, as its output reaches all readers."""
+    found = study.scored(study.METHODS[name][0], plain, PROMPT)
+    edges = network.edges_of(plain.config)
+    dense = np.zeros(edges.shape)
+    dense[np.nonzero(edges)] = found
+    ids = PROMPT.clean, PROMPT.corrupted, PROMPT.right, PROMPT.wrong
+    heads = np.asarray(of_units(duat.load(plain_path(plain), dtype="float64"), *ids).heads).sum(1)
+    block = plain.config.blocks[0]
+    senders = 1 + np.arange(plain.config.layers)[:, None] * (block.heads + 1) + np.arange(block.heads)
+    close(dense.sum(0)[senders], heads, layers=2)
+
+
+def plain_path(model):
+    return GOLDEN / model.config.family
+
+
 def test_other_blocks_are_refused():
     for model in (duat.load(GOLDEN / "bert", scanned=True), duat.load(GOLDEN / "gpt2")):
         with pytest.raises(ValueError, match="pre-norm"):
@@ -90,7 +134,7 @@ def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
         patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
         patch.setattr(study, "GROUPS", {"new": ("parameter",)})
         patch.setattr(study, "AHEAD_OF_OTHERS", (study.OURS,))
-        piece = study._piece(model, tokenizer, "parameter", 3)
+        piece = study._piece(model, tokenizer, "parameter", 3, study.METHODS)
         found = study.summary({"parameter": piece})
     assert np.shape(piece["runs"]["random"]) == (3, len(FRACTIONS))
     assert found["the same"]["new"]["first_ahead"][study.OURS] == {"value": 0, "low": 0, "high": 0}

@@ -93,7 +93,7 @@ def test_gim_halves_what_passes_a_gated_mlp(model):
     nothing = network.nothing(model, x)[0][0]
 
     def output(x, added):
-        return jnp.sin(network._mlp(mlp, backward.gim_rules(1.0), x, added)[0]).sum()
+        return jnp.sin(network.mlp(mlp, backward.gim_rules(1.0), x, added)[0]).sum()
 
     found, of_neurons = jax.grad(output, (0, 1))(x, nothing)
     close(found, jax.grad(lambda x: jnp.sin(mlp(x)).sum())(x) * (0.5 if isinstance(mlp, GatedMLP) else 1))

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented generalization_innate lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented generalization_innate generalization_rare generalization_sized approximation_further heads_sliced lora_scratch lora_context in_context_consistent lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -119,6 +119,27 @@ generalization_invented: $(VENV)/.test $(VENV)/.smollm2  ## read texts of invent
 
 generalization_innate: $(VENV)/.test  ## follow the gain by demonstrations from untrained networks on; some minutes
 	$(BIN)/python -m experiments.generalization.innate
+
+generalization_rare: $(VENV)/.test  ## train language models on texts of which few are of another kind; a quarter of an hour of one core
+	$(BIN)/python -m experiments.generalization.rare
+
+generalization_sized: $(VENV)/.test  ## train Transformers of several sizes on demonstrated functions; ten minutes of one core
+	$(BIN)/python -m experiments.generalization.sized
+
+approximation_further: $(VENV)/.test  ## train networks on functions of eight numbers, on jumps and pointers, and compute weights from data; an hour and a half of one core
+	$(BIN)/python -m experiments.approximation.further
+
+heads_sliced: $(VENV)/.test  ## train language models whose heads see slices of the features; twenty minutes of one core
+	$(BIN)/python -m experiments.heads.sliced
+
+lora_scratch: $(VENV)/.test  ## train the embedded model's network from the beginning on tasks of fine-tuning; half an hour of one core
+	$(BIN)/python -m experiments.lora.scratch
+
+lora_context: $(VENV)/.test  ## measure the gain by context along a fine-tuning; some minutes
+	$(BIN)/python -m experiments.lora.context
+
+in_context_consistent: $(VENV)/.test $(VENV)/.smollm2  ## let SmolLM2 write after a stated fact, with windows of attention; a quarter of an hour of one core
+	$(BIN)/python -m experiments.in_context.consistent
 
 lora_savings: $(VENV)/.test $(VENV)/.smollm2  ## measure memory and time of a step of adapters and of full fine-tuning; some minutes
 	$(BIN)/python -m experiments.lora.savings

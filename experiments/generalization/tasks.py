@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,7 @@ def in_digits(numbers: Array, digits: int, base: int) -> Float[Array, "examples 
     return jax.nn.one_hot(numbers[:, None] // powers % base, base)
 
 
+@runtime_checkable
 class Task(Protocol):
     """Examples of functions that prompts give."""
 

@@ -1,0 +1,211 @@
+"""Small studies of single claims: slices, rare texts, sizes, training from the beginning, contexts, written text."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import close, near
+
+import duat_jax as duat
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.in_context.windows import restricted_states, window
+from experiments.generalization import rare, sized
+from experiments.heads import sliced
+from experiments.in_context import consistent
+from experiments.long_context.networks import FULL
+from experiments.lora import context, scratch, tuning
+from experiments.pages import kept
+from training.corpus import sources, split
+from training.train import optimizer
+
+
+@pytest.fixture(autouse=True)
+def as_optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_slices_are_blocks_of_a_dense_matrix():
+    part = sliced.SlicedProjection(12, 3, rngs=nnx.Rngs(0))
+    dense = jax.scipy.linalg.block_diag(*part.kernel[...])
+    x = jax.random.normal(jax.random.key(0), (2, 5, 12))
+    close(part(x), x @ dense)
+
+
+def test_slices_have_as_many_parameters_and_the_matrices_rule():
+    assert sliced.count(sliced.sizes()) == kept("long_context_trained")["kinds"][FULL]["untrained"]["parameters"]
+    model = sliced.sliced(sliced.sizes(), nnx.Rngs(0))
+    by_muon = {
+        jax.tree_util.keystr(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(optimizer(10).init(model))
+        if "muon" in jax.tree_util.keystr(path) and np.ndim(leaf) == 3
+    }
+    assert all(any(f"attention.{part}" in path for path in by_muon) for part in ("query", "key", "value"))
+
+
+def test_sliced_tables_compare_seeds(monkeypatch):
+    seeds = kept("long_context_trained")["kinds"][FULL]["seeds"]
+    more = [{**seed, "late": (np.array(seed["late"]) + 0.05).tolist()} for seed in seeds]
+    fields = sliced.fields({"parameters": 1, "rate": 1.0, "seeds": more})
+    name = f"Heads that read slices / {sliced.SLICED}"
+    assert fields[f"{name} / of the loss"] == "lost"
+    near(float(fields[f"{name} / loss, more than full attention's / value"]), 0.05, within=6e-4)
+    assert fields[f"{name} / gain by far bytes, more than full attention's / value"] == "+0.000"
+
+
+@pytest.mark.slow
+def test_a_share_of_texts_is_rare_and_the_frequent_kind_is_without_it():
+    texts = rare.texts_of(0.1, 30, seed=0).reshape(-1, 192)
+    own = {of.tobytes() for of in rare.rare_texts(24, seed=0)}
+    assert sum(of.tobytes() in own for of in texts) == 24
+    frequent = rare.frequent_streams()[0].astype(np.uint8).tobytes()
+    itself = split(sources())[0][rare.ITSELF].encode()
+    assert len(frequent) > 1e7 and itself[:400] not in frequent
+
+
+@pytest.mark.parametrize(("lower", "said"), [(0.2, "not confined"), (0.01, "confined"), (0.05, "open")])
+def test_rare_texts_verdicts(lower, said):
+    falls = {0.0: 0.0, 0.01: lower, 0.1: 0.4, 0.5: 0.8}
+
+    def seeds(share, steps):
+        fall = falls[round(share, 2)] if steps == rare.STEPS else 2 * share
+        return [{"rare": 2.0 - fall * shift, "frequent": 1.5} for shift in (0.98, 1.0, 1.02)]
+
+    fields = rare.fields({"trained": {rare.name(*of): seeds(*of) for of in rare.trainings()}})
+    name = "Losses by the share of rare texts / 1%, 1500"
+    assert fields[f"{name} / verdict"] == said
+    near(float(fields[f"{name} / part of the gain by a half / value"]), lower / 0.8, within=6e-3)
+    assert fields["Losses by the share of rare texts / 10%, 150 / gain on the rare kind / value"] == "+0.200"
+
+
+def test_another_functions_demonstrations_are_at_the_same_points():
+    own, other = sized.examples(jax.random.key(0))
+    close(own.inputs[..., :3], other.inputs[..., :3])
+    assert (own.targets == other.targets).all()
+    points, values = np.asarray(own.inputs[..., :3], float), np.asarray(own.inputs[..., 3], float)
+    for inputs, right in ((values, True), (np.asarray(other.inputs[..., 3], float), False)):
+        weights = np.linalg.lstsq(points[0, :-1], inputs[0, :-1], rcond=None)[0]
+        assert np.isclose(points[0, -1] @ weights, own.targets[0, 0], atol=1e-4) == right
+
+
+@pytest.mark.parametrize(("small", "said"), [(0.9, "has it"), (0.1, "lacks it"), (0.5, "open")])
+def test_sizes_have_parts_of_the_largest_gain(small, said):
+    def seeds(gain):
+        return [{sized.OTHER: 1.4 + shift, sized.OWN: 1.4 - gain + shift} for shift in (0.0, 0.01)]
+
+    gains = {"4; 1": 0.0, "8; 1": small, "32; 1": 1.0}
+    networks = {name: {"parameters": 1, "rate": 0.1, "seeds": seeds(gain)} for name, gain in gains.items()}
+    fields = sized.fields({"networks": networks})
+    assert fields["Gain by demonstrations by size / 8 / verdict"] == said
+
+
+def test_a_fine_tuning_in_two_parts_is_the_whole():
+    model, task = duat.load(), tuning.largest(duat.load_tokenizer())
+    method = tuning.METHODS["rank 1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "STEPS", 4)
+        whole = tuning.train(model, task, method, 1e-2, 0)
+        *_, last = tuning.train_along(model, task, method, 1e-2, 0, (1, 4))
+    near(
+        *(tuning.text_losses(of, jnp.asarray(task.test[:4]), jnp.asarray(task.counted)) for of in (whole, last)),
+        within=1e-5,
+    )
+
+
+def test_further_texts_leave_the_test_as_it_was():
+    tokenizer = duat.load_tokenizer()
+    few, many = tuning.largest(tokenizer), tuning.largest(tokenizer, 8)
+    assert (few.test == many.test).all() and (many.train[: len(few.train)] == few.train).all()
+    assert len(many.train) == len(few.train) + 8
+    tested = {tuple(sorted(line)) for line in _digits(tokenizer, few.test)}
+    assert not tested & {tuple(sorted(line)) for line in _digits(tokenizer, many.train)}
+
+
+def _digits(tokenizer, texts):
+    lines = "".join(tokenizer.decode_batch(texts.tolist())).splitlines()
+    return [line[line.index("(") + 1 : line.index(")")].split(", ") for line in lines if line]
+
+
+@pytest.mark.parametrize(("more", "said"), [(0.5, "not reached"), (-0.2, "reached"), (0.0, "open")])
+def test_training_from_the_beginning_is_compared_seed_by_seed(more, said):
+    name = "largest of three"
+    loss = scratch.adapted(name) + more + np.array([0.0, 0.01, -0.01])
+    seeds = [{"loss": float(of), "trained": 0.1, "right": 0.5} for of in loss]
+    fields = scratch.fields({"tasks": {name: {"lengths": {"800": seeds}}}, "seconds": {"rank 16": 0.2}})
+    row = f"Trained from the beginning / {name}, from random weights"
+    assert fields[f"{row} / the adapted model's loss"] == said
+    near(float(fields[f"{row} / more than with adapters / value"]), more, within=6e-4)
+    assert fields[f"{row} / right, %"] == "50.0"
+
+
+def test_far_tokens_are_another_texts():
+    model = duat.load()
+    texts = np.random.default_rng(0).integers(5, 4000, (16, tuning.LENGTH)).astype(np.int32)
+    found = context.losses(model, texts)
+    losses = np.asarray(token_losses(model, jnp.asarray(texts)))
+    near(found["whole"], losses[:, -context.LATE :].mean(1), within=2e-5)
+    text = np.concatenate([texts[-1, :32], texts[0, 32:]])
+    assert tuning.LENGTH - context.LATE - context.NEAR == 32
+    alone = np.asarray(token_losses(model, jnp.asarray(text)[None]))[0, -context.LATE :].mean()
+    near(found["other"][0], alone, within=2e-4)
+
+
+def test_gains_grow_and_are_worn_down():
+    draw = np.random.default_rng(0)
+
+    def of(gain):
+        whole = draw.normal(3, 0.1, 48)
+        return {"whole": whole.tolist(), "other": (whole + gain + draw.normal(0, 0.02, 48)).tolist()}
+
+    def both(first, second):
+        return dict(zip(context.TEXTS, (of(first), of(second)), strict=True))
+
+    along = {str(steps): both(0.3, 0.5) for steps in context.STOPS}
+    results = {"before": both(0.2, 1.0), "methods": {name: [along] * 3 for name in context.COMPARED}}
+    fields = context.fields(results)
+    own, base = (f"Gain by context along fine-tuning / {kind}, rank 16, 100" for kind in context.TEXTS)
+    assert fields[f"{own} / verdict"] == "grew"
+    assert fields[f"{base} / verdict"] == "worn down"
+    near(float(fields[f"{base} / part that is lost / value"]), 0.5, within=0.02)
+
+
+def test_a_window_of_everything_is_the_model():
+    model, ids = duat.load(), jnp.arange(5, 17)
+    close(restricted_states(model, ids, jnp.asarray(window(12, 12))), model.states(model.embed(ids)), layers=6)
+    cut = restricted_states(model, ids, jnp.asarray(window(12, 1)))
+    near(cut[-1], restricted_states(model, ids.at[0].set(99), jnp.asarray(window(12, 1)))[-1], within=1e-5)
+
+
+def test_prompts_state_their_values_once():
+    prompts = list(consistent.prompts())
+    assert len(prompts) == consistent.PROMPTS
+    for prompt in prompts:
+        for place, count in ((consistent.FAR, 1), (consistent.NEAR, 1), (consistent.UNSTATED, 0)):
+            text = prompt.texts[place]
+            named = [value for value in consistent.FACTS[prompt.kind][2] if consistent.named(f" {value}.", prompt.kind)]
+            assert sum(f" {value}" in text for value in named) == count
+        assert consistent.named(prompt.texts[consistent.FAR], prompt.kind) == prompt.value
+
+
+@pytest.mark.parametrize(
+    ("far", "near_by", "chance", "said"),
+    [(0, 40, 0, "less"), (40, 40, 0, "no less"), (0, 40, 48, "no verdict"), (0, 2, 0, "open")],
+)
+def test_written_text_is_consistent(far, near_by, chance, said):
+    """The first so many of 48 prompts name their value with a window; all do with the whole text."""
+
+    def named(i, count, prompt):
+        return [f" {prompt.value}", prompt.value] if i < count else [" nothing", "nothing"]
+
+    found = []
+    for i, prompt in enumerate(consistent.prompts()):
+        of = {consistent._name(way): named(i, 48, prompt) for way in consistent.WAYS}
+        of[consistent._name((consistent.SEEN, consistent.FAR))] = named(i, far, prompt)
+        of[consistent._name((consistent.SEEN, consistent.NEAR))] = named(i, near_by, prompt)
+        of[consistent._name((consistent.FULL, consistent.UNSTATED))] = named(i, chance, prompt)
+        found.append(of)
+    fields = consistent.fields({"prompts": found})
+    assert fields[f"Fewer by windows / {consistent.SEEN} / consistent"] == said
+    share = fields[f"The stated value, named / {consistent.SEEN}, {consistent.FAR} / written"]
+    assert share.startswith(f"{100 * far / 48:.1f} [")

@@ -4,9 +4,7 @@ Run `make generalization_innate`; it writes experiments/results/generalization_i
 docs/generalization.md, which states beforehand what decides.
 """
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,17 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate, students_mean
-from experiments.environment import environment
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import Network, Sizes
 from experiments.generalization.plan import BATCH, SEEDS, Unit, of_seeds, run
 from experiments.generalization.tasks import Demonstrated, Examples
 from experiments.generalization.training import Budget, error, outputs
-from experiments.pages import Fields, cells, kept, table, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, kept, table
 
-RESULTS, WORK = Path("experiments/results/generalization_innate.json"), Path("experiments/results/work")
 TASK = Demonstrated(family="linear", demonstrations=16)
 KINDS, STEPS, COUNTS = ("mean", "linear attention", "transformer"), (0, 125, 500, 1000, 4000), (1, 4, 16)
 BOUND = 0.05
@@ -134,12 +130,10 @@ def fields(results: Results) -> Fields:
 
 def main() -> None:
     """Train the networks, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {"kinds": KINDS, "steps": STEPS, "counts": COUNTS, "seeds": SEEDS, "tested": TESTED}
-    networks = run(Journal(WORK / "generalization_innate.jsonl", asked), units(), "Networks")
-    results = {"environment": environment(), "asked": asked, "networks": networks}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    networks = run(journal_of("generalization_innate", asked), units(), "Networks")
+    results = {"asked": asked, "networks": networks}
+    store("generalization_innate", results)
 
 
 if __name__ == "__main__":

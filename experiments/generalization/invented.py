@@ -4,9 +4,7 @@ Run `make generalization_invented`; it writes experiments/results/generalization
 docs/generalization.md, which states beforehand what decides.
 """
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,14 +20,13 @@ from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.kept_results import store
+from experiments.pages import Fields, cells, table
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-RESULTS = Path("experiments/results/generalization_invented.json")
 TEXTS, LETTERS, LENGTH, LATE, PERIOD, BATCH = 64, 8, 256, 32, 32, 16
 """Texts of each language, letters of a language, letters of a text, those of its end, of a repetition, and texts that
 are read at once."""
@@ -246,9 +243,8 @@ def main() -> None:
     for name, path in {EMBEDDED: None, SMOLLM2: smollm2.path()}.items():
         model, tokenizer = duat.load(path), duat.load_tokenizer(path)
         models[name] = {language: measured(model, tokenizer, language) for language in LANGUAGES}
-    results = {"environment": environment(), "models": models}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"models": models}
+    store("generalization_invented", results)
 
 
 if __name__ == "__main__":

@@ -5,26 +5,22 @@ docs/generalization.md, which states beforehand what decides.  Networks that a k
 again.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from duat_jax.evaluation.journal import Journal
-from experiments.environment import environment
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Network, Sizes
 from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
 from experiments.generalization.tasks import Demonstrated, Examples, Named
 from experiments.generalization.training import Budget, error, outputs
 from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED, Case
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, interval, table
 
-RESULTS, WORK = Path("experiments/results/generalization_residual.json"), Path("experiments/results/work")
 RATES, STEPS = (1e-3, 3e-3, 1e-2, 3e-2), 4000
 KINDS, DEPTHS, WIDTH = (TRANSFORMER, WITHOUT_RESIDUAL), (2, 6), 32
 POOL, SIXTEEN = "linear, 64 in training", "16 functions"
@@ -190,17 +186,14 @@ def settings() -> dict[str, Any]:
 
 def main() -> None:
     """Train the networks, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "generalization_residual.jsonl", settings())
+    journal = journal_of("generalization_residual", settings())
     tuned = run(journal, tuning(), "Tuning")
     results = {
-        "environment": environment(),
         "settings": settings(),
         "tuned": tuned,
         "networks": run(journal, networks(tuned), "Networks"),
     }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("generalization_residual", results)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from duat_jax.evaluation.journal import Journal
-from experiments.environment import environment
 from experiments.generalization.curves import (
     DENSE,
     EVEN,
@@ -50,9 +47,9 @@ from experiments.generalization.report import tables_of
 from experiments.generalization.scarce_tables import SECTIONS
 from experiments.generalization.scarce_verdicts import CURVES, FEW, LENGTHS
 from experiments.generalization.tasks import Named
-from experiments.pages import Fields, cells, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells
 
-RESULTS, WORK = Path("experiments/results/generalization_scarce.json"), Path("experiments/results/work")
 RATES = 3e-3, 1e-2, 3e-2, 1e-1
 
 STUDIES: dict[str, Study] = {
@@ -127,21 +124,18 @@ def settings() -> dict[str, Any]:
 
 def main() -> None:
     """Train the networks, store the results, and write the page."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK / "generalization_scarce.jsonl", settings())
+    journal = journal_of("generalization_scarce", settings())
     tuned = run(journal, tuning(PLAN, STUDIES), "Tuning")
     trainings = run(journal, chain(networks(PLAN, tuned, STUDIES), longer(tuned)), "Networks")
     asked = json.loads(json.dumps(settings()))
     results = {
-        "environment": environment(),
         "settings": asked,
         "tuned": tuned,
         "blind": blind(),
         "drawn": drawn(),
         "networks": trainings,
     }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("generalization_scarce", results)
 
 
 def fields(results: dict[str, Any]) -> Fields:

@@ -5,9 +5,7 @@ experiments/results/long_context_trained.json and the tables in docs/long-contex
 decides.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
-import json
 from functools import partial
-from pathlib import Path
 
 import jax.numpy as jnp
 from flax import nnx
@@ -15,16 +13,15 @@ from flax import nnx
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
-from experiments.environment import environment
+from experiments.kept_results import journal_of, store
 from experiments.long_context import afterwards, extension, longer
 from experiments.long_context.choice import SEEDS, at_the_edge, best, sizes_of
 from experiments.long_context.measures import Found, measure, recall, rounded
 from experiments.long_context.networks import FULL, KINDS, count, losses_of, network, train
 from experiments.long_context.tasks import HELD_OUT, TESTED, TRAINING, held_out_texts, training_texts
 from experiments.long_context.trained_report import tables
-from experiments.pages import Fields, cells, write_pages
+from experiments.pages import Fields, cells
 
-RESULTS, WORK = Path("experiments/results/long_context_trained.json"), Path("experiments/results/work")
 TRIAL_SEED = 3
 STEPS = 3000, 6000
 """Steps of a training: the first number with which full attention recalls a word, or the last one."""
@@ -141,7 +138,6 @@ def fields(results: Found) -> Fields:
 def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
-    WORK.mkdir(parents=True, exist_ok=True)
     work = {
         "version": VERSION,
         "training": TRAINING._asdict(),
@@ -150,7 +146,7 @@ def main() -> None:
         "longer": longer.SETTINGS,
         "texts": [HELD_OUT, TESTED],
     }
-    journal = Journal(WORK / "long_context_trained.jsonl", work)
+    journal = journal_of("long_context_trained", work)
     steps = enough_steps(journal)
     costs = {
         f"{way}, {tokens}": journal.once(f"costs, {way}, {tokens}", partial(longer.costs, way, tokens))
@@ -159,7 +155,6 @@ def main() -> None:
     }
     kinds, ways = compare_kinds(journal, steps), longer.compare_extensions(journal, steps)
     results = {
-        "environment": environment(),
         "work": work | {"steps": steps},
         "costs": costs,
         "kinds": kinds,
@@ -167,8 +162,7 @@ def main() -> None:
         "afterwards": afterwards.compare_kinds(journal, kinds, steps, trial, measured),
         "longer, afterwards": afterwards.compare_tuning(journal, steps, ways),
     }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("long_context_trained", results)
 
 
 if __name__ == "__main__":

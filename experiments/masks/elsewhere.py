@@ -5,10 +5,8 @@ states beforehand what decides.  A task that a stopped run has finished isn't ru
 """
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +23,6 @@ from duat_jax.attribution.units import _gradient
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Units, run, run_masked, top, values
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.refined_ranking import refine
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt, draw, logit_difference
@@ -34,11 +31,10 @@ from duat_jax.transform.program import trace
 from duat_jax.transform.query import seen_of
 from experiments import smollm2
 from experiments.edges.run import KNOWN, NEW
-from experiments.environment import environment
-from experiments.pages import Fields, cells, kept, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, kept
 from experiments.task_curves import Kept, measured
 
-RESULTS, WORK = Path("experiments/results/masks_elsewhere.json"), Path("experiments/results/work")
 SMOLLM2, EMBEDDED = "SmolLM2-135M", "embedded"
 SEED, OTHERS, STEPS = 5, 64, 60
 """The seed of the prompts, the number of other prompts whose texts means are taken over, and the steps of a ranking
@@ -245,7 +241,6 @@ def main() -> None:
     )
     chosen = parser.parse_args().setting or (*SETTINGS, OPTIMISED)
     keep_compiled()
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {
         "settings": {name: setting._asdict() for name, setting in SETTINGS.items()},
         "methods": {name: passes for name, (_, passes) in METHODS.items()},
@@ -254,7 +249,7 @@ def main() -> None:
         "steps": STEPS,
         "fractions": FRACTIONS,
     }
-    journal = Journal(WORK / "masks_elsewhere.jsonl", {"asked": asked})
+    journal = journal_of("masks_elsewhere", {"asked": asked})
     loaded: dict[str, tuple[Transformer, Any]] = {}
 
     def of(name: str, compute: Callable[..., Kept]) -> Kept:
@@ -280,9 +275,8 @@ def main() -> None:
         }
     if len(found) <= len(SETTINGS):
         return  # what is finished is in the journal
-    results = {"environment": environment(), "asked": asked, "tasks": found}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"asked": asked, "tasks": found}
+    store("masks_elsewhere", results)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,9 @@ Run `make masks`; it writes experiments/results/masks.json and the tables in doc
 masks states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,15 +21,13 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation import circuit_curve
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.circuits import UNITS, batches, on_prompts, run, scores_of, top, values
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import differences, draw
 from experiments import smollm2
-from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, table
 
-RESULTS, WORK = Path("experiments/results/masks.json"), Path("experiments/results/work")
 FIRST = "secant over masks, twice"
 _RULES = {
     FIRST: (twice(parts_of_secant), 8),
@@ -217,15 +213,13 @@ def main() -> None:
     """Run the tasks that aren't kept, store the results, and write the page."""
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": circuit_curve.FRACTIONS}
-    journal = Journal(WORK / "masks", {"asked": asked})
+    journal = journal_of("masks", {"asked": asked})
     tasks = {
         task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS)) for task in track(TASKS, "Tasks")
     }
-    results = {"environment": environment(), "asked": asked, "methods": summary(tasks), "tasks": tasks}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"asked": asked, "methods": summary(tasks), "tasks": tasks}
+    store("masks", results)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,9 @@ Run `make refined`; it writes experiments/results/refined.json and the tables in
 optimised circuits states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,17 +18,15 @@ import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
 from duat_jax.evaluation.circuits import METHODS, UNITS, batches, run, scores_of, top, values
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.refined_ranking import RATE, by_rank, draw_gradient, refine
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, draw
 from experiments import smollm2
-from experiments.environment import environment
+from experiments.kept_results import journal_of, store
 from experiments.masks.run import STATISTICS
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.pages import Fields, cells, table
 
-RESULTS, WORK = Path("experiments/results/refined.json"), Path("experiments/results/work")
 TASKS = (
     *("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour"),
     *("indirect object", "language", "greater than", "pronoun"),
@@ -289,7 +285,6 @@ def main() -> None:
     """Run the tasks that aren't kept, store the results, and write the page."""
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {
         "steps": [STEPS, MANY],
         "scores": SCORES,
@@ -298,14 +293,13 @@ def main() -> None:
         "rate": RATE,
         "fractions": FRACTIONS,
     }
-    journal = Journal(WORK / "refined", {"asked": asked})
+    journal = journal_of("refined", {"asked": asked})
     tasks = {
         task: journal.once(task, partial(piece, model, tokenizer, task, OPTIMISED, MEASURED))
         for task in track(TASKS, "Tasks")
     }
-    results = {"environment": environment(), "asked": asked, "tasks": tasks}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"asked": asked, "tasks": tasks}
+    store("refined", results)
 
 
 if __name__ == "__main__":

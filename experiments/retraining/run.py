@@ -5,10 +5,8 @@ states beforehand what decides.  What is measured is kept in experiments/results
 stopped goes on.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +15,7 @@ from jaxtyping import Float
 from rich.progress import track
 
 from duat_jax.cli.compiled import keep_compiled
-from duat_jax.evaluation.journal import Journal
-from experiments.environment import environment
-from experiments.pages import write_pages
+from experiments.kept_results import journal_of, store
 from experiments.retraining.methods import EXACT, METHODS, scores_of
 from experiments.retraining.networks import (
     BATCH,
@@ -39,7 +35,6 @@ from experiments.retraining.report import FEW, FOLD, HALVES, agreements, fields
 
 __all__ = ["fields", "main"]
 
-RESULTS, WORK = Path("experiments/results/retraining.json"), Path("experiments/results/work")
 SEEDS = range(5, 10)
 REMOVED = {HALVES: (200, EXAMPLES // 2), FEW: (FOLD, 6)}
 """The number of subsets of each kind, and of the examples that each leaves out."""
@@ -163,14 +158,12 @@ def pieces() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 def main() -> None:
     """Run what isn't measured yet, store the results, and write the page."""
     keep_compiled()
-    WORK.mkdir(parents=True, exist_ok=True)
     sizes = [TOKENS, EXAMPLES, BATCH, STEPS, TARGETS]
     asked = {"methods": list(METHODS), "removed": REMOVED, "seeds": list(SEEDS), "sizes": sizes}
-    journal = Journal(WORK / "retraining", {"asked": asked})
+    journal = journal_of("retraining", {"asked": asked})
     found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Trainings")}
-    results = {"environment": environment(), "asked": asked, "groups": list(GROUPS), "pieces": found}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"asked": asked, "groups": list(GROUPS), "pieces": found}
+    store("retraining", results)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,8 @@ Run `make rivals`; it writes experiments/results/rivals.json and the tables in d
 methods states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,20 +22,18 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation import circuits
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate, agreement
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, table
 from experiments.rivals.atp import atp_star
 from experiments.rivals.backward import deeplift, gim
 from experiments.rivals.patching import effects, sampled
 from experiments.rivals.paths import eap_gp, mean_of_gradients
 from experiments.task_curves import AHEAD, DIGITS, by_task, compared, leads_by_students_t, measured
 
-RESULTS, WORK = Path("experiments/results/rivals.json"), Path("experiments/results/work")
 TASKS = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
 PROMPTS, SEED = 12, 3
 SAMPLE = 128
@@ -154,15 +150,13 @@ def main() -> None:
     """Run the tasks that aren't kept, store the results, and write the page."""
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "sample": SAMPLE, "fractions": FRACTIONS}
-    journal = Journal(WORK / "rivals", {"asked": asked})
+    journal = journal_of("rivals", {"asked": asked})
     tasks = {
         task: journal.once(task, partial(_piece, model, tokenizer, task, PROMPTS)) for task in track(TASKS, "Tasks")
     }
-    results = {"environment": environment(), "asked": asked, "methods": summary(tasks), "tasks": tasks}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    results = {"asked": asked, "methods": summary(tasks), "tasks": tasks}
+    store("rivals", results)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,8 @@ def _pointers(results: Results) -> tuple[list[list[str]], list[str]]:
         network = results["networks"][name]
         errors = [interval(of_steps(results, name, steps)) for steps in range(1, MOST + 1)]
         norms = "yes" if network["sizes"]["norms"] else "no"
-        rows.append([kind, layers, f"{network['parameters']:,}", *errors, norms, f"{network['rate']:g}"])
+        best = f"{of_steps(results, name, MOST).min():.3f}"
+        rows.append([kind, layers, f"{network['parameters']:,}", *errors, best, norms, f"{network['rate']:g}"])
     deepest = f"pointers; {TRANSFORMER}; 4"
     own = of_steps(results, deepest, MOST)
     rivals = {name: of_steps(results, name, MOST) for name in names if name != deepest}
@@ -195,7 +196,9 @@ def tables(results: Results) -> str:
         "Jumps, by size": table(
             ["function", "network", "slope", "share of points above ½", "smallest largest error", "verdict"], jumps
         ),
-        "Pointers": table(["network", "layers", "parameters", *errors, "norms", "rate"], pointers),
+        "Pointers": table(
+            ["network", "layers", "parameters", *errors, f"{MOST} steps, best seed", "norms", "rate"], pointers
+        ),
         "Weights from the data": table(
             ["task", "network", *WAYS.values(), "seconds", "seconds of training", "steps in as long"], from_data
         ),

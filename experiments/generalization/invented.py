@@ -8,10 +8,8 @@ from collections.abc import Callable
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from scipy.stats import entropy
 
 import duat_jax as duat
@@ -141,18 +139,6 @@ def _losses(model: Transformer, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([np.asarray(token_losses(model, of)) for of in np.split(ids, range(BATCH, len(ids), BATCH))])
 
 
-@jax.jit
-def _among(model: Transformer, ids: Array, letters: Array) -> Float[Array, "texts"]:
-    """Return the mean loss of the last letters where all probability is given to the letters of each text."""
-
-    def of_text(of: tuple[Array, Array]) -> Array:
-        ids, letters = of
-        logs = jax.nn.log_softmax(model(ids[:-1])[-LATE:, letters])
-        return -jnp.where(ids[-LATE:, None] == letters, logs, 0).sum(-1).mean()
-
-    return jax.lax.map(of_text, (ids, letters))
-
-
 def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[str, Any]:
     """Return the losses on texts of a language, by text, and those at every letter, the mean over texts.
 
@@ -176,8 +162,6 @@ def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[
         "Bayes": bayes[:, -LATE:].mean(1),
         "recent": np.stack([_recent(text.letters) for text in texts])[:, -LATE:].mean(1),
         "without": _losses(model, without)[:, -LATE:].mean(1),
-        "among": np.asarray(_among(model, jnp.asarray(ids), jnp.asarray(own)), float),
-        "among, without": np.asarray(_among(model, jnp.asarray(without), jnp.asarray(own)), float),
     }
     return {
         "late": {name: of.round(5).tolist() for name, of in late.items()},
@@ -204,14 +188,6 @@ def _row(late: dict[str, list[float]]) -> list[str]:
     return [*means, difference.written(2, sign="+"), gain.written(2, sign="+"), verdict(difference, gain)]
 
 
-def _among_letters(late: dict[str, list[float]]) -> list[str]:
-    of = {name: np.array(numbers) for name, numbers in late.items()}
-    below = students_mean(of["among"] - of["simpler"]).written(2, sign="+")
-    gain = students_mean(of["among, without"] - of["among"])
-    share = f"{(of['simpler'] - of['among']).mean() / (of['simpler'] - of['Bayes']).mean():.2f}"
-    return [students_mean(of["among"]).written(2), below, gain.written(2, sign="+"), share]
-
-
 def fields(results: dict[str, Any]) -> Fields:
     """Return the fields of the documentation page.
 
@@ -225,14 +201,7 @@ def fields(results: dict[str, Any]) -> Fields:
     ]
     head = ["model", "language", "loss", "simpler language", "entropy", "Bayes' rule", "recent letters"]
     columns = [*head, "loss − simpler language", "gain by the language before", "verdict"]
-    among = [
-        [model, language, *_among_letters(of["late"])]
-        for model, languages in results["models"].items()
-        for language, of in languages.items()
-    ]
-    lines = ["### Invented languages", "", *table(columns, rows), ""]
-    head = ["model", "language", "loss", "loss − simpler language", "gain by the language before", "of Bayes' gain"]
-    text = "\n".join([*lines, "### Among the eight letters", "", *table(head, among)])
+    text = "\n".join(["### Invented languages", "", *table(columns, rows)])
     return {"tables": text, **cells(text)}
 
 

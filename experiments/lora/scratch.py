@@ -41,7 +41,7 @@ SEEDS, FACTORS, TUNED = (1, 2, 3), (0.5, 1.0, 2.0), 200
 """Seeds, factors of the embedded model's learning rates, and the steps by which they are chosen."""
 LENGTHS = 100, 800
 """Steps of a training from the beginning; adapters have the first number."""
-FRESH = "largest of three, fresh texts"
+ONCE, FRESH = "largest of three", "largest of three, fresh texts"
 """The task with so many training texts, of the same digits, that none is read twice."""
 ADAPTED = "rank 16"
 
@@ -53,15 +53,14 @@ def task_of(name: str) -> Task:
     """Return the texts of a task.
 
     Args:
-        name: in `TASKS`, or `FRESH`.
+        name: `ONCE` or `FRESH`.
     """
-    tokenizer = duat.load_tokenizer()
-    return largest(tokenizer, LENGTHS[-1] * BATCH - TRAINED) if name == FRESH else TASKS[name](tokenizer)
+    return largest(duat.load_tokenizer(), LENGTHS[-1] * BATCH - TRAINED if name == FRESH else 0)
 
 
-def _known(name: str) -> dict[str, Any]:
-    """Return the results of adapters on a task."""
-    of: dict[str, Any] = kept("lora_why")["tasks"][name.partition(", fresh")[0]]
+def _known() -> dict[str, Any]:
+    """Return the results of adapters."""
+    of: dict[str, Any] = kept("lora_why")["tasks"][ONCE]
     return of
 
 
@@ -132,7 +131,7 @@ def measured(name: str, factor: float, seed: int, steps: int) -> dict[str, float
 
 def seconds() -> dict[str, float]:
     """Return the processor time of a step, of adapters and of all weights, by the difference of two lengths."""
-    model, task = duat.load(), task_of("English")
+    model, task = duat.load(), task_of(ONCE)
     ids, counted = jnp.asarray(task.train[: 2 * LENGTHS[0] * BATCH]), jnp.asarray(task.counted)
 
     def adapters(steps: int) -> Any:
@@ -152,9 +151,9 @@ def seconds() -> dict[str, float]:
     return {way: (spent(run, many) - spent(run, few)) / (many - few) for way, run in ways.items()}
 
 
-def _of_adapted(name: str) -> list[tuple[str, str, list[dict[str, float]]]]:
+def _of_adapted() -> list[tuple[str, str, list[dict[str, float]]]]:
     """Return what the embedded model was, its steps, and its loss and right answers, as it is and adapted."""
-    of = _known(name)
+    of = _known()
 
     def means(found: dict[str, Any]) -> dict[str, float]:
         return {"loss": float(np.mean(found["loss"])), "right": float(np.mean(found["accuracy"]))}
@@ -169,13 +168,9 @@ def _right(seeds: list[dict[str, float]]) -> str:
     return f"{100 * np.mean([seed['right'] for seed in seeds]):.1f}"
 
 
-def adapted(name: str) -> np.ndarray:
-    """Return the test loss of the adapted model, of every seed.
-
-    Args:
-        name: of the task.
-    """
-    return np.array([seed["loss"] for seed in _of_adapted(name)[1][2]])
+def adapted() -> np.ndarray:
+    """Return the test loss of the adapted model, of every seed."""
+    return np.array([seed["loss"] for seed in _of_adapted()[1][2]])
 
 
 def fields(results: Results) -> Fields:
@@ -186,13 +181,13 @@ def fields(results: Results) -> Fields:
     """
     rows = []
     for name, of in results["tasks"].items():
-        for what, steps, seeds in _of_adapted(name):
+        for what, steps, seeds in _of_adapted():
             loss = np.array([seed["loss"] for seed in seeds])
             written = students_mean(loss).written() if len(seeds) > 1 else f"{loss[0]:.3f}"
             rows.append([name, what, steps, written, "", "", _right(seeds), ""])
         for steps, seeds in of["lengths"].items():
             loss = np.array([seed["loss"] for seed in seeds])
-            more = students_mean(loss - adapted(name))
+            more = students_mean(loss - adapted())
             verdict = "not reached" if more.low > 0 else "reached" if more.high < 0 else "open"
             on_trained = students_mean(np.array([seed["trained"] for seed in seeds])).written()
             errors = students_mean(loss).written(), more.written(sign="+"), on_trained
@@ -210,7 +205,7 @@ def main() -> None:
     settings = {"seeds": SEEDS, "factors": FACTORS, "tuned": TUNED, "lengths": LENGTHS, "batch": BATCH}
     journal = journal_of("lora_scratch", settings)
     tasks: Results = {}
-    for name in (*TASKS, FRESH):
+    for name in (ONCE, FRESH):
         trials = {factor: journal.once(f"{name}, {factor}", partial(trial, name, factor)) for factor in FACTORS}
         factor = best({factor: found["loss"] for factor, found in trials.items()})
         lengths = {

@@ -129,8 +129,8 @@ def _digits(tokenizer, texts):
 
 @pytest.mark.parametrize(("more", "said"), [(0.5, "not reached"), (-0.2, "reached"), (0.0, "open")])
 def test_training_from_the_beginning_is_compared_seed_by_seed(more, said):
-    name = "largest of three"
-    loss = scratch.adapted(name) + more + np.array([0.0, 0.01, -0.01])
+    name = scratch.ONCE
+    loss = scratch.adapted() + more + np.array([0.0, 0.01, -0.01])
     seeds = [{"loss": float(of), "trained": 0.1, "right": 0.5} for of in loss]
     fields = scratch.fields({"tasks": {name: {"lengths": {"800": seeds}}}, "seconds": {"rank 16": 0.2}})
     row = f"Trained from the beginning / {name}, from random weights"

@@ -26,7 +26,6 @@ from experiments.long_context.networks import fit
 from experiments.lora.tuning import (
     BATCH,
     METHODS,
-    TASKS,
     TRAINED,
     Task,
     largest,

@@ -19,6 +19,7 @@ from experiments.pages import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.numbers import Numbers
+from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
 
 FOLDER = ROOT / "docs"
@@ -55,6 +56,7 @@ FURTHER = {
     "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
     "bits": Picture(numbers.bits, draw.draw_panels),
     "dense-regions": Picture(dense_regions, draw_dense_regions),
+    "pointers": Picture(pointers, draw_pointers),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""

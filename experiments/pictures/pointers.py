@@ -1,0 +1,72 @@
+"""Errors on pointers by the number of steps, and on functions with jumps by size."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from duat_jax.display.pictures import styled
+from duat_jax.evaluation.statistics import students_mean
+from experiments.approximation.further_tables import of, of_steps
+from experiments.approximation.tokens import JUMPS, MOST
+from experiments.generalization.picture import COLOURS
+from experiments.pages import kept
+from experiments.pictures.numbers import Numbers
+
+STYLES = {"1": ":", "2": "--", "4": "-"}
+"""Of a line, by the number of layers."""
+
+
+def pointers() -> Numbers:
+    """Return the errors by the number of steps, and shares of points with an error above one half by size."""
+    results = kept("approximation_further")
+    names = [name for name in results["networks"] if name.startswith("pointers")]
+    by_steps = {
+        name.partition("; ")[2]: [students_mean(of_steps(results, name, steps)) for steps in range(1, MOST + 1)]
+        for name in names
+    }
+    return {"pointers": by_steps, "jumps": {name: _by_size(results, name) for name in JUMPS}}
+
+
+def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]:
+    settings = results["settings"]
+    return {
+        kind: [
+            [results["networks"][f"{name}; {kind}; {width}"]["parameters"], *students_mean(
+                of(results, f"{name}; {kind}; {width}", "far")
+            )]
+            for width in settings["widths"]
+        ]
+        for kind in settings["kinds"]
+    }  # fmt: skip
+
+
+@styled
+def draw_pointers(numbers: Numbers) -> Figure:
+    """Draw a panel of pointers, and one of each board.
+
+    Args:
+        numbers: estimates by the number of steps of each network, and by the parameters of each kind of network.
+    """
+    figure = Figure(figsize=(12.4, 3.6), layout="constrained")
+    first, *others = figure.subplots(1, 1 + len(numbers["jumps"]), width_ratios=(1.7, *[1] * len(numbers["jumps"])))
+    for name, estimates in numbers["pointers"].items():
+        kind, layers = name.split("; ")
+        value, low, high = np.transpose(estimates)
+        steps, label = range(1, len(value) + 1), f"{kind}, {layers} layer{'' if layers == '1' else 's'}"
+        label = kind if kind == "one layer" else label
+        first.plot(steps, value, STYLES[layers], color=COLOURS[kind], label=label)
+        first.fill_between(steps, np.maximum(low, 0), high, color=COLOURS[kind], alpha=0.1, linewidth=0)
+    first.set(title="pointers", xlabel="steps", ylabel="error", xticks=range(1, MOST + 1), ylim=(0, None))
+    first.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+    for axes, (name, kinds) in zip(others, numbers["jumps"].items(), strict=True):
+        for kind, rows in kinds.items():
+            parameters, value, low, high = np.transpose(rows)
+            axes.plot(parameters, value, "o-", color=COLOURS[kind], label=kind, markersize=3)
+            axes.fill_between(parameters, np.maximum(low, 0), high, color=COLOURS[kind], alpha=0.15, linewidth=0)
+        axes.set(title=name, xlabel="parameters", xscale="log", ylim=(0, 0.55))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(ylabel="share of points with an error above ½" if axes is others[0] else "")
+    others[0].legend(fontsize="x-small")
+    return figure

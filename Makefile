@@ -138,7 +138,7 @@ lora_scratch: $(VENV)/.test  ## train the embedded model's network from the begi
 lora_context: $(VENV)/.test  ## measure the gain by context along a fine-tuning; some minutes
 	$(BIN)/python -m experiments.lora.context
 
-in_context_consistent: $(VENV)/.test $(VENV)/.smollm2  ## let SmolLM2 write after a stated fact, with windows of attention; a quarter of an hour of one core
+in_context_consistent: $(VENV)/.test $(VENV)/.smollm2  ## let SmolLM2 write after a stated fact, with windows of attention; some minutes
 	$(BIN)/python -m experiments.in_context.consistent
 
 lora_savings: $(VENV)/.test $(VENV)/.smollm2  ## measure memory and time of a step of adapters and of full fine-tuning; some minutes

@@ -18,6 +18,8 @@ as not having learned pointers."""
 
 Results = dict[str, Any]
 Errors = Float[np.ndarray, "seeds"]
+Networks = dict[tuple[str, str], dict[str, Any]]
+"""The measurements of networks, by kind and number of layers."""
 
 
 def of(results: Results, name: str, number: str = "error") -> Errors:
@@ -29,17 +31,6 @@ def of(results: Results, name: str, number: str = "error") -> Errors:
         number: `"error"`, `"far"` or `"largest"`.
     """
     return np.array([seed[number] for seed in results["networks"][name]["seeds"]])
-
-
-def of_steps(results: Results, name: str, steps: int) -> Errors:
-    """Return the error of every seed on pointers.
-
-    Args:
-        results: what was kept.
-        name: of the network.
-        steps: that are asked for.
-    """
-    return np.array([seed["steps"][steps - 1] for seed in results["networks"][name]["seeds"]])
 
 
 def ratio(rival: Errors, own: Errors) -> Estimate:
@@ -116,26 +107,48 @@ def _jumps(results: Results) -> tuple[list[list[str]], list[str]]:
     return rows, [together(said[kind], "near", "not near") for kind in (TRANSFORMER, kinds[0])]
 
 
-def _pointers(results: Results) -> tuple[list[list[str]], list[str]]:
-    names = [name for name in results["networks"] if name.startswith("pointers")]
+def _pointers(networks: Networks) -> tuple[list[list[str]], list[str]]:
+    """Return the errors of networks on pointers, by kind and layers, and both verdicts."""
     rows = []
-    for name in names:
-        _, kind, layers = name.split("; ")
-        network = results["networks"][name]
-        errors = [interval(of_steps(results, name, steps)) for steps in range(1, MOST + 1)]
-        norms = "yes" if network["sizes"]["norms"] else "no"
-        best = f"{of_steps(results, name, MOST).min():.3f}"
+    for (kind, layers), network in networks.items():
+        by_steps = [of_steps(network, steps) for steps in range(1, MOST + 1)]
+        norms, errors = "yes" if network["sizes"]["norms"] else "no", [interval(errors) for errors in by_steps]
+        best = f"{by_steps[-1].min():.3f}"
         rows.append([kind, layers, f"{network['parameters']:,}", *errors, best, norms, f"{network['rate']:g}"])
-    deepest = f"pointers; {TRANSFORMER}; 4"
-    own = of_steps(results, deepest, MOST)
-    rivals = {name: of_steps(results, name, MOST) for name in names if name != deepest}
-    if min(errors.mean() for errors in (own, *rivals.values())) > LEARNED:
+    asked = {key: of_steps(network, MOST) for key, network in networks.items()}
+    own, layer = asked.pop((TRANSFORMER, "4")), asked.pop(("one layer", "1"))
+    if min(errors.mean() for errors in (own, layer, *asked.values())) > LEARNED:
         return rows, [NONE, NONE]
-    layer = together([_said(rivals["pointers; one layer; 1"], own)], AHEAD, NOT_AHEAD)
-    others = [_said(errors, own) for name, errors in rivals.items() if name != "pointers; one layer; 1"]
+    others = [_said(errors, own) for errors in asked.values()]
     # One network that does as well is enough for the opposite view, and all must be behind for it to be refuted.
     opposite = "confirmed" if NOT_AHEAD in others else "refuted" if set(others) == {AHEAD} else OPEN
-    return rows, [layer, opposite]
+    return rows, [together([_said(layer, own)], AHEAD, NOT_AHEAD), opposite]
+
+
+def pointers(results: Results, *, longer: bool = False) -> Networks:
+    """Return the networks on pointers, by kind and number of layers.
+
+    Args:
+        results: what was kept.
+        longer: whether those that were trained longer.
+    """
+    named = results["longer" if longer else "networks"]
+    networks = {}
+    for name, of_name in named.items():
+        task, kind, layers, *_ = name.split("; ")
+        if task == "pointers":
+            networks[kind, layers] = of_name
+    return networks
+
+
+def of_steps(network: Results, steps: int) -> Errors:
+    """Return the error of every seed on pointers.
+
+    Args:
+        network: its measurements.
+        steps: that are asked for.
+    """
+    return np.array([seed["steps"][steps - 1] for seed in network["seeds"]])
 
 
 WAYS = {"computed": "computed", "read out": "least squares on all at the last token", "trained": "trained",
@@ -182,11 +195,14 @@ def tables(results: Results) -> str:
     """
     smooth, of_smooth = _smooth(results)
     jumps, of_jumps = _jumps(results)
-    pointers, of_pointers = _pointers(results)
+    briefly, of_pointers = _pointers(pointers(results))
+    at_length, afterwards = _pointers(pointers(results, longer=True))
     from_data, compared, of_data = _from_data(results)
     asked = {"eight numbers": of_smooth, "jumps": of_jumps, "depth": of_pointers, "from the data": of_data}
-    verdicts = [[name, *said] for name, said in asked.items()]
+    asked["depth, four times as long (afterwards)"] = afterwards
     errors = [f"{steps} {'step' if steps == 1 else 'steps'}" for steps in range(1, MOST + 1)]
+    verdicts = [[name, *said] for name, said in asked.items()]
+    on_pointers = ["network", "layers", "parameters", *errors, f"{MOST} steps, best seed", "norms", "rate"]
     parts = {
         "Verdicts on approximation": table(["question", "the papers' prediction", "the opposite view"], verdicts),
         "The Transformer on eight numbers": table(
@@ -196,9 +212,8 @@ def tables(results: Results) -> str:
         "Jumps, by size": table(
             ["function", "network", "slope", "share of points above ½", "smallest largest error", "verdict"], jumps
         ),
-        "Pointers": table(
-            ["network", "layers", "parameters", *errors, f"{MOST} steps, best seed", "norms", "rate"], pointers
-        ),
+        "Pointers": table(on_pointers, briefly),
+        "Pointers, four times as long (afterwards)": table(on_pointers, at_length),
         "Weights from the data": table(
             ["task", "network", *WAYS.values(), "seconds", "seconds of training", "steps in as long"], from_data
         ),

@@ -9,6 +9,7 @@ from matplotlib.ticker import NullFormatter
 from duat_jax.display.pictures import styled
 from duat_jax.evaluation.statistics import students_mean
 from experiments.approximation.further_tables import of, of_steps
+from experiments.approximation.further_tables import pointers as networks_on_pointers
 from experiments.approximation.tokens import JUMPS, MOST
 from experiments.generalization.picture import COLOURS
 from experiments.pages import kept
@@ -21,10 +22,9 @@ STYLES = {"1": ":", "2": "--", "4": "-"}
 def pointers() -> Numbers:
     """Return the errors by the number of steps, and shares of points with an error above one half by size."""
     results = kept("approximation_further")
-    names = [name for name in results["networks"] if name.startswith("pointers")]
     by_steps = {
-        name.partition("; ")[2]: [students_mean(of_steps(results, name, steps)) for steps in range(1, MOST + 1)]
-        for name in names
+        "; ".join(key): [students_mean(of_steps(network, steps)) for steps in range(1, MOST + 1)]
+        for key, network in networks_on_pointers(results).items()
     }
     return {"pointers": by_steps, "jumps": {name: _by_size(results, name) for name in JUMPS}}
 

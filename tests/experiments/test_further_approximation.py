@@ -115,7 +115,7 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
     """Results in which the Transformer's error is .05, and those of rivals are multiples of it."""
     widths = (8, 16, 32)
     shifts = (0.99, 1.0, 1.01)
-    networks = {}
+    networks, longer = {}, {}
     for name in (*SMOOTH, *JUMPS):
         for width, share in zip(widths, far, strict=True):
             for kind in further.KINDS:
@@ -125,9 +125,9 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
     for kind, layers in further.DEEP:
         own = four_steps if (kind, layers) == (TRANSFORMER, 4) else 0.9
         seeds = [{"error": own, "steps": [own * shift] * MOST} for shift in shifts]
-        sizes = {"norms": True}
-        name = f"pointers; {kind}; {layers}"
-        networks[name] = {"parameters": 1, "rate": 0.01, "seeds": seeds, "sizes": sizes}
+        of = {"parameters": 1, "rate": 0.01, "seeds": seeds, "sizes": {"norms": True}}
+        networks[f"pointers; {kind}; {layers}"] = of
+        longer[f"pointers; {kind}; {layers}; 4 times as long"] = of
 
     def of(error):
         return [{"error": error * shift} for shift in shifts]
@@ -137,7 +137,7 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
     kinds = dict.fromkeys((TRANSFORMER, "one layer"), ways | times)
     settings = {"widths": widths, "kinds": list(further.KINDS), "tested": 8192}
     from_data = {f"from data; {name}": kinds for name in further.DIRECT}
-    return {"settings": settings, "networks": networks, "from data": from_data}
+    return {"settings": settings, "networks": networks, "from data": from_data, "longer": longer}
 
 
 @pytest.mark.parametrize(

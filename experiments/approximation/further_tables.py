@@ -33,14 +33,15 @@ def of(results: Results, name: str, number: str = "error") -> Errors:
     return np.array([seed[number] for seed in results["networks"][name]["seeds"]])
 
 
-def ratio(rival: Errors, own: Errors) -> Estimate:
-    """Return a rival's error over the own one, both at least `FLOOR`, by Student's t of the logarithms.
+def ratio(rival: Errors, own: Errors, floor: float = FLOOR) -> Estimate:
+    """Return a rival's error over the own one, by Student's t of the logarithms.
 
     Args:
         rival: of every seed.
         own: of every seed.
+        floor: errors below which count as this one.
     """
-    logs = students_mean(np.log(np.maximum(rival, FLOOR) / np.maximum(own, FLOOR)))
+    logs = students_mean(np.log(np.maximum(rival, floor) / np.maximum(own, floor)))
     return Estimate(*np.exp([logs.value, logs.low, logs.high]).tolist())
 
 
@@ -73,7 +74,8 @@ def _smooth(results: Results) -> tuple[list[list[str]], list[str]]:
         best = min(others, key=lambda kind: others[kind].mean())
         of_sum.append(_said(others[rivals[0]], own))
         of_best.append(_said(others[best], own))
-        rows.append([name, ratio(others[rivals[0]], own).written(2), of_sum[-1], best])
+        of_all = (ratio(others[rivals[0]], own, floor).written(2) for floor in (FLOOR, 0))
+        rows.append([name, *of_all, of_sum[-1], best])
         rows[-1] += [ratio(others[best], own).written(2), of_best[-1]]
     return rows, [together(of_sum, AHEAD, NOT_AHEAD), together(of_best, NOT_AHEAD, AHEAD)]
 
@@ -119,7 +121,8 @@ def _pointers(networks: Networks) -> tuple[list[list[str]], list[str]]:
     own, layer = asked.pop((TRANSFORMER, "4")), asked.pop(("one layer", "1"))
     if min(errors.mean() for errors in (own, layer, *asked.values())) > LEARNED:
         return rows, [NONE, NONE]
-    others = [_said(errors, own) for errors in asked.values()]
+    # Two layers of attention are neither one layer nor without attention.
+    others = [_said(errors, own) for key, errors in asked.items() if key != (TRANSFORMER, "2")]
     # One network that does as well is enough for the opposite view, and all must be behind for it to be refuted.
     opposite = "confirmed" if NOT_AHEAD in others else "refuted" if set(others) == {AHEAD} else OPEN
     return rows, [together([_said(layer, own)], AHEAD, NOT_AHEAD), opposite]
@@ -206,7 +209,15 @@ def tables(results: Results) -> str:
     parts = {
         "Verdicts on approximation": table(["question", "the papers' prediction", "the opposite view"], verdicts),
         "The Transformer on eight numbers": table(
-            ["function", "sum over Transformer", "verdict", "the best rival", "best over Transformer", "verdict on it"],
+            [
+                "function",
+                "sum over Transformer",
+                "without the floor",
+                "verdict",
+                "the best rival",
+                "best over Transformer",
+                "verdict on it",
+            ],
             smooth,
         ),
         "Jumps, by size": table(

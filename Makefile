@@ -132,7 +132,7 @@ approximation_further: $(VENV)/.test  ## train networks on functions of eight nu
 heads_sliced: $(VENV)/.test  ## train language models whose heads see slices of the features; twenty minutes of one core
 	$(BIN)/python -m experiments.heads.sliced
 
-lora_scratch: $(VENV)/.test  ## train the embedded model's network from the beginning on tasks of fine-tuning; half an hour of one core
+lora_scratch: $(VENV)/.test  ## train the embedded model's network from the beginning on tasks of fine-tuning; a quarter of an hour of one core
 	$(BIN)/python -m experiments.lora.scratch
 
 lora_context: $(VENV)/.test  ## measure the gain by context along a fine-tuning; some minutes

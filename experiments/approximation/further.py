@@ -44,7 +44,7 @@ DEEP = (
 """The networks on pointers, with their layers."""
 POINTERS = "pointers"
 LONGER = 4
-"""How many times as long networks on pointers are also trained."""
+"""The factor by which networks on pointers are also trained longer."""
 SCALES, FITTED = (0.5, 1.0, 2.0, 4.0), 16384
 """Factors of inner weights of which the best is taken, and the examples that outer ones are fitted to."""
 DIRECT: dict[str, Task] = {

@@ -24,7 +24,7 @@ from experiments.pages import Fields, cells, table
 TASK = Demonstrated(family="linear", demonstrations=16)
 RATES, STEPS, WIDTHS, DECIDES = (1e-3, 3e-3, 1e-2, 3e-2), 4000, (4, 8, 16, 32), 8
 LONGER = 4
-"""How many times as long the two smallest networks are also trained."""
+"""The factor by which the two smallest networks are also trained longer."""
 OWN, OTHER = "its own demonstrations", "another function's"
 BOUNDS = 1 / 3, 2 / 3
 """The part of the largest network's gain below which a smaller one lacks it, and above which it has it."""

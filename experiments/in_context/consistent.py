@@ -125,7 +125,7 @@ def _logits(
 
 
 class Written(NamedTuple):
-    """What a model writes.
+    """A model's continuation of a prompt.
 
     Args:
         text: the most probable token each time.

@@ -74,7 +74,7 @@ def _smooth(results: Results) -> tuple[list[list[str]], list[str]]:
         best = min(others, key=lambda kind: others[kind].mean())
         of_sum.append(_said(others[rivals[0]], own))
         of_best.append(_said(others[best], own))
-        of_all = (ratio(others[rivals[0]], own, floor).written(2) for floor in (FLOOR, 0))
+        of_all = (ratio(others[rivals[0]], own, floor).written(2) for floor in (FLOOR, 0.0))
         rows.append([name, *of_all, of_sum[-1], best])
         rows[-1] += [ratio(others[best], own).written(2), of_best[-1]]
     return rows, [together(of_sum, AHEAD, NOT_AHEAD), together(of_best, NOT_AHEAD, AHEAD)]

@@ -126,7 +126,7 @@ generalization_rare: $(VENV)/.test  ## train language models on texts of which f
 generalization_sized: $(VENV)/.test  ## train Transformers of several sizes on demonstrated functions; ten minutes of one core
 	$(BIN)/python -m experiments.generalization.sized
 
-approximation_further: $(VENV)/.test  ## train networks on functions of eight numbers, on jumps and pointers, and compute weights from data; an hour and a half of one core
+approximation_further: $(VENV)/.test  ## train networks on functions of eight numbers, on jumps and pointers, and compute weights from data; two hours of one core
 	$(BIN)/python -m experiments.approximation.further
 
 heads_sliced: $(VENV)/.test  ## train language models whose heads see slices of the features; twenty minutes of one core

@@ -22,11 +22,18 @@ STYLES = {"1": ":", "2": "--", "4": "-"}
 def pointers() -> Numbers:
     """Return the errors by the number of steps, and shares of points with an error above one half by size."""
     results = kept("approximation_further")
-    by_steps = {
-        "; ".join(key): [students_mean(of_steps(network, steps)) for steps in range(1, MOST + 1)]
-        for key, network in networks_on_pointers(results).items()
+    trainings = {"pointers": False, "pointers, four times as long": True}
+    return {
+        "pointers": {title: _by_steps(results, longer) for title, longer in trainings.items()},
+        "jumps": {name: _by_size(results, name) for name in JUMPS},
     }
-    return {"pointers": by_steps, "jumps": {name: _by_size(results, name) for name in JUMPS}}
+
+
+def _by_steps(results: dict[str, Any], longer: bool) -> dict[str, Any]:
+    return {
+        "; ".join(key): [students_mean(of_steps(network, steps)) for steps in range(1, MOST + 1)]
+        for key, network in networks_on_pointers(results, longer=longer).items()
+    }
 
 
 def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]:
@@ -44,22 +51,24 @@ def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]
 
 @styled
 def draw_pointers(numbers: Numbers) -> Figure:
-    """Draw a panel of pointers, and one of each board.
+    """Draw two panels of pointers, and one of each board.
 
     Args:
         numbers: estimates by the number of steps of each network, and by the parameters of each kind of network.
     """
-    figure = Figure(figsize=(12.4, 3.6), layout="constrained")
-    first, *others = figure.subplots(1, 1 + len(numbers["jumps"]), width_ratios=(1.7, *[1] * len(numbers["jumps"])))
-    for name, estimates in numbers["pointers"].items():
-        kind, layers = name.split("; ")
-        value, low, high = np.transpose(estimates)
-        steps, label = range(1, len(value) + 1), f"{kind}, {layers} layer{'' if layers == '1' else 's'}"
-        label = kind if kind == "one layer" else label
-        first.plot(steps, value, STYLES[layers], color=COLOURS[kind], label=label)
-        first.fill_between(steps, np.maximum(low, 0), high, color=COLOURS[kind], alpha=0.1, linewidth=0)
-    first.set(title="pointers", xlabel="steps", ylabel="error", xticks=range(1, MOST + 1), ylim=(0, None))
-    first.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+    figure = Figure(figsize=(14, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(numbers["pointers"]) + len(numbers["jumps"]))
+    others = panels[len(numbers["pointers"]) :]
+    for axes, (title, networks) in zip(panels, numbers["pointers"].items(), strict=False):
+        for name, estimates in networks.items():
+            kind, layers = name.split("; ")
+            value, low, high = np.transpose(estimates)
+            steps, label = range(1, len(value) + 1), f"{kind}, {layers} layer{'' if layers == '1' else 's'}"
+            label = kind if kind == "one layer" else label
+            axes.plot(steps, value, STYLES[layers], color=COLOURS[kind], label=label)
+            axes.fill_between(steps, np.maximum(low, 0), high, color=COLOURS[kind], alpha=0.1, linewidth=0)
+        axes.set(title=title, xlabel="steps", ylabel="error", xticks=range(1, MOST + 1), ylim=(0, 1))
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize="x-small", loc="outside right upper")
     for axes, (name, kinds) in zip(others, numbers["jumps"].items(), strict=True):
         for kind, rows in kinds.items():
             parameters, value, low, high = np.transpose(rows)
@@ -68,5 +77,4 @@ def draw_pointers(numbers: Numbers) -> Figure:
         axes.set(title=name, xlabel="parameters", xscale="log", ylim=(0, 0.55))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set(ylabel="share of points with an error above ½" if axes is others[0] else "")
-    others[0].legend(fontsize="x-small")
     return figure

@@ -88,7 +88,7 @@ def _fitted_layer(network: Network, x: Float[Array, "examples inputs"], targets:
     return network
 
 
-def computed(sizes: Sizes, task: Task, key: Array, scale: float, number: int) -> Network:
+def computed(sizes: Sizes, task: Task, key: Array, scale: Array, number: int) -> Network:
     """Return a network with random inner weights and outer ones that are fitted to examples.
 
     Args:
@@ -99,7 +99,7 @@ def computed(sizes: Sizes, task: Task, key: Array, scale: float, number: int) ->
         number: of the examples.
     """
     weights_key, biases_key, examples_key = jax.random.split(key, 3)
-    network = with_random_biases(drawn(sizes, task, weights_key), biases_key, jnp.asarray(scale))
+    network = with_random_biases(drawn(sizes, task, weights_key), biases_key, scale)
     return fitted(network, task.draw(examples_key, number))
 
 

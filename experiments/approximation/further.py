@@ -209,12 +209,12 @@ def _from_data(task: Task, kind: str) -> dict[str, Any]:
     # Both ways have their norms and their scale or rate chosen on the same examples, by one network with another seed.
     makes = {norms: jax.jit(partial(computed, sizes, task, number=FITTED)) for norms, sizes in of_norms.items()}
     of_scale = {
-        (norms, scale): errors(make(jax.random.key(SEEDS), scale=scale), chosen_by)["error"]
+        (norms, scale): errors(make(jax.random.key(SEEDS), scale=jnp.asarray(scale)), chosen_by)["error"]
         for norms, make in makes.items()
         for scale in SCALES
     }
     norms, scale = min(of_scale, key=of_scale.__getitem__)
-    made = [_seconds(partial(makes[norms], key, scale=scale)) for key in keys]
+    made = [_seconds(partial(makes[norms], key, scale=jnp.asarray(scale))) for key in keys]
     seconds = float(np.median([spent for _, spent in made]))
 
     tunings = {norms: tune(task, sizes, Budget(budget.steps // 3, BATCH), RATES) for norms, sizes in of_norms.items()}

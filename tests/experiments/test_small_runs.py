@@ -1,0 +1,83 @@
+"""Small runs of whole studies: what they store makes their tables, and what is finished isn't run again."""
+
+import json
+from functools import partial
+
+import jax
+import pytest
+
+from experiments import kept_results
+from experiments.approximation import further, further_tables
+from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers
+from experiments.generalization import rare, sized
+from experiments.generalization.networks import TRANSFORMER
+from experiments.heads import sliced
+from experiments.in_context import consistent
+from experiments.lora import context, scratch, tuning
+
+pytestmark = pytest.mark.slow
+
+
+def in_turn(journal, units, title):
+    """Run what a pool of processes would."""
+    return {name: journal.once(name, partial(compute, *given)) for name, compute, given in units}
+
+
+SMALL = {
+    further: {
+        "run": in_turn,
+        "SEEDS": 2,
+        "RATES": (3e-3,),
+        "STEPS": {"numbers": 4, "pointers": 4},
+        "OF_TUNING": {"numbers": 2, "pointers": 2},
+        "TESTED": 32,
+        "WIDTHS": (4, 8),
+        "WIDEST": 8,
+        "KINDS": ("one layer", TRANSFORMER),
+        "DEEP": (("one layer", 1), (TRANSFORMER, 2), (TRANSFORMER, 4)),
+        "SMOOTH": {"cone": SMOOTH["cone"]},
+        "JUMPS": {"board": JUMPS["board"]},
+        "SCALES": (1.0,),
+        "FITTED": 64,
+        "DIRECT": {"cone": Numbers(name="cone")},
+    },
+    sized: {"run": in_turn, "SEEDS": 2, "STEPS": 4, "RATES": (3e-3,), "WIDTHS": (4, 8), "TESTED": 32},
+    rare: {"SEEDS": range(2), "STEPS": 30, "FEWER": 3, "TESTED": 16},
+    sliced: {
+        "RATES": (1.0,),
+        "STEPS": 4,
+        "measure": lambda model: {"late": [1.0], "gain": [0.1], "recall": {"64": 3.0}},
+    },
+    scratch: {
+        "SEEDS": (1, 2, 3),
+        "FACTORS": (1.0,),
+        "TUNED": 2,
+        "LENGTHS": (2, 4),
+        "seconds": lambda: {"rank 16": 0.1},
+    },
+    context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",)},
+    consistent: {"PROMPTS": 1, "WRITTEN": 1},
+}
+"""The settings of a small run, by the module of a study."""
+
+
+@pytest.mark.parametrize("study", SMALL, ids=lambda study: study.__name__.removeprefix("experiments."))
+def test_a_small_run_makes_the_tables_and_isnt_repeated(study, monkeypatch, tmp_path):
+    for name, value in SMALL[study].items():
+        monkeypatch.setattr(study, name, value)
+    if study is further:
+        for name in ("SMOOTH", "JUMPS"):
+            monkeypatch.setattr(further_tables, name, SMALL[study][name])
+    monkeypatch.setattr(tuning, "STEPS", 2)
+    monkeypatch.setattr(kept_results, "FOLDER", tmp_path)
+    monkeypatch.setattr(kept_results, "write_pages", lambda: None)
+    with jax.numpy_dtype_promotion("standard"):
+        study.main()
+        (file,) = tmp_path.glob("*.json")
+        results = json.loads(file.read_text(encoding="utf-8"))
+        (journal,) = (tmp_path / "work").glob("*.jsonl")
+        lines = journal.read_bytes()
+        study.main()
+    fields = study.fields(results)
+    assert "-->" not in fields["tables"] and fields["tables"].count("\n| ") > 2
+    assert "environment" in results and journal.read_bytes() == lines

@@ -53,6 +53,7 @@ SMALL = {
         "FACTORS": (1.0,),
         "TUNED": 2,
         "LENGTHS": (2, 4),
+        "TRAINED": 8,
         "seconds": lambda: {"rank 16": 0.1},
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",)},

@@ -25,9 +25,13 @@ def with_random_biases(network: Network, key: Array, scale: Array) -> Network:
         network.places[...] /= network.places[...].std()
     stack: Any = network.stack
     for part, part_key in zip(_mlps(stack), jax.random.split(key, len(_mlps(stack))), strict=True):
-        part.input.kernel[...] *= scale
-        part.input.bias[...] = scale * jax.random.normal(part_key, part.input.bias.shape)
+        _set(part.input.kernel, part.input.kernel[...] * scale)
+        _set(part.input.bias, scale * jax.random.normal(part_key, part.input.bias.shape))
     return network
+
+
+def _set(parameter: Any, values: Array) -> None:
+    parameter[...] = values.astype(parameter.dtype)
 
 
 def _mlps(stack: Any) -> list[Any]:
@@ -67,13 +71,14 @@ def fitted(network: Network, examples: Examples) -> Network:
     for block in stack.blocks:
         x, neurons = jax.vmap(partial(_neurons, block))(x, examples.mask)
         coefficients = _solved(neurons[:, -1], rest)[:, 0]
-        block.mlp.output.kernel[...] = coefficients[:, None] * direction
-        block.mlp.output.bias[...] = jnp.zeros_like(direction)
+        _set(block.mlp.output.kernel, coefficients[:, None] * direction)
+        _set(block.mlp.output.bias, jnp.zeros_like(direction))
         x = x + block.mlp.output(neurons)
         rest = rest - (neurons[:, -1] @ coefficients)[:, None]
     solved = _solved(jnp.pad(x[:, -1], ((0, 0), (0, 1)), constant_values=1.0), targets)
     readout: Any = network.readout
-    readout.kernel[...], readout.bias[...] = solved[:-1], solved[-1]
+    _set(readout.kernel, solved[:-1])
+    _set(readout.bias, solved[-1])
     return network
 
 
@@ -83,8 +88,12 @@ def _fitted_layer(network: Network, x: Float[Array, "examples inputs"], targets:
     ones = jnp.ones((len(x), 1))
     solved = _solved(jnp.concatenate([neurons, x, ones], axis=1), targets)
     count = neurons.shape[1]
-    layer.output.kernel[...], layer.skip.kernel[...] = solved[:count], solved[count:-1]
-    layer.output.bias[...] = solved[-1]
+    for parameter, values in (
+        (layer.output.kernel, solved[:count]),
+        (layer.skip.kernel, solved[count:-1]),
+        (layer.output.bias, solved[-1]),
+    ):
+        _set(parameter, values)
     return network
 
 

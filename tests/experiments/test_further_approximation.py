@@ -111,7 +111,7 @@ def test_errors_are_of_points():
     near(further._of_errors(jnp.array([0.6, -0.8]))["error"], 0.5**0.5, within=1e-6)
 
 
-def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1, computed=0.5):
+def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1, two_layers=0.9, computed=0.5):
     """Results in which the Transformer's error is .05, and those of rivals are multiples of it."""
     widths = (8, 16, 32)
     shifts = (0.99, 1.0, 1.01)
@@ -123,7 +123,7 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
                 seeds = [{"error": 0.05 * times * shift, "far": share * shift, "largest": 1.2} for shift in shifts]
                 networks[f"{name}; {kind}; {width}"] = {"parameters": 100 * width, "rate": 0.01, "seeds": seeds}
     for kind, layers in further.DEEP:
-        own = four_steps if (kind, layers) == (TRANSFORMER, 4) else 0.9
+        own = {4: four_steps, 2: two_layers}.get(layers, 0.9) if kind == TRANSFORMER else 0.9
         seeds = [{"error": own, "steps": [own * shift] * MOST} for shift in shifts]
         of = {"parameters": 1, "rate": 0.01, "seeds": seeds, "sizes": {"norms": True}}
         networks[f"pointers; {kind}; {layers}"] = of
@@ -150,6 +150,7 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
         ({}, "jumps", "confirmed", "confirmed"),
         ({"far": (0.4, 0.4, 0.4)}, "jumps", "refuted", "refuted"),
         ({}, "depth", "confirmed", "refuted"),
+        ({"two_layers": 0.1}, "depth", "confirmed", "refuted"),
         ({"four_steps": 0.79}, "depth", "refuted", "confirmed"),
         ({"four_steps": 0.9}, "depth", "no verdict", "no verdict"),
         ({}, "from the data", "confirmed", "refuted"),

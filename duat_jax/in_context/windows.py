@@ -55,8 +55,6 @@ def window_losses(
     Raises:
         BadText: if the texts are too long to store their patterns.
     """
-    if ids.shape[1] > LONGEST_STORED:
-        raise BadText(f"the texts have {ids.shape[1]} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     return on_host(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
 
 
@@ -70,11 +68,16 @@ def restricted_states(
         ids: a text's token ids.
         visible: which tokens (keys) each position (query) sees: at least one of those in the model's own mask.
 
+    Raises:
+        BadText: if the text is too long to store its patterns.
+
     Example:
         >>> import duat_jax as duat
         >>> restricted_states(duat.load(), jnp.arange(1, 5), jnp.asarray(window(4, 2))).shape
         (4, 192)
     """
+    if len(ids) > LONGEST_STORED:
+        raise BadText(f"the texts have {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
     x = model.first(model.embed(ids))
     for block in model.stack.blocks:
         recording = record_kinds(block, x, (marks.HOLD,))

@@ -23,8 +23,8 @@ def with_random_biases(network: Network, key: Array, scale: Array) -> Network:
     network = jax.tree.map(lambda leaf: leaf, network)  # a copy, whose weights are changed
     if network.places is not None:
         network.places[...] /= network.places[...].std()
-    stack: Any = network.stack
-    for part, part_key in zip(_mlps(stack), jax.random.split(key, len(_mlps(stack))), strict=True):
+    mlps = _mlps(network.stack)
+    for part, part_key in zip(mlps, jax.random.split(key, len(mlps)), strict=True):
         _set(part.input.kernel, part.input.kernel[...] * scale)
         _set(part.input.bias, scale * jax.random.normal(part_key, part.input.bias.shape))
     return network

@@ -206,7 +206,7 @@ def _from_data(task: Task, kind: str) -> dict[str, Any]:
     chosen_by, examples = tested(task, SEEDS + 1), tested(task, SEEDS + 2)
     keys, budget = [jax.random.key(seed) for seed in range(SEEDS)], Budget(STEPS["numbers"], BATCH)
 
-    # Both ways have their norms and their scale or rate chosen on the same examples, by one network with another seed.
+    # Both ways have their norms and their scale or rate chosen by one network with another seed, on examples apart.
     makes = {norms: jax.jit(partial(computed, sizes, task, number=FITTED)) for norms, sizes in of_norms.items()}
     of_scale = {
         (norms, scale): errors(make(jax.random.key(SEEDS), scale=jnp.asarray(scale)), chosen_by)["error"]

@@ -237,8 +237,13 @@ def fields(results: Results) -> Fields:
     for seen in (SEEN, "16 tokens and the first"):
         falls = [_fewer(results, seen, at_once=at_once).written(1, "+") for at_once in (False, True)]
         more.append([seen, *falls, _verdict(results) if seen == SEEN else ""])
-    head = ["attention sees", "fewer far than near, written", "fewer far than near, at once", "consistent"]
-    lines += ["### Fewer by windows", "", *table(head, more), ""]
+    head = [
+        "attention sees",
+        "fall where far less fall where near, written",
+        "fall where far less fall where near, at once",
+        "consistent",
+    ]
+    lines += ["### Named less often with windows", "", *table(head, more), ""]
     prompt = next(prompts())
     examples = [[*way, f"“{results['prompts'][0][_name(way)][0].strip()}”"] for way in WAYS]
     shown = f"After “{prompt.texts[FAR]}”:"

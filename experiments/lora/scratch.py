@@ -41,7 +41,7 @@ SEEDS, FACTORS, TUNED = (1, 2, 3), (0.5, 1.0, 2.0), 200
 LENGTHS = 100, 800
 """Steps of a training from the beginning; adapters have the first number."""
 ONCE, FRESH = "largest of three", "largest of three, fresh texts"
-"""The task with so many training texts, of the same digits, that none is read twice."""
+"""The task as adapters had it, and with so many training texts, of the same digits, that none is read twice."""
 ADAPTED = "rank 16"
 
 Results = dict[str, Any]

@@ -206,6 +206,6 @@ def test_written_text_is_consistent(far, near_by, chance, said):
         of[consistent._name((consistent.FULL, consistent.UNSTATED))] = named(i, chance, prompt)
         found.append(of)
     fields = consistent.fields({"prompts": found})
-    assert fields[f"Fewer by windows / {consistent.SEEN} / consistent"] == said
+    assert fields[f"Named less often with windows / {consistent.SEEN} / consistent"] == said
     share = fields[f"The stated value, named / {consistent.SEEN}, {consistent.FAR} / written"]
     assert share.startswith(f"{100 * far / 48:.1f} [")

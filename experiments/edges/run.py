@@ -7,7 +7,6 @@ states beforehand what decides.  A task that a killed run has finished isn't run
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,21 +21,19 @@ from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import top
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
-from experiments import smollm2
+from experiments import pages, smollm2
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
-from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.kept_results import journal_of, store
+from experiments.pages import Fields, cells, table
 from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
 from experiments.rivals.network import Rules
 from experiments.task_curves import AHEAD, by_task, compared, leads_by_students_t, measured
 
-RESULTS, WORK = Path("experiments/results/edges.json"), Path("experiments/results/work")
 NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour")
 KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
 """Tasks whose circuits of neurons had been seen when the first method was chosen; edges of none had been scored."""
@@ -246,10 +243,9 @@ def main() -> None:
     """Run the tasks that aren't kept, store the results, and write the page."""
     keep_compiled()
     model, tokenizer = duat.load(smollm2.path(), scanned=True), duat.load_tokenizer(smollm2.path())
-    WORK.mkdir(parents=True, exist_ok=True)
     asked = {"prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
-    journal = Journal(WORK / "edges", {"asked": asked})
-    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    journal = journal_of("edges", {"asked": asked})
+    known = pages.kept("edges")
     same = known.get("asked") == json.loads(json.dumps(asked))
     tasks: dict[str, Any] = {}
     for task in track([*NEW, *KNOWN], "Tasks"):
@@ -262,14 +258,12 @@ def main() -> None:
             before, runs = before or found, runs | found["runs"]
         tasks[task] = {**before, "runs": {method: runs[method] for method in METHODS}}
     results = {
-        "environment": environment(),
         "asked": asked,
         "edges": int(np.count_nonzero(edges_of(model.config))),
         "methods": summary(tasks),
         "tasks": tasks,
     }
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("edges", results)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,18 @@ def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, 
     return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
 
 
+def proportion(hits: Sequence[bool] | np.ndarray) -> Estimate:
+    """Return the share of units for which something holds, with Clopper and Pearson's interval.
+
+    Args:
+        hits: whether it holds, for every unit.
+    """
+    found = binomtest(int(np.sum(hits)), len(hits))
+    return Estimate(float(found.statistic), *map(float, found.proportion_ci(method="exact")))
+
+
 def counted(hits: Sequence[bool] | np.ndarray) -> str:
-    """Format how often something holds, in per cent, with Clopper and Pearson's interval, which 0 and 100 % have, too.
+    """Format how often something holds, in per cent, with an interval, which 0 and 100 % have, too.
 
     Args:
         hits: whether it holds, for every unit.
@@ -54,9 +64,7 @@ def counted(hits: Sequence[bool] | np.ndarray) -> str:
         >>> counted([True, False, False, False])
         '25.0 [0.6, 80.6] %'
     """
-    found = binomtest(int(np.sum(hits)), len(hits))
-    limits = found.proportion_ci(method="exact")
-    return f"{Estimate(*(100 * number for number in (found.statistic, *limits))).written(1)} %"
+    return f"{Estimate(*(100 * number for number in proportion(hits))).written(1)} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -81,11 +81,18 @@ def loss_of(model: Transformer, windows: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, windows[:, 1:]).mean()
 
 
-def optimizer(steps: int) -> optax.GradientTransformation:
-    """Return Muon for the matrices inside the blocks and Adam for everything else, warmed up and decayed to zero."""
+def optimizer(steps: int, *, decays: bool = True) -> optax.GradientTransformation:
+    """Return Muon for the matrices inside the blocks and Adam for everything else, warmed up and decayed to zero.
+
+    Args:
+        steps: length of the training.
+        decays: whether the learning rate falls after it was warmed up; else it stays.
+    """
 
     def schedule(peak: float) -> optax.Schedule:
-        return optax.warmup_cosine_decay_schedule(0.0, peak, min(100, steps // 10), steps, 0.02 * peak)
+        return optax.warmup_cosine_decay_schedule(
+            0.0, peak, min(100, steps // 10), steps, 0.02 * peak if decays else peak
+        )
 
     def dimensions(parameters: nnx.State) -> nnx.State:
         def of(path: tuple, leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:

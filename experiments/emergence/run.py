@@ -49,10 +49,11 @@ class Followed:
         sizes: the sizes.
         seed: the seed of weights and texts.
         work: the folder in which states are kept.
+        decays: whether the learning rate falls.
     """
 
-    def __init__(self, sizes: Sizes, seed: int, work: Path) -> None:
-        self.sizes, self.seed, self.work = sizes, seed, work
+    def __init__(self, sizes: Sizes, seed: int, work: Path, *, decays: bool = True) -> None:
+        self.sizes, self.seed, self.work, self.decays = sizes, seed, work, decays
         self.network: Network = make_network(sizes, seed)
         self.texts: Texts = draw_texts(sizes, seed)
         self.numbers = numbers_of(self.network, self.texts)
@@ -68,7 +69,7 @@ class Followed:
         frozen = None
         if kind.startswith(UNCHANGED):
             frozen = lambda name: part_of(name) == kind.removeprefix(UNCHANGED)  # noqa: E731
-        run = make_run(self.network, self.texts, counted, frozen)
+        run = make_run(self.network, self.texts, counted, frozen, decays=self.decays)
         every = self.sizes.steps if kind else self.sizes.every
         name = f"seed-{self.seed}" + f"-{kind.replace(': ', '-').replace(' ', '-')}" * bool(kind)
         return train(run, self.network.weights, self.work / name, every=every)

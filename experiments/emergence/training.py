@@ -57,6 +57,8 @@ def make_run(
     texts: Texts,
     counted: Bool[np.ndarray, "steps batch predicted"] | None = None,
     frozen: Callable[[str], bool] | None = None,
+    *,
+    decays: bool = True,
 ) -> Run:
     """Return the training of a network.
 
@@ -65,6 +67,7 @@ def make_run(
         texts: what it reads.
         counted: of every token whether its loss counts; all if absent. The divisor stays.
         frozen: of every array's name whether it never changes; none if absent.
+        decays: whether the learning rate falls.
     """
     steps = len(texts.training)
 
@@ -84,7 +87,7 @@ def make_run(
 
         return jax.tree_util.tree_map_with_path(of_leaf, network.weights, weights)
 
-    return Run(terms, optimizer(steps), batch, steps, None if frozen is None else restored)
+    return Run(terms, optimizer(steps, decays=decays), batch, steps, None if frozen is None else restored)
 
 
 def numbers_of(network: Network, texts: Texts) -> dict[str, "Number"]:

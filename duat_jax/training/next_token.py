@@ -46,15 +46,23 @@ def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
         )
 
 
+def learning_rate(settings: Settings) -> optax.Schedule:
+    """Return the learning rate of every step: it warms up and decays to zero.
+
+    Args:
+        settings: the settings of the training.
+    """
+    warm = min(settings.steps // 10, 100)
+    return optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
+
+
 def optimiser_of(settings: Settings) -> optax.GradientTransformation:
     """Return Adam with clipped gradients and the learning rate of the settings.
 
     Args:
         settings: the settings of the training.
     """
-    warm = min(settings.steps // 10, 100)
-    rate = optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate(settings)))
 
 
 def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, "batch"]:

@@ -1,0 +1,271 @@
+"""Question: are planted pieces of text found in the training that reads them, and what do trainings without them say?
+
+Run `make retraining_planted`; it writes experiments/results/retraining_planted.json and the tables in
+docs/training-runs.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+is finished: a run that was stopped goes on.
+"""
+
+import tempfile
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+from rich.progress import track
+
+import duat_jax as duat
+from duat_jax.evaluation.running_text import token_losses
+from duat_jax.evaluation.statistics import agreement
+from duat_jax.models.transformer import Transformer
+from duat_jax.training import Kept, Run, influence, train
+from duat_jax.training.next_token import Settings, learning_rate, optimiser_of, parts_of_pieces, rows_of_step
+from duat_jax.training.over_weights.compute import Number
+from duat_jax.training.run import Moment
+from experiments.kept_results import journal_of, store
+from experiments.retraining.planted_tables import (
+    ALIKE,
+    ALONE,
+    BOTH,
+    CONTRADICTED,
+    COSINE,
+    DECOY,
+    ELSEWHERE,
+    EXACT,
+    FIRST,
+    LARGEST,
+    LAST,
+    ORDINARY,
+    OTHER_NAME,
+    REPLACED,
+    TAUGHT,
+    TRACIN,
+    TWIN,
+    TWINS,
+    WORLDS,
+    WRONG,
+    fields,
+)
+from experiments.retraining.planted_texts import Draw, draw
+from experiments.significant import significant
+
+__all__ = ["fields", "main"]
+
+DRAWS, LEFT_OUT = 14, 3
+"""The number of draws, and of those in which every piece is left out once."""
+STEPS, BATCH, RATE, EVERY = 64, 4, 1e-3, 8
+REMOVED = {
+    ALONE: {TAUGHT: (TAUGHT,), DECOY: (DECOY,), ORDINARY: (ORDINARY,), LARGEST: (LARGEST,)},
+    TWINS: {TAUGHT: (TAUGHT,), TWIN: (TWIN,), BOTH: (TAUGHT, TWIN)},
+    CONTRADICTED: {TAUGHT: (TAUGHT,), WRONG: (WRONG,)},
+}
+"""The sets of pieces without which each training is done again."""
+Found = dict[str, Any]
+
+
+class Reading:
+    """A training of the embedded model on pieces of text, any of which may be left out.
+
+    Args:
+        drawn: the texts.
+        world: which pieces are planted.
+        seed: the seed of the order of the pieces.
+    """
+
+    def __init__(self, drawn: Draw, world: str, seed: int) -> None:
+        self.drawn, self.world, self.model = drawn, world, duat.load()
+        self.ids = drawn.pieces(WORLDS[world])
+        self.settings = Settings(STEPS, BATCH, RATE, seed)
+
+        def terms(model: Transformer, batch: tuple[Array, Array]) -> Float[Array, "batch predicted"]:
+            rows, counted = batch
+            return token_losses(model, rows) * counted[:, None] / rows[:, 1:].size
+
+        self.run = Run(terms, optimiser_of(self.settings), self.batch, STEPS)
+
+    def batch(self, step: int, without: Iterable[int] = (), ids: np.ndarray | None = None) -> tuple[Array, Array]:
+        """Return the pieces of a step, and one of each that counts.
+
+        Args:
+            step: how many steps come before it.
+            without: the numbers of pieces that don't count.
+            ids: other pieces, if they are others.
+        """
+        rows = rows_of_step(step, len(self.ids), self.settings)
+        counted = ~np.isin(rows, list(without))
+        return jnp.asarray((self.ids if ids is None else ids)[rows]), jnp.asarray(counted, jnp.float32)
+
+    def again(self, without: Iterable[int] = (), ids: np.ndarray | None = None) -> Transformer:
+        """Return the model after another training in the same program.
+
+        Args:
+            without: as for `batch`.
+            ids: as for `batch`.
+        """
+        moment = Moment(self.model, self.run.optimiser.init(self.model))
+        for step in range(STEPS):
+            moment = self.run.step(step, moment, self.batch(step, without, ids)).following
+        return moment.weights
+
+
+def number_of(text: list[int], answer: int) -> "Number":
+    """Return the mean loss of an answer's tokens and of the mark that closes it, as a function of the model.
+
+    Args:
+        text: ends with them.
+        answer: the place of the first of them.
+    """
+    ids = jnp.array([text])
+    return lambda model: token_losses(model, ids)[0, answer - 1 :].mean()
+
+
+def linear(number: "Number", model: Transformer) -> "Number":
+    """Return a number's linear approximation at some weights, without its value there.
+
+    Args:
+        number: the number.
+        model: where its gradient is taken.
+    """
+    slope = jax.grad(number)(model)
+    return lambda other: optax.tree.vdot(slope, optax.tree.sub(other, model))
+
+
+def scores(of: Reading, kept: Kept) -> tuple[Found, Found]:
+    """Return the scores of all pieces by every method, and what else the exact ledger says.
+
+    Args:
+        of: the training.
+        kept: the same with its kept states.
+
+    Returns:
+        By method the scores, the lower, the more a piece lowered the number; and of the exact ledger the change, the
+        parts by kind, and the parts of the answers' tokens in the taught piece and in that with the wrong answer.
+    """
+    drawn, ids = of.drawn, of.ids
+    number = number_of(drawn.text, drawn.answer)
+    numbers = {
+        EXACT: number,
+        ELSEWHERE: number_of([*drawn.before, *drawn.text], len(drawn.before) + drawn.answer),
+        FIRST: linear(number, kept.weights),
+        LAST: linear(number, kept.last),
+    }
+    found: Found = {}
+    said: Found = {}
+    for method, explained in influence(kept, numbers).items():
+        if explained.completeness.verdict != "holds":
+            raise AssertionError(f"{method}: the parts don't sum to the change: {explained.completeness}")
+        tokens, _ = parts_of_pieces(explained, len(ids), of.settings)
+        found[method] = tokens.sum(1)
+        if method == EXACT:
+            answers = {
+                name: float(tokens[drawn.places[name]][drawn.is_answer(name)].sum())
+                for name in WORLDS[of.world]
+                if name in (TAUGHT, WRONG)
+            }
+            said = {"difference": explained.difference, "kinds": explained.parts, "of answers": answers}
+    rows = jnp.asarray(ids)
+
+    @jax.jit
+    def products(model: Transformer) -> Array:
+        """Return minus the products of the number's gradient with that of every piece's loss."""
+        slope = jax.grad(number)(model)
+        return -jax.jvp(lambda other: token_losses(other, rows).mean(1), (model,), (slope,))[1]
+
+    @jax.jit
+    def norms(model: Transformer) -> Array:
+        def norm(row: Array) -> Array:
+            return optax.tree.norm(jax.grad(lambda other: token_losses(other, row[None]).mean())(model))
+
+        return jax.lax.map(norm, rows)
+
+    rate = learning_rate(of.settings)
+    found[TRACIN] = sum(float(rate(step)) * np.asarray(products(kept.read(step)[0].weights)) for step in kept.numbers)
+    found[COSINE] = np.asarray(products(kept.last)) / np.asarray(norms(kept.last))
+    of_text, *of_pieces = (np.bincount(each, minlength=int(ids.max()) + 1) for each in (drawn.text, *ids))
+    found[ALIKE] = np.array([-(of_text @ each) / np.linalg.norm(each) for each in of_pieces])
+    return found, said
+
+
+def places(of: Float[np.ndarray, "pieces"], piece: int) -> tuple[int, int]:
+    """Return the place of a piece from the lowest and from the highest score on, of equal ones the worst.
+
+    Args:
+        of: the scores.
+        piece: its number.
+
+    Example:
+        >>> places(np.array([0.0, -2.0, -2.0, 1.0]), 1), places(np.array([0.0, -2.0, -2.0, 1.0]), 3)
+        ((2, 4), (4, 1))
+    """
+    return int((of <= of[piece]).sum()), int((of >= of[piece]).sum())
+
+
+def measure(seed: int, world: str) -> Found:
+    """Return what is kept of one training: the number before and after, scores, and the number without pieces.
+
+    Args:
+        seed: the draw.
+        world: which pieces are planted.
+    """
+    drawn = draw(seed)
+    of = Reading(drawn, world, seed)
+    number = jax.jit(number_of(drawn.text, drawn.answer))
+    with tempfile.TemporaryDirectory() as folder:
+        kept = train(of.run, of.model, folder, every=EVERY)
+        found, said = scores(of, kept)
+        last = kept.last
+    ordinary = np.delete(np.arange(len(of.ids)), [drawn.places[name] for name in WORLDS[world]])
+    where = drawn.places | {LARGEST: int(ordinary[np.abs(found[EXACT][ordinary]).argmax()])}
+    without = {
+        name: float(number(of.again([where[piece] for piece in pieces]))) for name, pieces in REMOVED[world].items()
+    }
+    if world == ALONE:
+        replaced = of.ids.copy()
+        replaced[where[TAUGHT]] = drawn.ids[where[TAUGHT]]
+        without[REPLACED] = float(number(of.again(ids=replaced)))
+    other = jax.jit(number_of(*drawn.other_name))
+    result: Found = {
+        "before": float(number(of.model)),
+        "after": float(number(last)),
+        OTHER_NAME: [float(other(of.model)), float(other(last))],
+        "floor": float(number(of.again()) - number(last)),
+        "without": without,
+        "places": {
+            method: {name: places(each, where[name]) for name in WORLDS[world]} for method, each in found.items()
+        },
+        "margins": {
+            method: float((each[ordinary].min() - each[where[TAUGHT]]) / each[ordinary].std())
+            for method, each in found.items()
+        },
+        "parts": {name: float(found[EXACT][where[name]]) for name in (*WORLDS[world], ORDINARY, LARGEST)},
+        "of ordinary pieces": float(found[EXACT][ordinary].sum()),
+        **said,
+    }
+    if world == ALONE and seed < LEFT_OUT:
+        one_out = np.array([float(number(last)) - float(number(of.again([piece]))) for piece in range(len(of.ids))])
+        result["left out"] = {
+            "places": {name: places(one_out, where[name]) for name in WORLDS[world]},
+            "agreement": {method: agreement(each[ordinary], one_out[ordinary])[0] for method, each in found.items()},
+            "agreement of all": {method: agreement(each, one_out)[0] for method, each in found.items()},
+        }
+    jax.clear_caches()
+    return significant(result)
+
+
+def main() -> None:
+    """Run what isn't measured yet, store the results and write the page."""
+    settings = {"draws": DRAWS, "steps": STEPS, "batch": BATCH, "rate": RATE, "every": EVERY, "left out": LEFT_OUT}
+    journal = journal_of("retraining_planted", settings)
+    work = [(seed, world) for seed in range(DRAWS) for world in WORLDS]
+    found = {
+        f"draw {seed}, {world}": journal.once(f"draw {seed}, {world}", partial(measure, seed, world))
+        for seed, world in track(work, "Trainings")
+    }
+    store("retraining_planted", {**settings, "trainings": found})
+
+
+if __name__ == "__main__":
+    main()

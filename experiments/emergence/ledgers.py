@@ -49,12 +49,12 @@ def _simpson(number: "Number", after: Weights, before: Weights) -> Weights:
 
 
 def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> Found:
-    """Return the numbers at every kept state, and the parts of arrays and of heads in every segment.
+    """Return numbers at every kept state, and the parts of arrays and of heads in every segment.
 
     Args:
         network: the network.
         kept: its training.
-        numbers: the numbers.
+        numbers: the numbers; those of `FOLLOWED` are split.
     """
 
     def by_array(parts: Weights) -> dict[str, Array]:
@@ -89,7 +89,7 @@ def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> F
     single = list(kept.segments())
     double = list(zip(kept.numbers[:-1:2], kept.numbers[2::2], strict=True))
     found = {}
-    for name in FOLLOWED:
+    for name in filter(numbers.__contains__, FOLLOWED):
         of = stacked(single, exact, name)
         ends, starts = of.pop("values")
         found[name] = significant(

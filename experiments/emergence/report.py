@@ -9,7 +9,7 @@ import duat_jax as duat
 from duat_jax.evaluation.statistics import agreement
 from experiments.emergence.moving import BIAS, BIASES, INPUT, OTHER_TEXT, PATTERNS, SCALES, TERMS, WEIGHTS
 from experiments.emergence.own_texts import MEASURED, table_of_texts
-from experiments.emergence.seeds import EARLY, LATE, RULES, Found, Seed, last_crossing, of_parts, over_seeds
+from experiments.emergence.seeds import EARLY, HALF, LATE, RULES, Found, Seed, last_crossing, of_parts, over_seeds
 from experiments.emergence.training import (
     COPY,
     DRAWN,
@@ -23,9 +23,6 @@ from experiments.emergence.training import (
 )
 from experiments.emergence.verdicts import remaining, verdicts
 from experiments.pages import Fields, cells, table
-
-HALF = 0.5
-"""The share of a head's rise that stands between `EARLY` and `LATE`."""
 
 
 def picture(results: Found) -> Found:

@@ -14,8 +14,8 @@ from experiments.emergence.training import HELD_OUT, REPETITION, TRAINED_ON
 
 RULES = {"parts": "secant", "double": "secant, 128 steps", "simpson": "Simpson's rule"}
 """The ways by which a change is split, and what tables call them."""
-EARLY, LATE, LAST = 0.1, 0.9, 0.75
-"""The shares of the fall of repetition between which it forms; the beginning of the last quarter of the steps."""
+EARLY, HALF, LATE, LAST = 0.1, 0.5, 0.9, 0.75
+"""The shares of a change at which it begins, is half done and is done; where the last quarter of the steps begins."""
 RAISED = 0.01
 """The least rise of a loss, as a share of its fall, by a part of the network that is said to hurt."""
 
@@ -83,7 +83,7 @@ def last_crossing(values: Float[np.ndarray, "states"], numbers: Float[np.ndarray
 
 
 class Seed:
-    """The measurements of one seed, and what follows from them.
+    """The measurements of one seed, and what follows from those that were made.
 
     Args:
         results: what was kept.
@@ -92,7 +92,7 @@ class Seed:
 
     def __init__(self, results: Found, seed: int) -> None:
         def of(name: str) -> Any:
-            return results["pieces"][f"seed {seed}, {name}"]
+            return results["pieces"].get(f"seed {seed}, {name}")
 
         self.states, self.counts, self.segments = of("states"), of("counts"), of("segments")
         self.single, self.back, self.form = of("single steps"), of("set back"), of(FORM)
@@ -124,9 +124,15 @@ class Seed:
         values, start = self.values(REPETITION), self.numbers[-1] * LAST
         return float((np.interp(start, self.numbers, values) - values[-1]) / self.fall(REPETITION))
 
-    def by_kind(self, number: str, rule: str) -> dict[str, float]:
-        """Return the shares of attention, MLPs, embeddings and norms in a number's fall while repetition forms."""
-        early, late = self.crossings(REPETITION)
+    def by_kind(self, number: str, rule: str, between: tuple[float, float] | None = None) -> dict[str, float]:
+        """Return the shares of attention, MLPs, embeddings and norms in a number's fall between two numbers of steps.
+
+        Args:
+            number: the number.
+            rule: a name in `RULES`.
+            between: the numbers of steps; those between which repetition forms if absent.
+        """
+        early, late = between or self.crossings(REPETITION)
         ends = self.numbers[:: 2 if rule == "double" else 1]
         # A segment at the edge counts for as much of it as lies within.
         within = np.clip(np.minimum(ends[1:], late) - np.maximum(ends[:-1], early), 0, None) / np.diff(ends)

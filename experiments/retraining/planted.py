@@ -57,7 +57,7 @@ __all__ = ["fields", "main"]
 DRAWS, LEFT_OUT = 14, 3
 """The number of draws, and of those in which every piece is left out once."""
 STEPS, BATCH, RATE, EVERY = 64, 4, 1e-3, 8
-REMOVED = {
+REMOVED: dict[str, dict[str, tuple[str, ...]]] = {
     ALONE: {TAUGHT: (TAUGHT,), DECOY: (DECOY,), ORDINARY: (ORDINARY,), LARGEST: (LARGEST,)},
     TWINS: {TAUGHT: (TAUGHT,), TWIN: (TWIN,), BOTH: (TAUGHT, TWIN)},
     CONTRADICTED: {TAUGHT: (TAUGHT,), WRONG: (WRONG,)},

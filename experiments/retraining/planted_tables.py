@@ -192,9 +192,8 @@ def _found(draws: Draws) -> list[str]:
 
 
 def _beside(draws: Draws) -> list[str]:
-    ours, margins = draws.found(EXACT, ALL), {}
-    for method in METHODS:
-        margins[method] = draws.over(ALONE, lambda each, method=method: each["margins"][method])
+    ours = draws.found(EXACT, ALL)
+    margins = {method: np.array([each["margins"][method] for each in draws.of[ALONE]]) for method in METHODS}
     rows = []
     for method in METHODS[1:]:
         theirs = draws.found(method, ALL)
@@ -233,8 +232,9 @@ def _parts(draws: Draws) -> list[str]:
 def _trainings(draws: Draws) -> list[str]:
     rows = []
     for world in WORLDS:
-        ends = [students_mean(draws.over(world, lambda each, end=end: each[end])) for end in ("before", "after")]
-        other = [students_mean(draws.over(world, lambda each, end=end: each[OTHER_NAME][end])) for end in (0, 1)]
+        trainings = draws.of[world]
+        ends = [students_mean(np.array([each[end] for each in trainings])) for end in ("before", "after")]
+        other = list(map(students_mean, np.array([each[OTHER_NAME] for each in trainings]).T))
         floor = np.abs(draws.over(world, lambda each: each["floor"])).max()
         falls = f"{draws.fall(world).min():.2f}"
         rows.append([world, *(of.written(2) for of in (*ends, *other)), falls, f"{floor:.1e}"])

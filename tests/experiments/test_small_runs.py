@@ -9,11 +9,14 @@ import pytest
 from experiments import kept_results
 from experiments.approximation import further, further_tables
 from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers
+from experiments.emergence import longer
+from experiments.emergence.texts import Sizes
 from experiments.generalization import rare, sized
 from experiments.generalization.networks import TRANSFORMER
 from experiments.heads import sliced
 from experiments.in_context import consistent
 from experiments.lora import context, scratch, tuning
+from experiments.retraining import planted
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +61,10 @@ SMALL = {
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",)},
     consistent: {"PROMPTS": 1, "WRITTEN": 1},
+    planted: {"DRAWS": 2, "STEPS": 4, "EVERY": 2, "LEFT_OUT": 2},
+    longer: {
+        "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
+    },
 }
 """The settings of a small run, by the module of a study."""
 

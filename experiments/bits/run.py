@@ -25,14 +25,13 @@ from experiments.bits.report import AT_RANDOM, fields
 from experiments.bits.scores import SCORES, scores_of
 from experiments.emergence.run import SEEDS, SIZES, Followed
 from experiments.emergence.run import WORK as STATES
-from experiments.environment import environment
-from experiments.pages import write_pages
+from experiments.kept_results import store
 from experiments.significant import significant
 from experiments.texts import held_out_sources, manual
 
 __all__ = ["fields", "main"]
 
-RESULTS, WORK = Path("experiments/results/bits.json"), Path("experiments/results/work")
+WORK = Path("experiments/results/work")
 EMBEDDED, ANOTHER, SMOLLM2 = "embedded model", "its shape, trained on 2 million tokens", "SmolLM2-135M"
 BITS, SHARES, DRAWS, RANDOM = (3, 4), (0.1, 0.25, 0.5), 5, 5
 """Bits of a weight, budgets, draws of the texts for the scores, and random choices of each draw."""
@@ -161,9 +160,7 @@ def main() -> None:
     asked = {"settings": SETTINGS, "bits": BITS, "shares": SHARES, "draws": DRAWS, "scores": SCORES}
     journal = Journal(WORK / "bits", json.loads(json.dumps(asked)))
     found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Budgets")}
-    results = {"environment": environment(), **asked, "pieces": found}
-    RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("bits", {**asked, "pieces": found})
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ docs/circuits.md.  A circuit of a task is measured on prompts that the model ans
 Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025.
 """
 
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from string import ascii_uppercase
 from typing import Any
@@ -21,10 +19,9 @@ from duat_jax.inputs.tasks.case import Case
 from duat_jax.inputs.tasks.context import indirect_object
 from duat_jax.inputs.tasks.vocabulary import words
 from experiments import smollm2
-from experiments.environment import environment
-from experiments.pages import Fields, cells, counted, table, write_pages
+from experiments.kept_results import store
+from experiments.pages import Fields, cells, counted, table
 
-RESULTS = Path("experiments/results/circuits_mib.json")
 PROMPTS, SEED = 64, 0
 COLOURS = words("red blue green black white brown gray yellow pink purple")
 THINGS = words("box pencil car cup shirt flower hat ball door table chair book")
@@ -135,14 +132,12 @@ def main() -> None:
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     draws = {task: Random(SEED) for task in TASKS}
     results = {
-        "environment": environment(),
         "settings": {"prompts": PROMPTS, "seed": SEED},
         "tasks": {
             task: [answers(model, tokenizer, case(draws[task])) for _ in range(PROMPTS)] for task, case in TASKS.items()
         },
     }
-    RESULTS.write_text(json.dumps(results) + "\n", encoding="utf-8")
-    write_pages()
+    store("circuits_mib", results)
 
 
 if __name__ == "__main__":

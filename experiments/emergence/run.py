@@ -5,7 +5,6 @@ beforehand what decides.  Trainings and what is measured are kept in experiments
 run that was stopped goes on.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -30,14 +29,13 @@ from experiments.emergence.report import fields
 from experiments.emergence.seeds import hurting
 from experiments.emergence.texts import Sizes, Texts, continued, control, draw_texts
 from experiments.emergence.training import DRAWN, UNCHANGED, WITHOUT, Network, make_network, make_run, numbers_of
-from experiments.environment import environment
-from experiments.pages import write_pages
+from experiments.kept_results import store
 from experiments.significant import significant
 from training.train import CONFIG
 
 __all__ = ["fields", "main"]
 
-RESULTS, WORK = Path("experiments/results/emergence.json"), Path("experiments/results/work/emergence")
+WORK = Path("experiments/results/work/emergence")
 SIZES, SEEDS = Sizes(), (5, 6, 7)
 Found = dict[str, Any]
 
@@ -167,10 +165,9 @@ def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK
     settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
     journal = Journal(work / "journal", settings)
     found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=7 * len(seeds) + 3))
-    return {"environment": environment(), **settings, "pieces": found}
+    return {**settings, "pieces": found}
 
 
 if __name__ == "__main__":
     keep_compiled()
-    RESULTS.write_text(json.dumps(main(), allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("emergence", main())

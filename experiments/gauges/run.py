@@ -4,9 +4,7 @@ Run `python -m experiments.gauges.run [PROMPTS]`: SmolLM2's neurons at every tok
 as in `duat circuit`, on three tasks. The table stands in docs/how-it-works.md.
 """
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import duat_jax as duat
@@ -15,8 +13,8 @@ from duat_jax.evaluation.circuits import measure, on_prompts
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.inputs.prompts import draw
-from experiments.environment import environment
-from experiments.pages import Fields, table, write_pages
+from experiments.kept_results import store
+from experiments.pages import Fields, table
 from experiments.smollm2 import path
 
 GATE_RULES = ("halves", "gate", "factor")
@@ -41,9 +39,7 @@ def main(prompts: int) -> None:
     for task, rows in tables.items():
         for gate_rule, row in rows.items():
             print(f"{task:16} {gate_rule:7} {row.numbers['logf'].written()}  halves ahead by {row.ahead.written()}")
-    result = {"environment": environment(), "prompts": prompts} | {task: as_dict(rows) for task, rows in tables.items()}
-    (Path(__file__).parents[1] / "results" / "gauges.json").write_text(json.dumps(result, indent=1) + "\n")
-    write_pages()
+    store("gauges", {"prompts": prompts} | {task: as_dict(rows) for task, rows in tables.items()})
 
 
 def fields(results: dict[str, Any]) -> Fields:

@@ -5,7 +5,6 @@ states beforehand what decides.  What is measured is kept in experiments/results
 stopped goes on.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -21,15 +20,15 @@ from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.environment import environment
+from experiments.kept_results import store
 from experiments.long_context.documents import documents, repeated
 from experiments.long_context.reading import ROWS, measure_reading
 from experiments.long_context.replacing import SPAN, by_distance, compare, losses, replaced, split_and_again, states
 from experiments.long_context.report import tables
 from experiments.long_context.verdicts import EIGHTH, SHUFFLED
-from experiments.pages import Fields, cells, write_pages
+from experiments.pages import Fields, cells
 
-RESULTS, WORK = Path("experiments/results/long_context.json"), Path("experiments/results/work")
+WORK = Path("experiments/results/work")
 LENGTHS = (128, 512, 2048, 8192)
 SPLIT = (128, 512)
 """Lengths at which the secant is computed."""
@@ -187,8 +186,7 @@ def main() -> None:
     for name, compute in _pieces():
         pieces[name] = journal.once(name, compute)
         print(name, flush=True)
-    RESULTS.write_text(json.dumps({"environment": environment(), "pieces": pieces}, allow_nan=False) + "\n", "utf-8")
-    write_pages()
+    store("long_context", {"pieces": pieces})
 
 
 if __name__ == "__main__":

@@ -4,10 +4,8 @@ Run `make lora_savings`, on a machine with nothing else to do; it writes experim
 table of docs/lora.md.
 """
 
-import json
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,11 +18,10 @@ import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.environment import environment
+from experiments.kept_results import store
 from experiments.lora.tuning import METHODS, Method, Weights, initial, trained_numbers, tuned
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.pages import Fields, cells, table
 
-RESULTS = Path("experiments/results/lora_savings.json")
 LENGTHS, REPEATS = (64, 512), 7
 """Tokens of the text of a step, and steps that are timed."""
 COMPARED = "rank 1", "rank 16", "rank 64", "full, the same matrices", "full, all parameters"
@@ -108,8 +105,7 @@ def main() -> None:
     """Measure every method, store the results, and write the page."""
     model = duat.load(smollm2.path())
     lengths = {str(length): {name: of_method(model, METHODS[name], length) for name in COMPARED} for length in LENGTHS}
-    RESULTS.write_text(json.dumps({"environment": environment(), "lengths": lengths}) + "\n", encoding="utf-8")
-    write_pages()
+    store("lora_savings", {"lengths": lengths})
 
 
 if __name__ == "__main__":

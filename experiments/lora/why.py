@@ -4,7 +4,6 @@ Run `make lora_why`; it writes experiments/results/lora_why.json and the tables 
 kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,15 +18,15 @@ from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.lora.parameters import moved_between
 from duat_jax.models.transformer import Transformer
-from experiments.environment import environment
+from experiments.kept_results import store
 from experiments.lora import anatomy, tuning
 from experiments.lora.agreement import Means, agreements, means_of, shuffled
 from experiments.lora.tuning import EVERYTHING, IN_MLPS, LENGTH, MATRICES, METHODS, RANKS, TASKS, TESTED, Task
 from experiments.lora.why_report import numbers
-from experiments.pages import Fields, write_pages
+from experiments.pages import Fields
 from experiments.texts import held_out_sources
 
-RESULTS, WORK = Path("experiments/results/lora_why.json"), Path("experiments/results/work")
+WORK = Path("experiments/results/work")
 TUNING_SEED, SEEDS = 0, (1, 2, 3)
 LADDERS, MOVED = 24, 3
 """Test texts on which losses are measured with parts of the change held, and on which the parameters are compared."""
@@ -293,9 +292,7 @@ def main() -> None:
                 case.trained(name, case.rate(name), seed)
     names = list(both)
     tasks = {name: measure(both[name], partial(both.__getitem__, names[1 - i])) for i, name in enumerate(names)}
-    results = {"environment": environment(), "steps": tuning.STEPS, "tasks": tasks}
-    RESULTS.write_text(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("lora_why", {"steps": tuning.STEPS, "tasks": tasks})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ beforehand what decides.  What is measured is kept in experiments/results/work a
 stopped goes on.
 """
 
-import json
 from collections.abc import Iterator
 from functools import cache, partial
 from itertools import permutations
@@ -24,15 +23,14 @@ from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from experiments import smollm2
-from experiments.environment import environment
-from experiments.pages import write_pages
+from experiments.kept_results import store
 from experiments.prompts.exchanged import EVERYWHERE, TEXT, WORDS, distances, scores
 from experiments.prompts.report import BETWEEN_TEXTS, fields
 from experiments.prompts.texts import INSTRUCTIONS, Prompts, draw_prompts
 
 __all__ = ["fields", "main"]
 
-RESULTS, WORK = Path("experiments/results/prompts.json"), Path("experiments/results/work")
+WORK = Path("experiments/results/work")
 TASKS = list(INSTRUCTIONS)
 WORDINGS = 2
 
@@ -169,10 +167,9 @@ def main(sizes: Sizes = Sizes(), work: Path = WORK, model: Transformer | None = 
     journal = Journal(work / "prompts", settings)
     total = len(TASKS) * WORDINGS + 2 * len(TASKS) * (len(TASKS) - 1) + 2 * len(TASKS) + len(TASKS)
     found = dict(track(pieces(model, prompts, sizes.answer, journal), "Measurements", total=total))
-    return {"environment": environment(), **settings, "pieces": found}
+    return {**settings, "pieces": found}
 
 
 if __name__ == "__main__":
     keep_compiled()
-    RESULTS.write_text(json.dumps(main(), allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("prompts", main())

@@ -5,7 +5,6 @@ which states beforehand what decides.  What is measured is kept in experiments/r
 that was stopped goes on.
 """
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,12 @@ from duat_jax.weights.rounded import sizes_of_matrices
 from duat_jax.weights.units import name_of, parameters_of
 from experiments import smollm2
 from experiments.bits.run import losses
-from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.kept_results import store
+from experiments.pages import Fields, cells, table
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
 
-RESULTS, WORK = Path("experiments/results/pruning_parameters.json"), Path("experiments/results/work")
+WORK = Path("experiments/results/work")
 WINDOWS = {EMBEDDED: 96, SMOLLM2: 24}
 """Windows of held-out text, of 128 tokens."""
 LENGTH, DRAWS = 128, 3
@@ -148,7 +147,7 @@ def main(work: Path = WORK, cases: dict[str, Any] | None = None) -> Found:
         for share, how, seed in track(removals, name):
             piece = f"{name}, {how}, {share:.0%}, {seed}"
             found[piece] = journal.once(piece, partial(losses_without, model, ids, share, how, seed))
-    return {"environment": environment(), "models": list(cases), "pieces": found}
+    return {"models": list(cases), "pieces": found}
 
 
 def added(results: Found, name: str, how: str, share: float) -> Float[np.ndarray, "windows"]:
@@ -230,5 +229,4 @@ def fields(results: Found) -> Fields:
 
 if __name__ == "__main__":
     keep_compiled()
-    RESULTS.write_text(json.dumps(main(), allow_nan=False) + "\n", encoding="utf-8")
-    write_pages()
+    store("pruning_parameters", main())

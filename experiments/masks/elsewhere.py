@@ -16,22 +16,17 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.attribution.masks import Number, Scorer, integrated_gradients, parts_of_secant, scored_twice
-from duat_jax.attribution.unit_values import KINDS, Read, mean_over_steps, sites_of, stacked
-from duat_jax.attribution.unit_values import Units as Entries
-from duat_jax.attribution.units import _gradient
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
-from duat_jax.evaluation.circuits import UNITS, Units, run, run_masked, top, values
+from duat_jax.evaluation.circuits import UNITS, Units, run, top, values
 from duat_jax.evaluation.refined_ranking import refine
-from duat_jax.forms.secant import secant
-from duat_jax.inputs.prompts import Prompt, draw, logit_difference
+from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.models.transformer import Transformer
-from duat_jax.transform.program import trace
-from duat_jax.transform.query import seen_of
 from experiments import smollm2
 from experiments.edges.run import KNOWN, NEW
 from experiments.kept_results import journal_of, store
+from experiments.masks.elsewhere_scores import FIRST, METHODS, OPTIMISED, Scores
+from experiments.masks.elsewhere_tables import leads, tables_of
 from experiments.pages import Fields, cells, kept
 from experiments.task_curves import Kept, measured
 
@@ -39,9 +34,6 @@ SMOLLM2, EMBEDDED = "SmolLM2-135M", "embedded"
 SEED, OTHERS, STEPS = 5, 64, 60
 """The seed of the prompts, the number of other prompts whose texts means are taken over, and the steps of a ranking
 that is optimised on one prompt."""
-
-Scores = Callable[[Transformer, Prompt, Units, Array], Array]
-"""From a model, a prompt, a kind of units and the values of those that aren't live to the score of each unit."""
 
 
 class Setting(NamedTuple):
@@ -63,7 +55,7 @@ class Setting(NamedTuple):
     means: bool = False
 
 
-CROSSED, EMPTY, OPTIMISED = "crossed, ", "empty", "optimised on one prompt"
+CROSSED, EMPTY = "crossed, ", "empty"
 NEURONS, HEADS = "neuron x position", "head x position"
 SETTINGS = {
     "heads": Setting(SMOLLM2, NEW + KNOWN, HEADS, 32),
@@ -72,69 +64,6 @@ SETTINGS = {
     "code, neurons": Setting(EMBEDDED, ("parameter",), NEURONS, 100),
     "code, heads": Setting(EMBEDDED, ("parameter",), HEADS, 100),
 }
-
-
-def over_masks(scorer: Callable[[Number, Array], Array]) -> Scores:
-    """Return the scores by the logit difference as a function of the mask of all units.
-
-    Args:
-        scorer: from this function and the mask of ones to the score of each unit.
-    """
-
-    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
-        ones = jnp.ones_like(replaced if kind.unit == "neuron" else replaced[..., :1])
-        return scorer(lambda mask: run_masked(model, prompt, kind, mask, replaced), ones)
-
-    return scores
-
-
-def _once(scorer: Scorer, number: Number, ones: Array) -> Array:
-    return scorer(number, ones, jnp.zeros_like(ones))
-
-
-def _twice(scorer: Scorer, number: Number, ones: Array) -> Array:
-    return scored_twice(scorer, number, ones, jnp.ones(1, bool))
-
-
-def of_texts(coefficients: Callable[[Read, Array, Array], Entries]) -> Scores:
-    """Return the scores `⟨C_u, h_u − c_u⟩`, with the coefficients `C` from runs on texts, and `c` the values given.
-
-    Args:
-        coefficients: from the number and both texts' embeddings to every entry's coefficient.
-    """
-
-    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
-        read = partial(logit_difference, model, right=prompt.right, wrong=prompt.wrong)
-        of_neurons, of_heads, _ = coefficients(read, model.embed(prompt.clean), model.embed(prompt.corrupted))
-        change = values(model, prompt.clean, kind) - replaced
-        return of_neurons * change if kind.unit == "neuron" else (of_heads * change).sum(-1, keepdims=True)
-
-    return scores
-
-
-def _multipliers(read: Read, x: Array, y: Array) -> Entries:
-    return stacked(sites_of(trace(read, x)[0]), seen_of(secant(read, at=KINDS)(x, y).multipliers))
-
-
-def _gradient_at_text(read: Read, x: Array, y: Array) -> Entries:
-    return _gradient(read, x)[0]
-
-
-def _mean_gradient(read: Read, x: Array, y: Array, *, steps: int) -> Entries:
-    return mean_over_steps(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
-
-
-FIRST = "secant over masks, twice"
-GRADIENTS = "integrated gradients over masks, 2 steps", "gradient at half masks, twice"
-METHODS: dict[str, tuple[Scores, int]] = {
-    FIRST: (over_masks(partial(_twice, parts_of_secant)), 8),
-    GRADIENTS[0]: (over_masks(partial(_once, partial(integrated_gradients, steps=2))), 7),
-    GRADIENTS[1]: (over_masks(partial(_twice, partial(integrated_gradients, steps=1))), 7),
-    "secant": (of_texts(_multipliers), 4),
-    "gradient x change": (of_texts(_gradient_at_text), 4),
-    "integrated gradients, 10 steps": (of_texts(partial(_mean_gradient, steps=10)), 32),
-}
-"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
 
 
 @partial(jax.jit, static_argnames=("scores", "kind"))
@@ -222,9 +151,6 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: what was kept.
     """
-    # The tables are made of the settings that are defined here.
-    from experiments.masks.elsewhere_tables import leads, tables_of
-
     eight = {
         name: task | {"runs": {method: of["kept"] for method, of in task["runs"].items()}}
         for name, task in kept("masks")["tasks"].items()

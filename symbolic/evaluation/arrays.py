@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from sympy import Integer, Symbol, solve, sympify
 
-import duat_jax as duat
+from duat_jax.transform.recording import Recording
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, needed
 from symbolic.evaluation.flow import Values
@@ -60,9 +60,7 @@ def letters_of(block: Any, k: int) -> Iterator[tuple[Parameter, str]]:
             yield parameter, _own_name(block, parameter)
 
 
-def arrays_of(
-    block: Any, k: int, recording: duat.results.Recording, weights: Mapping[str, Any]
-) -> dict[Parameter, Array]:
+def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, Any]) -> dict[Parameter, Array]:
     """Return the array of every parameter of layer k, and say all at once that is missing, unclaimed or misshapen.
 
     A held letter has the value of the mark of its name, or is a function of what is held, given in the weights. Every

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from sympy import MatrixExpr, Symbol, sympify
 
-import duat_jax as duat
+from duat_jax.forms.closed_form import ClosedForm, unroll
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
 from symbolic.evaluation.arrays import arrays_of, letters_of, numbers_of_sizes
@@ -80,7 +80,7 @@ def _row(layer: int | None, formula: str, reference: str, value: Array, parts: S
     return Row(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 
 
-def _matched(form: duat.results.ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
+def _matched(form: ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
     """Return the number of the function's term for each of ours: the nearest in pre-activation and contribution."""
     theirs = list(zip(map(form.recording.at, form.terms), form.term_contributions(), strict=True))
     if len(theirs) != len(ours):
@@ -116,7 +116,7 @@ def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activ
         raise SymbolicError(f"no function for {', '.join(missing)}: give one by name, as jax.nn.gelu for gelu")
 
 
-def _checked(k: int, form: duat.results.ClosedForm, stream: Array) -> duat.results.ClosedForm:
+def _checked(k: int, form: ClosedForm, stream: Array) -> ClosedForm:
     """Return a layer's form if its result is a stream like the one before."""
     if not isinstance(form.value, jax.Array) or form.value.shape != stream.shape:
         shape = getattr(form.value, "shape", "no single array")
@@ -191,7 +191,7 @@ class _Evaluated(NamedTuple):
         arrays: the array of every letter.
     """
 
-    forms: list[duat.results.ClosedForm]
+    forms: list[ClosedForm]
     arrays: dict[Parameter, Array]
 
     @classmethod
@@ -215,7 +215,7 @@ class _Evaluated(NamedTuple):
         s, forms = block.stack, []
         arrays: dict[Parameter, Array] = {}
         for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-            form = _checked(k, duat.unroll(function, x), x)
+            form = _checked(k, unroll(function, x), x)
             forms.append(form)
             of_layer = of_layer.at(x) if again and isinstance(of_layer, Values) else of_layer
             arrays |= arrays_of(block, k, form.recording, of_layer)

@@ -12,6 +12,7 @@ from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import draw
 from experiments.masks import elsewhere as study
 from experiments.masks import elsewhere_tables as tables
+from experiments.masks.elsewhere_scores import GRADIENTS, OPTIMISED
 
 COUNT, OTHERS = 2, 3
 
@@ -73,7 +74,7 @@ def kept(by_method, tasks=6, noise=0.001, **more):
 
 
 def shares(first=0.8, gradients=0.8, texts=0.7):
-    return {study.FIRST: first, **dict.fromkeys(study.GRADIENTS, gradients), **dict.fromkeys(tables.TEXTS, texts)}
+    return {study.FIRST: first, **dict.fromkeys(GRADIENTS, gradients), **dict.fromkeys(tables.TEXTS, texts)}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_the_prediction_is_decided_by_both_statistics(given, noise, verdict):
 )
 def test_the_secant_is_decided_beside_each_gradient(gradients, noise, verdict):
     tasks = kept(shares(gradients=gradients), noise=noise)
-    assert [tables.of_the_secant(tasks, name) for name in study.GRADIENTS] == [verdict] * 2
+    assert [tables.of_the_secant(tasks, name) for name in GRADIENTS] == [verdict] * 2
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_the_page_has_every_table_of_small_pieces():
         for name in "ab"
     }
     found = {"heads": kept(shares()), "means": means, "known tasks": kept(shares()), "code, neurons": kept(shares(), 1)}
-    text = tables.tables_of(found | {study.OPTIMISED: one}, kept(shares(), 8))
+    text = tables.tables_of(found | {OPTIMISED: one}, kept(shares(), 8))
     assert "| masks, heads | confirmed |" in text and "| knowing the test | refuted |" in text
     # The better of start and end: here the start.
     assert "| mean | 0.500 | 0.750 | 0.500 |" in text

@@ -66,10 +66,10 @@ class Longer:
         """Return a number after so many steps, between states by straight lines."""
         return float(np.interp(steps, self.numbers, self.values(name)))
 
-    def later(self, name: str) -> float:
-        """Return the share of a number's fall in the second half of the steps."""
+    def later(self, name: str, share: float = HALF) -> float:
+        """Return the share of a number's fall after a share of the steps, the half if absent."""
         values = self.values(name)
-        return float((self.at(name, self.steps / 2) - values[-1]) / (values[0] - values[-1]))
+        return float((self.at(name, self.steps * share) - values[-1]) / (values[0] - values[-1]))
 
     def crossing(self, name: str, share: float) -> float:
         """Return the last number of steps at which a share of a number's fall is passed."""
@@ -96,9 +96,11 @@ class Longer:
             attention = CONFIRMED
         elif all(of < HALF for of, _ in shares):
             attention = REFUTED
+        third, of_held = (self.later(name, 2 / 3) for name in (REPETITION, HELD_OUT))
         of_each = ", ".join(f"{of:.2f} of repetition, {beside:.2f} of held-out text" for of, beside in shares)
         return [
             ["ends", ends, f"{later:.2f} of the fall in the second half of the steps, of held-out text {held:.2f}"],
+            ["afterwards: the last third", "", f"{third:.2f} of the fall, of held-out text {of_held:.2f}"],
             [
                 "abrupt",
                 abrupt if ends == CONFIRMED else NONE,

@@ -33,17 +33,17 @@ EMBEDDED = "the embedded model"
 
 
 def smoothed(values: Float[np.ndarray, "states"]) -> Float[np.ndarray, "states"]:
-    """Return the mean of every value and those beside it.
+    """Return the mean of every value and those beside it, and the first one, which has no noise, as it is.
 
     Args:
         values: at every state.
 
     Example:
         >>> smoothed(np.array([0.0, 3.0, 6.0, 0.0])).tolist()
-        [1.5, 3.0, 3.0, 3.0]
+        [0.0, 3.0, 3.0, 3.0]
     """
     sums, counts = (np.convolve(each, np.ones(3), "same") for each in (values, np.ones(len(values))))
-    return sums / counts
+    return np.concatenate([values[:1], (sums / counts)[1:]])
 
 
 class Longer:

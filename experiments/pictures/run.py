@@ -21,6 +21,7 @@ from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.numbers import Numbers
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
+from experiments.pictures.trainings import draw_longer, longer, planted
 
 FOLDER = ROOT / "docs"
 
@@ -57,6 +58,8 @@ FURTHER = {
     "bits": Picture(numbers.bits, draw.draw_panels),
     "dense-regions": Picture(dense_regions, draw_dense_regions),
     "pointers": Picture(pointers, draw_pointers),
+    "emergence-longer": Picture(longer, draw_longer),
+    "planted": Picture(planted, draw.draw_panels),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""

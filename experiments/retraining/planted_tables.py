@@ -250,5 +250,5 @@ def _left_out(results: Found) -> list[str]:
 
     rows = [[method, over("agreement of all", method), over("agreement", method)] for method in METHODS]
     first = sum(each["places"][TAUGHT][0] == 1 for each in kept)
-    rows.append([f"draws in which leaving out the taught piece costs most: {first} of {len(kept)}", "", ""])
+    rows.append(["leaving one out, draws with the taught piece first", f"{first} of {len(kept)}", ""])
     return table(["method", "rank agreement with leaving one out, all pieces", "ordinary pieces"], rows)

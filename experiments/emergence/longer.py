@@ -66,10 +66,16 @@ class Longer:
         """Return a number after so many steps, between states by straight lines."""
         return float(np.interp(steps, self.numbers, self.values(name)))
 
-    def later(self, name: str, share: float = HALF) -> float:
-        """Return the share of a number's fall after a share of the steps, the half if absent."""
-        values = self.values(name)
-        return float((self.at(name, self.steps * share) - values[-1]) / (values[0] - values[-1]))
+    def later(self, name: str, share: float = HALF, end: float | None = None) -> float:
+        """Return the share of a number's fall after a share of the steps.
+
+        Args:
+            name: the number.
+            share: the share of the steps, the half if absent.
+            end: the number of steps that is taken for all, that of the training if absent.
+        """
+        start, middle, last = (self.at(name, (end or self.steps) * part) for part in (0.0, share, 1.0))
+        return (middle - last) / (start - last)
 
     def crossing(self, name: str, share: float) -> float:
         """Return the last number of steps at which a share of a number's fall is passed."""
@@ -97,9 +103,11 @@ class Longer:
         elif all(of < HALF for of, _ in shares):
             attention = REFUTED
         third, of_held = (self.later(name, 2 / 3) for name in (REPETITION, HELD_OUT))
+        stopped = [self.later(REPETITION, end=end) for end in self.numbers if end >= self.steps * 2 / 3]
         of_each = ", ".join(f"{of:.2f} of repetition, {beside:.2f} of held-out text" for of, beside in shares)
         return [
             ["ends", ends, f"{later:.2f} of the fall in the second half of the steps, of held-out text {held:.2f}"],
+            ["afterwards: ends, stopped in the last third", "", f"from {min(stopped):.2f} to {max(stopped):.2f}"],
             ["afterwards: the last third", "", f"{third:.2f} of the fall, of held-out text {of_held:.2f}"],
             [
                 "abrupt",

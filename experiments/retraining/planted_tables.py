@@ -161,7 +161,7 @@ def _verdicts(draws: Draws) -> list[list[str]]:
     )
     claim(
         "the wrong answer unteaches",
-        ("nats regained without it", -draws.lost(CONTRADICTED, WRONG), 0.0, False),
+        ("regained without it", -draws.lost(CONTRADICTED, WRONG), 0.0, False),
         ("raised by its answer's tokens", -draws.of_answer(CONTRADICTED, WRONG), 0.0, False),
     )
     answer = draws.of_answer(ALONE, TAUGHT) / draws.part(ALONE, TAUGHT)

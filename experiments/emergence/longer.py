@@ -144,7 +144,7 @@ def _along(longer: Longer) -> list[str]:
             f"{seed.undone(WEIGHTS, state):.2f}" if seed.frozen(state) < seed.counts["single tokens"] else "",
             f"{seed.cost(state, BIASES):+.2f}",
         ]
-        for state in np.linspace(0, len(seed.numbers) - 1, 9).astype(int)
+        for state in np.unique(np.linspace(0, len(seed.numbers) - 1, 9).astype(int))
     ]
     shorter = Seed(kept("emergence"), SEED)
     end = shorter.numbers[-1]

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -11,6 +12,7 @@ from experiments.approximation import further, further_tables
 from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers
 from experiments.emergence import longer
 from experiments.emergence.texts import Sizes
+from experiments.emergence.training import make_network
 from experiments.generalization import rare, sized
 from experiments.generalization.networks import TRANSFORMER
 from experiments.heads import sliced
@@ -24,6 +26,12 @@ pytestmark = pytest.mark.slow
 def in_turn(journal, units, title):
     """Run what a pool of processes would."""
     return {name: journal.once(name, partial(compute, *given)) for name, compute, given in units}
+
+
+def tiny():
+    """Return a Transformer of one layer with the embedded model's vocabulary."""
+    network = make_network(Sizes(layers=1, features=16, heads=2), 0)
+    return network.model(network.weights)
 
 
 SMALL = {
@@ -61,7 +69,7 @@ SMALL = {
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",)},
     consistent: {"PROMPTS": 1, "WRITTEN": 1},
-    planted: {"DRAWS": 2, "STEPS": 4, "EVERY": 2, "LEFT_OUT": 2},
+    planted: {"DRAWS": 2, "STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)},
     longer: {
         "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
     },

@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence emergence_longer faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented generalization_innate generalization_rare generalization_sized approximation_further heads_sliced lora_scratch lora_context in_context_consistent lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
+.PHONY: demo demo-llm test lint slow browser notebook typeset docs widths benchmark approximation attends bits circuits edges emergence emergence_longer faithfulness generalization ground-truth heads images in_context long_context long_context_trained lora lora_why masks masks_elsewhere generalization_scarce generalization_residual generalization_invented generalization_innate generalization_rare generalization_sized approximation_further heads_sliced lora_scratch lora_context in_context_consistent lora_savings pruning pruning_parameters pruning_layers pruning_inequality pruning_baselines refined retraining retraining_planted rivals tpu cuda prompts pages train evaluate parity families goldens test-lowest test-newest clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -153,7 +153,7 @@ prompts: $(VENV)/.test $(VENV)/.smollm2  ## set several prompts before one text:
 retraining: $(VENV)/.test  ## forecast trainings without some examples by the exact ledger and other scores; an hour and a half on two cores, goes on where it was stopped
 	$(BIN)/python -m experiments.retraining.run
 
-retraining_planted: $(VENV)/.test  ## plant pieces in a training of the embedded model, find them, and train without them; an hour of one core, goes on where it was stopped
+retraining_planted: $(VENV)/.test  ## plant pieces in a training of the embedded model, find them, and train without them; an hour and a quarter of one core, goes on where it was stopped
 	$(BIN)/python -m experiments.retraining.planted
 
 emergence: $(VENV)/.test  ## follow a Transformer of the embedded model's shape through its training; two hours on two cores, goes on where it was stopped

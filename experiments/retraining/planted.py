@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
+from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import agreement
 from duat_jax.models.transformer import Transformer
@@ -49,7 +50,7 @@ from experiments.retraining.planted_tables import (
     WRONG,
     fields,
 )
-from experiments.retraining.planted_texts import Draw, draw
+from experiments.retraining.planted_texts import LENGTH, PIECES, WORDS, Draw, draw
 from experiments.significant import significant
 
 __all__ = ["fields", "main"]
@@ -257,7 +258,8 @@ def measure(seed: int, world: str) -> Found:
 
 def main() -> None:
     """Run what isn't measured yet, store the results and write the page."""
-    settings = {"draws": DRAWS, "steps": STEPS, "batch": BATCH, "rate": RATE, "every": EVERY, "left out": LEFT_OUT}
+    settings = {"draws": DRAWS, "pieces": PIECES, "length": LENGTH, "words": list(WORDS)}
+    settings |= {"steps": STEPS, "batch": BATCH, "rate": RATE, "every": EVERY, "left out": LEFT_OUT}
     journal = journal_of("retraining_planted", settings)
     work = [(seed, world) for seed in range(DRAWS) for world in WORLDS]
     found = {
@@ -268,4 +270,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    keep_compiled()
     main()

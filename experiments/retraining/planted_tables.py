@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import binomtest
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import students_mean
+from experiments.emergence.verdicts import CONFIRMED, REFUTED, UNDECIDED, side
 from experiments.pages import Fields, cells, counted, proportion, table
 
 TAUGHT, TWIN, WRONG, DECOY = "taught", "twin", "wrong answer", "decoy"
@@ -33,7 +34,6 @@ HALF, LITTLE = 0.5, 0.1
 ALIKE_IN_SIZE = (0.8, 1.25)
 """The ratios of two numbers that are said to be alike."""
 ALL = "all three"
-CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 
 Found = dict[str, Any]
 
@@ -121,21 +121,16 @@ def fields(results: Found) -> Fields:
     return {"tables": text, **cells(text)}
 
 
-def _against(estimate: Estimate, bound: float, *, below: bool = False) -> str:
-    above, under = (REFUTED, CONFIRMED) if below else (CONFIRMED, REFUTED)
-    return above if estimate.low > bound else under if estimate.high < bound else UNDECIDED
-
-
 def _verdicts(draws: Draws) -> list[list[str]]:
     """Return every claim with its verdict, and what it is by; a claim of several sentences needs each of them."""
     rows = []
     for method in (EXACT, ELSEWHERE):
         hits = draws.found(method, ALL)
-        rows.append([f"found, {method}", _against(proportion(hits), FOUND), counted(hits)])
+        rows.append([f"found, {method}", side(proportion(hits), FOUND), counted(hits)])
 
     def claim(name: str, *asked: tuple[str, np.ndarray, float, bool]) -> None:
         estimates = [(words, students_mean(of), bound, below) for words, of, bound, below in asked]
-        each = [_against(of, bound, below=below) for _, of, bound, below in estimates]
+        each = [side(of, bound, below=below) for _, of, bound, below in estimates]
         verdict = REFUTED if REFUTED in each else UNDECIDED if UNDECIDED in each else CONFIRMED
         rows.append([name, verdict, "; ".join(f"{words} {of.written(2)}" for words, of, _, _ in estimates)])
 

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import Estimate
-from experiments.emergence import ledgers, moving, report, run, seeds, texts, training, verdicts
+from experiments.emergence import ledgers, longer, moving, report, run, seeds, texts, training, verdicts
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.own_texts import own_texts
 from experiments.pages import kept
@@ -223,6 +223,8 @@ def test_kept_parts_sum_to_the_kept_changes():
             single, double = (sum(map(np.array, of[rule].values())) for rule in ("parts", "double"))
             near(single, np.diff(values), within=2e-5)
             near(double, values[2::2] - values[:-1:2], within=2e-5)
+    for of in kept("emergence_longer")["pieces"]["seed 5, segments"].values():  # its double segments are in no table
+        near(sum(map(np.array, of["parts"].values())), np.diff(of["values"]), within=2e-5)
     for number in (training.REPETITION, training.HELD_OUT):
         values = pieces["seed 5, segments"][number]["values"]
         near(sum(pieces["seed 5, tokens"][number]["parts"].values()), values[-1] - values[0], within=2e-5)
@@ -247,3 +249,36 @@ def test_the_whole_study_runs_small_and_goes_on(tmp_path):
         sums = [sum(np.sum(part) for part in of[rule].values()) for rule in seeds.RULES]
         near(sums[:2], fall, within=2e-5)
         assert abs(sums[2] - fall) < 0.02 * abs(fall) + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("rest", "ends", "abrupt"),
+    [(0.001, "confirmed", "abrupt"), (0.05, "undecided", "no verdict"), (0.1, "refuted", "no verdict")],
+)
+def test_a_training_that_goes_on_ends_if_little_comes_in_its_second_half(rest, ends, abrupt):
+    """Repetition falls by one between the third and the fifth of 33 states, and by `rest` in every fourth after."""
+    numbers = np.arange(33)
+    repetition = -np.interp(numbers, [2, 4], [0, 1]) - rest * np.maximum(numbers - 16, 0) / 4
+    held_out = 8 - 4 * np.arange(33) / 32
+    segments = {
+        name: {
+            rule: {"stack.blocks.0.attention.query.kernel": 0.7 * np.diff(of), "final_norm.scale": 0.3 * np.diff(of)}
+            for rule in ("parts", "simpson")
+        }
+        for name, of in ((training.REPETITION, repetition), (training.HELD_OUT, held_out))
+    }
+    segments[training.HELD_OUT] = {
+        rule: dict(zip(of, list(of.values())[::-1], strict=True)) for rule, of in segments[training.HELD_OUT].items()
+    }
+    states = {"numbers": {training.REPETITION: repetition, training.HELD_OUT: held_out}}
+    found = longer.Longer(
+        {
+            "sizes": texts.Sizes(steps=32, every=1)._asdict(),
+            "seed": 5,
+            longer.EMBEDDED: {},
+            "pieces": {"seed 5, states": states, "seed 5, segments": segments},
+        }
+    )
+    verdict = {claim: of for claim, of, _ in found.verdicts()}
+    assert verdict["ends"] == ends and verdict["abrupt"] == abrupt
+    assert verdict["by attention, in the second half"] == "confirmed"

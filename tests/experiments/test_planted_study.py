@@ -12,6 +12,7 @@ import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.training import train
 from duat_jax.training.next_token import rows_of_step
+from experiments.pages import kept
 from experiments.retraining import planted, planted_tables
 from experiments.retraining.planted_tables import (
     ALONE,
@@ -52,13 +53,22 @@ def test_planted_pieces_are_a_line_again_and_again_with_the_answers_marked():
         assert drawn.before not in drawn.ids.tolist()
 
 
+def test_kept_parts_sum_to_what_the_trained_models_losses_differ_by():
+    """To the six digits that are kept."""
+    for name, of in kept("retraining_planted")["trainings"].items():
+        change, kinds = of["after"] - of["before"], of["kinds"]
+        near(sum(kinds.values()), change, within=1e-4)
+        planted_parts = sum(of["parts"][piece] for piece in WORLDS[name.split(", ")[1]])
+        near(planted_parts + of["of ordinary pieces"], kinds["examples"], within=1e-4)
+
+
 @pytest.mark.slow
 def test_scores_are_those_of_single_gradients_and_a_piece_that_is_left_out_has_no_say(monkeypatch, tmp_path):
     monkeypatch.setattr(planted, "STEPS", 2)
     with jax.numpy_dtype_promotion("standard"):
         of = planted.Reading(draw(1), ALONE, 1)
-        kept = train(of.run, of.model, tmp_path, every=1)
-        found, said = planted.scores(of, kept)
+        states = train(of.run, of.model, tmp_path, every=1)
+        found, said = planted.scores(of, states)
         number = planted.number_of(of.drawn.text, of.drawn.answer)
 
         def flat(function, model):
@@ -68,12 +78,12 @@ def test_scores_are_those_of_single_gradients_and_a_piece_that_is_left_out_has_n
             return token_losses(model, row).mean()
 
         first = of.settings.rate * flat(number, of.model)  # no warming up in so few steps
-        last = flat(number, kept.last)
+        last = flat(number, states.last)
         for piece in (of.drawn.places[TAUGHT], of.drawn.places[ORDINARY]):
             row = jnp.asarray(of.ids[piece][None])
-            models = {"first": of.model, "middle": kept.read(1)[0].weights, "last": kept.last}
+            models = {"first": of.model, "middle": states.read(1)[0].weights, "last": states.last}
             of_piece = {name: flat(partial(loss, row), model) for name, model in models.items()}
-            middle = flat(number, kept.read(1)[0].weights) * of.settings.rate / 2
+            middle = flat(number, states.read(1)[0].weights) * of.settings.rate / 2
             near(found[planted.TRACIN][piece], -first @ of_piece["first"] - middle @ of_piece["middle"], within=1e-5)
             cosine = -last @ of_piece["last"] / np.linalg.norm(of_piece["last"])
             near(found[planted.COSINE][piece], cosine, within=1e-3)

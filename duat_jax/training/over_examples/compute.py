@@ -21,7 +21,7 @@ from duat_jax.training.over_weights.compute import (
 )
 from duat_jax.training.over_weights.result import WeightLedger
 from duat_jax.training.run import Step
-from duat_jax.training.update import Multipliers, Weights, wide
+from duat_jax.training.update import Multipliers, Weights, named_arrays, wide
 
 
 class _OfStep(NamedTuple):
@@ -141,7 +141,7 @@ def influence(
     def of_ends(number: Number, after: Weights, before: Weights, last: int) -> tuple[WeightLedger, Weights]:
         """Return the ledger of a segment, and the multiplier of its steps."""
         split = secant_of(number)(after, before)
-        return ledger_of_segment(after, split, f"after step {last - 1}"), split.multiplier
+        return ledger_of_segment(after, named_arrays(before), split, f"after step {last - 1}"), split.multiplier
 
     first_moment, _ = kept.read(0)
     beginning = update.means_of(wide(first_moment.state))

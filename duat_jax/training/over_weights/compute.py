@@ -13,7 +13,8 @@ from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.secant import Secant, secant
 from duat_jax.processes import on_host
 from duat_jax.training.over_weights.result import WeightLedger
-from duat_jax.training.update import SHOWN, Weights, named_arrays
+from duat_jax.training.over_weights.seam import Named, require_alike
+from duat_jax.training.update import Weights, named_arrays
 
 Number = Callable[[Weights], Float[Array, ""]]
 """From weights to one number, such as a loss on held-out text."""
@@ -32,11 +33,12 @@ def secant_of(number: "Number") -> Callable[[Weights, Weights], Secant]:
     return jax.jit(secant(number))
 
 
-def ledger_of_segment(weights: Weights, split: Secant, when: str) -> WeightLedger:
+def ledger_of_segment(weights: Weights, before: Named, split: Secant, when: str) -> WeightLedger:
     """Return the ledger of one segment.
 
     Args:
         weights: the weights after it.
+        before: the weights before it, by name.
         split: the secant of the number between both ends.
         when: its place in words.
 
@@ -46,14 +48,12 @@ def ledger_of_segment(weights: Weights, split: Secant, when: str) -> WeightLedge
     named, values = named_arrays(weights), np.stack(on_host(split.values[::-1]))
     require_finite(values[1], when)
     parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
-    return WeightLedger(
-        named,
-        values,
-        parts,
-        {name: part.sum(dtype=np.float64)[None] for name, part in parts.items()},
-        np.array([sum(map(float, split.discontinuities.values()), 0.0)]),
-        (split.completeness.on_host(),),
-    )
+    sums = {name: part.sum(dtype=np.float64)[None] for name, part in parts.items()}
+    jumps = np.array([sum(map(float, split.discontinuities.values()), 0.0)])
+    # Of a segment the sums over arrays are kept: whether a wrong one would show is asked of these.
+    largest = max(float(abs(each[0])) for each in (*sums.values(), jumps))
+    completeness = split.completeness._replace(largest=jnp.asarray(largest, values.dtype)).on_host()
+    return WeightLedger(named, values, parts, sums, jumps, (completeness,), before)
 
 
 def begin(number: "Number", weights: Weights) -> WeightLedger:
@@ -89,32 +89,31 @@ def begin(number: "Number", weights: Weights) -> WeightLedger:
     value = np.asarray(value)
     require_finite(value, "at the beginning")
     nothing = {name: np.zeros_like(array) for name, array in named.items()}
-    return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named}, np.zeros(0))
+    return WeightLedger(named, value[None], nothing, {name: np.zeros(0) for name in named}, np.zeros(0), first=named)
 
 
 def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLedger:
     """Add a segment to a ledger: any number of steps, split by one secant.
 
     Args:
-        number: the number, the same function as at the beginning, since another one is compiled anew; it is traced
-            once, so nothing that it closes over may change.
+        number: the number, the same function as at the beginning; it is traced once, so nothing that it closes over
+            may change.
         ledger: what was found so far, such as one that `save` wrote and `duat.open` reads.
-        weights: the weights now.
+        weights: the weights now, arrays of the same names in whatever containers.
 
     Returns:
         The ledger with one segment more.
 
     Raises:
-        DuatError: if the weights have another structure, shape or dtype.
+        DuatError: if arrays of the weights have other names, shapes or dtypes, or the number is another one.
         NotFinite: if the number isn't finite.
     """
     named = named_arrays(weights)
-    if named.keys() != ledger.weights.keys():
-        other = sorted(named.keys() ^ ledger.weights.keys())
-        raise DuatError(f"the weights aren't those that the ledger began with: {', '.join(other[:SHOWN])} differ")
-    before = jax.tree.unflatten(jax.tree.structure(weights), map(jnp.asarray, ledger.weights.values()))
+    require_alike(ledger.weights, named)
+    before = jax.tree.unflatten(jax.tree.structure(weights), [jnp.asarray(ledger.weights[name]) for name in named])
     split = secant_of(number)(weights, before)
-    return ledger.then(ledger_of_segment(weights, split, f"after segment {len(ledger.values) - 1}"))
+    when = f"after segment {len(ledger.values) - 1}"
+    return ledger.then(ledger_of_segment(weights, ledger.weights, split, when))
 
 
 def require_finite(value: Any, when: str) -> None:

@@ -13,6 +13,7 @@ class WeightLedgerRecord(Record, tag="weight ledger"):
         sums: of every array of weights, the sum of its parts in each segment.
         discontinuities: in each segment, the sum of the parts that have no slope, such as a router's choice.
         completeness: of each segment, the sum of all parts against the difference.
+        overall: the same from the first weights to the last.
     """
 
     difference: float
@@ -20,3 +21,4 @@ class WeightLedgerRecord(Record, tag="weight ledger"):
     sums: dict[str, list[float]]
     discontinuities: list[float]
     completeness: list[CompletenessRecord]
+    overall: CompletenessRecord | None = None

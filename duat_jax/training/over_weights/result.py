@@ -12,6 +12,7 @@ from duat_jax.display.result import Plotted
 from duat_jax.forms.completeness import Completeness
 from duat_jax.json_record import as_record
 from duat_jax.training.over_weights.record import WeightLedgerRecord
+from duat_jax.training.over_weights.seam import require_alike, require_same_number, require_same_weights
 
 ROWS = 40
 """The largest number of groups of weights that a table or a picture shows."""
@@ -31,7 +32,9 @@ class WeightLedger(Plotted):
         parts: the part of every weight, summed over segments, by the name of the array.
         sums: of every array of weights, the sum of its parts in each segment.
         discontinuities: in each segment, the sum of the parts that have no slope, such as a router's choice.
-        completeness: of each segment, the difference and the sum of its parts.
+        completeness: of each segment, the difference and the sum of its parts; conclusive if a wrong sum of an array's
+            parts would show.
+        first: the first weights, by the name of the array; absent in files of older versions.
     """
 
     weights: Mapping[str, np.ndarray | np.floating]
@@ -40,18 +43,45 @@ class WeightLedger(Plotted):
     sums: dict[str, Float[np.ndarray, "segments"]]
     discontinuities: Float[np.ndarray, "segments"]
     completeness: tuple[Completeness, ...] = ()
+    first: Mapping[str, np.ndarray | np.floating] | None = None
 
     @property
     def difference(self) -> float:
         """The number of the last weights minus that of the first ones."""
         return float(self.values[-1] - self.values[0])
 
+    @property
+    def overall(self) -> Completeness:
+        """The difference from the first weights to the last, and the sum of all parts."""
+        return self.between(0, len(self.values) - 1)
+
+    def between(self, start: int, stop: int) -> Completeness:
+        """Return the difference over several segments in a row, and the sum of their parts.
+
+        Segments round independently, so that their tolerances add like a root of a sum of squares. It is conclusive if
+        a wrong sum of a group's parts would show.
+
+        Args:
+            start: the first segment.
+            stop: the one after the last.
+        """
+        segments, number = self.completeness[start:stop], self.values.dtype.type
+        value = float(self.values[stop]) - float(self.values[start])
+        parts = [float(each[start:stop].sum()) for each in (*self.groups.values(), self.discontinuities)]
+        finite = all(np.isfinite(each.error) for each in segments)
+        error = sum(parts) - value if finite else np.nan
+        tolerance = float(np.sqrt(sum(float(each.tolerance) ** 2 for each in segments)))
+        return Completeness(*map(number, (value, sum(parts), error, tolerance, max(map(abs, parts)))))
+
     def then(self, other: "WeightLedger") -> "WeightLedger":
         """Return the ledger of these segments and of those that follow them.
 
         Args:
-            other: the ledger of the segments that follow, of the same number and of arrays of the same names; it begins
-                with the last weights of this one.
+            other: the ledger of the segments that follow, of the same number; it begins with the last weights of this
+                one.
+
+        Raises:
+            DuatError: with both values, if it begins with other weights, or with another value of the number.
 
         Example:
             >>> from duat_jax.training import begin, follow
@@ -62,6 +92,12 @@ class WeightLedger(Plotted):
             >>> first.then(second).values.tolist()
             [0.0, 1.0, 9.0]
         """
+        if other.first is None:  # as in files of older versions
+            require_alike(self.weights, other.weights)
+        else:
+            require_same_weights(self.weights, other.first)
+        around = *self.completeness[-1:], *other.completeness[:1]
+        require_same_number(self.values[-1], other.values[0], around)
         return WeightLedger(
             other.weights,
             np.concatenate([self.values, other.values[1:]]),
@@ -69,6 +105,7 @@ class WeightLedger(Plotted):
             {name: np.concatenate([sums, other.sums[name]]) for name, sums in self.sums.items()},
             np.concatenate([self.discontinuities, other.discontinuities]),
             (*self.completeness, *other.completeness),
+            self.first,
         )
 
     @property
@@ -101,7 +138,7 @@ class WeightLedger(Plotted):
         Args:
             fields: fields of the record that aren't in the result.
         """
-        return as_record(WeightLedgerRecord, self, **fields)
+        return as_record(WeightLedgerRecord, self, **{"overall": self.overall} | fields)
 
     def __repr__(self) -> str:
         return f"WeightLedger({self.difference:+.6g} over {len(self.values) - 1} segments)"

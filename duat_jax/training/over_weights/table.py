@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, completeness_line, number
-from duat_jax.forms.completeness import worst_of
+from duat_jax.forms.completeness import HOLDS, worst_of
 from duat_jax.training.over_weights.result import WeightLedger
 
 SEGMENTS = 6
@@ -21,7 +21,7 @@ def render(ledger: WeightLedger) -> RenderableType:
     """
     count = len(ledger.values) - 1
     line = f"from {ledger.values[0]:.4f} to {ledger.values[-1]:.4f} over {count} segments: "
-    lines = [Text.assemble(("number ", "bold"), line, number(ledger.difference))]
+    lines: list[RenderableType] = [Text.assemble(("number ", "bold"), line, number(ledger.difference))]
     if not count:
         return Group(*lines)
     columns = min(SEGMENTS, count)
@@ -41,7 +41,10 @@ def render(ledger: WeightLedger) -> RenderableType:
         table.add_row("discontinuities", *map(number, jumps), number(sum(jumps)))
     ends = [float(ledger.values[last] - ledger.values[first]) for first, last in spans]
     table.add_row(Text("together", style="bold"), *map(number, ends), number(ledger.difference))
-    held = sum(each.verdict == "holds" for each in ledger.completeness)
-    worst = worst_of(ledger.completeness)
-    said = Text(f"in {held} of {count} segments the parts sum to the difference; the worst one:")
-    return Group(*lines, "", table, "", said, completeness_line(worst, "difference"))
+    judged = [ledger.between(first, last) for first, last in spans]
+    lines = [*lines, "", table, "", completeness_line(ledger.overall, "difference")]
+    held = sum(each.verdict == HOLDS for each in judged)
+    if held < columns:
+        said = f"In {held} of {columns} columns the parts sum to the difference; the worst one:"
+        lines += [Text(said), completeness_line(worst_of(judged), "difference")]
+    return Group(*lines)

@@ -107,7 +107,8 @@ def secant(
 
     It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
     a function that is asked more than once is compiled once for each shape, and under `jax.jit(secant(fn))` also traced
-    once.
+    once.  `f(x)` and `f(y)` are computed together, without a forward pass more, but operations of which a batch may
+    compute something else than its members, such as random bits, are evaluated at each input by itself.
 
     Args:
         fn: a pure function of one pytree of arrays, returning a scalar.

@@ -11,7 +11,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.parameters import power_of, reduced_axes_of
-from duat_jax.transform.primitives import ALL, LINEAR, apply, linear_operands
+from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
 from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
@@ -119,15 +119,26 @@ def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
 def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
     """Return an equation's results at both inputs, along a new first axis.
 
+    Both are computed at once where a batch computes what its members do; one after the other where that isn't known,
+    as of random bits, of programs within a program and of a user's own rule for batches.
+
     Args:
         equation: the equation.
         operands: its operands.
     """
-    # JAX can't map a ragged product over both inputs.
-    if equation.primitive.name == "ragged_dot_general" or any(operand.apart for operand in operands):
+    if not _is_mapped(equation.primitive.name) or any(operand.apart for operand in operands):
         return [jnp.stack(pair) for pair in _pairs(equation, operands)]
     axes = [0 if operand.moves else None for operand in operands]
     return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+
+
+MAPPED = ELEMENTWISE | {"argmax", "argmin", "reduce_and", "reduce_or"}
+"""Primitives of which a batch computes what its members do, besides those that are linear or have a rule."""
+
+
+def _is_mapped(name: str) -> bool:
+    # JAX can't map a ragged product over both inputs.
+    return name != "ragged_dot_general" and (name in MAPPED or name in LINEAR or name in RULES)
 
 
 def _pairs(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[tuple[Array, Array]]:
